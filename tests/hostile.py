@@ -44,7 +44,7 @@ def picking(payloads: Sequence[str], start: int = 0) -> Pick:
 def plant(folder: Path, agents: Sequence[str], payloads: Sequence[str], copies: int) -> None:
     """Write so many copies of the made-up sessions of some agents, every text leaf hostile."""
     clean = folder / "clean"
-    homes = madeup.write(clean, datetime.now(UTC))
+    homes = madeup.write(clean, datetime.now(UTC), ("claude", "codex", "grok"))
     for agent in agents:
         root: Path = getattr(homes, agent)
         for path in sorted(root.rglob("*.json*")):

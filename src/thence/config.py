@@ -18,7 +18,7 @@ The file `config.toml` in the home; every knob has a default:
     digesters = ["burndown", "my.package:Mine"]   # asked besides ours; unset: all installed ones
 
     [session_memory.push]
-    url = "postgresql://team.example/agents"      # where `thence push` sends to
+    url = "postgresql://team.example/agents"      # where `thence store push` sends to
     private = ["~/diary/*"]                       # projects that are kept here and never sent
 
     [session_memory.retention]
@@ -38,7 +38,7 @@ The file `config.toml` in the home; every knob has a default:
     [session_memory.budget.projects]
     "~/work/tidepool" = 5.0                       # the same for one folder and those below it
 
-    [journal]                                     # what `thence gc` keeps of our own sessions
+    [journal]                                     # what `thence store gc` keeps of our own sessions
     max_sessions = 100                            # of a project, with all that they go on from
     max_bytes = "50MiB"                           # of a file of a session before it is sealed
 

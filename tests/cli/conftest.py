@@ -18,7 +18,7 @@ Run = Callable[..., Result]
 
 def built(folder: Path, patch: pytest.MonkeyPatch) -> madeup.Homes:
     """Write the sessions, let all variables lead there, and sweep."""
-    homes = madeup.write(folder, datetime.now(UTC))
+    homes = madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
     for name, value in (homes.env | {"HOME": str(folder), "COLUMNS": "80"}).items():
         patch.setenv(name, value)
     for name in ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSISTENCE"):

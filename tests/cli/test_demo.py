@@ -13,6 +13,7 @@ import click
 import pytest
 
 from tests.cli.conftest import Run
+from thence.agents.profiles import agents
 from thence.cli import madeup, serve, wiring
 from thence.errors import NotAppendable
 
@@ -40,7 +41,7 @@ def test_it_has_what_real_machines_have(elsewhere: Path, run: Run, tmp_path: Pat
     states = {name for row in rows.values() for name, number in row.states.items() if number}
     links = {edge.link for row in rows.values() for edge in row.edges}
 
-    assert {"claude", "codex", "grok", "thence"} == {r.session.flavor for r in rows.values()}
+    assert set(agents()) == {row.session.flavor for row in rows.values()}
     assert {"live", "dead", "rolled_back", "side", "internal", "orphaned"} <= states
     assert {"fork", "subagent"} <= links
     assert any(row.torn for row in rows.values())
@@ -58,14 +59,14 @@ def test_nothing_of_the_users_is_touched(elsewhere: Path, run: Run, tmp_path: Pa
     assert before == sorted(elsewhere.rglob("*"))
 
     done = subprocess.run(
-        [told["command"], "ls", "--json"],
+        [told["command"], "ls", "-n", "100", "--json"],
         env={"PATH": os.environ["PATH"], "HOME": str(elsewhere)},
         capture_output=True,
         check=True,
         timeout=60,
     )
 
-    assert 13 == len(json.loads(done.stdout))
+    assert 26 == len(json.loads(done.stdout))
     assert before == sorted(elsewhere.rglob("*"))
 
 
@@ -125,7 +126,7 @@ def test_the_viewer_is_opened_when_that_is_asked_for(
     monkeypatch.setattr(serve, "command", stub)
     run("demo", "--dir", str(tmp_path / "demo"), "--serve")
 
-    assert [(0 if taken else 7331, 13)] == served
+    assert [(0 if taken else 7331, 26)] == served
 
 
 def test_nobody_is_asked_where_nobody_can_answer(elsewhere: Path, run: Run, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def test_sessions_on_another_disk_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
     """The agent's folder of sessions is a link, as one makes it when a disk is full."""
-    homes = madeup.write(tmp_path / "machine", datetime.now(UTC))
+    homes = madeup.write(tmp_path / "machine", datetime.now(UTC), ("claude", "codex", "grok"))
     desk = Desk(tmp_path / "desk", monkeypatch)
     root = getattr(homes, agent)
     name = "projects" if agent == "claude" else "sessions"

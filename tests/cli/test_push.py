@@ -1,4 +1,4 @@
-"""`thence push` says what leaves the machine, sends it once, and waits for who does not answer."""
+"""`thence store push` says what leaves, sends it once, and waits for who does not answer."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_where_to_must_be_told(desk: Desk) -> None:
 
     assert (2, 2) == (nowhere.code, file.code)
     assert "session_memory.push.url" in nowhere.err
-    assert "thence copy" in file.err
+    assert "thence store copy" in file.err
 
 
 def test_what_push_notes_is_the_users_alone(desk: Desk, url: str) -> None:

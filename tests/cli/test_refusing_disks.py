@@ -38,7 +38,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def swept(env: dict[str, str], tmp_path: Path) -> Path:
     """The home of a user with sessions that are kept."""
-    homes = madeup.write(tmp_path, datetime.now(UTC))
+    homes = madeup.write(tmp_path, datetime.now(UTC), ("claude", "codex", "grok"))
     env |= homes.env
     assert 0 == run(env, "sweep", "--json").returncode
     return homes.thence

@@ -21,6 +21,8 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOME = Path("/mnt/dev")
 QUEUE = HOME / ".thence" / "queue"
+DATABASE = HOME / ".thence" / "memory" / "thence.db"
 
 TIME = 300
 """Seconds that one command may take; only one that hangs takes so long."""
+
+WAIT_S = 60
+"""Seconds that are waited for the last text to be in the store."""
 
 _UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
@@ -82,13 +88,21 @@ def main() -> None:
     _mount("-t", "tmpfs", "tmpfs", "/mnt")
     HOME.mkdir()
     _mount("--bind", order["home"], str(HOME))
-    answers = [one if isinstance(one, str) else Call(*one) for one in order["answers"]]
-    harm = HARMS[order["harm"]]
-    models = Models(order["prompt"], answers, lambda at: harm() if at == 1 else None)
+    script = order["script"] if "script" in order else {order["prompt"]: order["answers"]}
+    answers = {
+        prompt: [one if isinstance(one, str) else Call(*one) for one in listed]
+        for prompt, listed in script.items()
+    }
+    harm = HARMS[order.get("harm", "none")]
+    models = Models(answers, lambda at: harm() if at == 1 else None)
     before = None if order.get("capable") else _powerless
+    watch = Watch(order["watch"], order["env"]) if "watch" in order else None
     ran = [_ran(command, order["env"], before) for command in order["commands"]]
     ran += [_typed(talk, order["env"]) for talk in order.get("talks", ())]
-    json.dump({"ran": ran, "asked": list(models.asked.values())}, sys.stdout)
+    lags = watch.lags() if watch is not None else {}
+    asked = [{"prompt": key[0], "number": key[1]} for key in models.asked]
+    out = {"ran": ran, "asked": list(models.asked.values()), "answered": asked}
+    json.dump({**out, "billed": models.bills, "lags": lags}, sys.stdout)
 
 
 def _loopback() -> None:
@@ -129,6 +143,79 @@ def _typed(talk: dict[str, str], env: dict[str, str]) -> dict[str, Any]:
 
     env = {"HOME": str(HOME), **env, "TERM": "xterm-256color"}
     return terminal.converse(cwd=HOME, env=env, prepare=_powerless, **talk)
+
+
+class Watch:
+    """How long after a text is in an agent's files our store has it, while a sweep watches.
+
+    Each text is looked for in the bytes below the agent's folder, and in what the store says of the
+    newest sessions.
+    """
+
+    def __init__(self, watched: dict[str, Any], env: dict[str, str]) -> None:
+        self._folder, self._logs = HOME / watched["folder"], watched["logs"]
+        self._texts: list[str] = watched["texts"]
+        self._written: dict[str, float] = {}
+        self._stored: dict[str, float] = {}
+        self._is_over = threading.Event()
+        home = {"HOME": str(HOME), **env}
+        command = [*watched["sweep"], "sweep", "--watch"]
+        out = subprocess.DEVNULL
+        self._sweep = subprocess.Popen(command, env=home, cwd=HOME, stdout=out, stderr=out)
+        until = time.monotonic() + TIME
+        while not DATABASE.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(2)  # it has begun to watch
+        self._threads = [threading.Thread(target=look) for look in (self._source, self._store)]
+        for thread in self._threads:
+            thread.start()
+
+    def lags(self) -> dict[str, float | None]:
+        """Return how long each text took, in seconds; None for one that never came."""
+        until = time.monotonic() + WAIT_S
+        while len(self._stored) < len(self._texts) and time.monotonic() < until:
+            time.sleep(0.02)
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+        self._sweep.terminate()
+        self._sweep.wait()
+        return {
+            text: round(self._stored[text] - self._written[text], 2)
+            if text in self._stored and text in self._written
+            else None
+            for text in self._texts
+        }
+
+    def _source(self) -> None:
+        while not self._is_over.wait(0.02):
+            for text in self._texts:
+                if text not in self._written and _is_written(text, self._folder, self._logs):
+                    self._written[text] = time.monotonic()
+
+    def _store(self) -> None:
+        from thence.memory.store import open_store
+
+        store = open_store(f"sqlite:{DATABASE}", must_exist=True)
+        while not self._is_over.wait(0.02):
+            for row in list(store.sessions()):
+                uid = row.session.session_uid
+                said = " ".join(stored.event.summary for stored in store.events(uid))
+                for text in self._texts:
+                    if text not in self._stored and text in said:
+                        self._stored[text] = time.monotonic()
+        store.close()
+
+
+def _is_written(text: str, folder: Path, logs: str) -> bool:
+    wanted = text.encode()
+    for path in folder.glob(logs):
+        try:
+            if path.is_file() and wanted in path.read_bytes():
+                return True
+        except OSError:  # a file that is being replaced
+            continue
+    return False
 
 
 def _powerless() -> None:

@@ -1,10 +1,11 @@
-"""A model on loopback: answers what a test scripted, in the words of two APIs.
+"""A model on loopback: answers what a test scripted, in the words of four APIs.
 
-`Models(answers)` listens on 127.0.0.1. A request that holds the prompt is answered by the answer
-whose number is that of the tool results the request already holds: so the server keeps no state
-about a conversation. Other questions of a client (titles, quotas) get `ok`. The first request for
-each answer is kept: it is what the model was told. Some clients ask again when all is over, for a
-line about the session, or not, as time allows.
+`Models(script)` listens on 127.0.0.1. A request is answered by the script of the last prompt that
+it holds, by the answer whose number is that of the tool results after that prompt: so the server
+keeps no state about a conversation. Other questions of a client (titles, quotas) get `ok`. The
+first request for each answer is kept: it is what the model was told. Some clients ask again when
+all is over, for a line about the session, or not, as time allows. Every answer is billed, no two
+alike, and `bills` has what was billed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import gzip
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -32,41 +33,84 @@ class Call(NamedTuple):
 Answer = str | Call
 
 
+Item = dict[str, Any]
+
+
 class Models(ThreadingHTTPServer):
     """The server; `before` is called with the number of the answer that comes next."""
 
     daemon_threads = True
 
     def __init__(
-        self, prompt: str, answers: Sequence[Answer], before: Callable[[int], None]
+        self, script: Mapping[str, Sequence[Answer]], before: Callable[[int], None]
     ) -> None:
         super().__init__(("127.0.0.1", PORT), _Handler)
-        self.asked: dict[int, dict[str, Any]] = {}
+        self.asked: dict[tuple[str, int], Item] = {}
+        self.bills: list[Item] = []
         self.numbers = itertools.count(1)
-        self._prompt, self._answers, self._before = prompt, answers, before
+        self._script, self._before = script, before
         self._turn = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def answer(self, body: dict[str, Any]) -> Answer:
-        """Give what is said to a request."""
-        told = json.dumps(body)
-        if self._prompt not in told or not body.get("tools"):
+    def answer(self, body: Item) -> Answer:
+        """Return what is said to a request."""
+        items = _items(body)
+        last = {prompt: _place(prompt, items) for prompt in self._script}
+        prompt = max(last, key=last.__getitem__, default="")
+        if last.get(prompt, -1) < 0 or not body.get("tools"):
             return "ok"
-        at = min(_results(body), len(self._answers) - 1)
+        answers = self._script[prompt]
+        at = min(sum(map(_results, items[last[prompt] :])), len(answers) - 1)
         with self._turn:
-            if at not in self.asked:
-                self.asked[at] = body
+            if (prompt, at) not in self.asked:
+                self.asked[prompt, at] = body
                 self._before(at)
-        return self._answers[at]
+        return answers[at]
+
+    def bill(self, answer: Answer, number: int) -> Bill:
+        """Return what a request costs, and note it."""
+        bill = Bill(1000 + 37 * number, 111 * number if number % 2 else 0, 20 + 3 * number)
+        side = answer == "ok"
+        with self._turn:
+            self.bills.append({"side": side, **bill._asdict()})
+        return bill
 
 
-def _results(body: dict[str, Any]) -> int:
-    """Count the tool results of a request, in either API."""
-    items = body.get("input")
-    if isinstance(items, list):
-        return sum(str(one.get("type", "")).endswith("_call_output") for one in items)
-    said = [m["content"] for m in body.get("messages", []) if isinstance(m.get("content"), list)]
-    return sum(block.get("type") == "tool_result" for blocks in said for block in blocks)
+class Bill(NamedTuple):
+    """Tokens of a request: `input` includes what the cache gave."""
+
+    input: int
+    cached: int
+    output: int
+
+
+def _items(body: Item) -> list[Item]:
+    """Return the messages of a request, in any API."""
+    listed = body.get("input") or body.get("messages") or body.get("contents") or []
+    if isinstance(listed, str):
+        return [{"role": "user", "content": listed}]
+    return [item for item in listed if isinstance(item, dict)]
+
+
+def _place(prompt: str, items: list[Item]) -> int:
+    """Return the place of the last message of the user that holds a prompt; -1 for none."""
+    places = (
+        number
+        for number, item in enumerate(items)
+        if item.get("role") == "user" and prompt in json.dumps(item, ensure_ascii=False)
+    )
+    return max(places, default=-1)
+
+
+def _results(item: Item) -> int:
+    """Count the tool results of a message, in any API."""
+    if str(item.get("type", "")).endswith("_call_output") or item.get("role") == "tool":
+        return 1
+    parts = item.get("content") or item.get("parts")
+    if not isinstance(parts, list):
+        return 0
+    blocks = [part for part in parts if isinstance(part, dict)]
+    return sum(part.get("type") == "tool_result" or "functionResponse" in part for part in blocks)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -89,14 +133,22 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         path = self.path.partition("?")[0]
         number = next(self.server.numbers)
-        if path.endswith("/v1/messages"):
-            self._stream(_messages(body, self.server.answer(body), number))
-        elif path.endswith("/responses"):
-            self._stream(_responses(body, self.server.answer(body), number))
-        elif path.endswith("/count_tokens"):
-            self._json({"input_tokens": 100})
-        else:
+        if path.endswith(("/count_tokens", ":countTokens")):
+            self._json({"input_tokens": 100, "totalTokens": 100})
+            return
+        form = next((form for end, form in _FORMS.items() if path.endswith(end)), None)
+        if form is None:
             self._json({})
+            return
+        answer = self.server.answer(body)
+        bill = self.server.bill(answer, number)
+        events = form(body, answer, number, bill)
+        if path.endswith(":generateContent"):
+            self._json(next(events))
+        elif path.endswith("/chat/completions") and not body.get("stream"):
+            self._json(_completed(body, answer, number, bill))
+        else:
+            self._stream(events, path)
 
     def _body(self) -> dict[str, Any]:
         raw = b"".join(self._pieces())
@@ -126,20 +178,27 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def _stream(self, events: Iterator[dict[str, Any]]) -> None:
+    def _stream(self, events: Iterator[Item], path: str) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
         self.close_connection = True
         for event in events:
-            self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            name = f"event: {event['type']}\n" if "type" in event else ""
+            self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
             self.wfile.flush()
+        if path.endswith("/chat/completions"):
+            self.wfile.write(b"data: [DONE]\n\n")
 
 
-def _messages(body: dict[str, Any], answer: Answer, number: int) -> Iterator[dict[str, Any]]:
-    """Tell an answer as the Messages API streams it."""
-    usage = {"input_tokens": 12, "output_tokens": 42}
+def _messages(body: Item, answer: Answer, number: int, bill: Bill) -> Iterator[Item]:
+    """Yield an answer as the Messages API streams it."""
+    usage = {
+        "input_tokens": bill.input - bill.cached,
+        "cache_read_input_tokens": bill.cached,
+        "output_tokens": bill.output,
+    }
     head = {
         "id": f"msg_{number:04}",
         "type": "message",
@@ -165,8 +224,8 @@ def _messages(body: dict[str, Any], answer: Answer, number: int) -> Iterator[dic
     yield {"type": "message_stop"}
 
 
-def _responses(body: dict[str, Any], answer: Answer, number: int) -> Iterator[dict[str, Any]]:
-    """Tell an answer as the Responses API streams it."""
+def _responses(body: Item, answer: Answer, number: int, bill: Bill) -> Iterator[Item]:
+    """Yield an answer as the Responses API streams it."""
     count = itertools.count()
 
     def event(kind: str, **more: Any) -> dict[str, Any]:
@@ -193,11 +252,86 @@ def _responses(body: dict[str, Any], answer: Answer, number: int) -> Iterator[di
     yield from ({**step, "item_id": mark["id"], "output_index": 0} for step in steps)
     yield event("response.output_item.done", output_index=0, item={**item, **mark})
     usage = {
-        "input_tokens": 100,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": 10,
+        "input_tokens": bill.input,
+        "input_tokens_details": {"cached_tokens": bill.cached},
+        "output_tokens": bill.output,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 110,
+        "total_tokens": bill.input + bill.output,
     }
     done = {**base, "status": "completed", "output": [{**item, **mark}], "usage": usage}
     yield event("response.completed", response=done)
+
+
+def _usage(bill: Bill) -> Item:
+    return {
+        "prompt_tokens": bill.input,
+        "completion_tokens": bill.output,
+        "total_tokens": bill.input + bill.output,
+        "prompt_tokens_details": {"cached_tokens": bill.cached},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
+def _message(answer: Answer, number: int) -> tuple[Item, str]:
+    """Return a message of the Chat Completions API, and why it ends."""
+    if isinstance(answer, str):
+        return {"role": "assistant", "content": answer}, "stop"
+    function = {"name": answer.tool, "arguments": json.dumps(answer.given)}
+    call = {"index": 0, "id": f"call_{number:04}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
+
+
+def _chat(body: Item, answer: Answer, number: int, bill: Bill) -> Iterator[Item]:
+    """Yield an answer as the Chat Completions API streams it."""
+    base = {
+        "id": f"chatcmpl-{number:04}",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": body.get("model"),
+    }
+    message, reason = _message(answer, number)
+    yield {**base, "choices": [{"index": 0, "delta": message, "finish_reason": None}]}
+    yield {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+    yield {**base, "choices": [], "usage": _usage(bill)}
+
+
+def _completed(body: Item, answer: Answer, number: int, bill: Bill) -> Item:
+    """Return an answer of the Chat Completions API that is not streamed."""
+    message, reason = _message(answer, number)
+    return {
+        "id": f"chatcmpl-{number:04}",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": body.get("model"),
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": _usage(bill),
+    }
+
+
+def _gemini(_: Item, answer: Answer, number: int, bill: Bill) -> Iterator[Item]:
+    """Yield an answer as the Gemini API has it, in one piece."""
+    part: Item = {"text": answer} if isinstance(answer, str) else {}
+    if not isinstance(answer, str):
+        call = {"id": f"call_{number:04}", "name": answer.tool, "args": answer.given}
+        part = {"functionCall": call}
+    content = {"role": "model", "parts": [part]}
+    yield {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": {
+            "promptTokenCount": bill.input,
+            "cachedContentTokenCount": bill.cached,
+            "candidatesTokenCount": bill.output,
+            "totalTokenCount": bill.input + bill.output,
+        },
+        "modelVersion": "made-up",
+        "responseId": f"resp_{number:04}",
+    }
+
+
+_FORMS: dict[str, Callable[[Item, Answer, int, Bill], Iterator[Item]]] = {
+    "/v1/messages": _messages,
+    "/responses": _responses,
+    "/chat/completions": _chat,
+    ":streamGenerateContent": _gemini,
+    ":generateContent": _gemini,
+}

@@ -231,16 +231,11 @@ class Said(NamedTuple):
 
 
 def parts(body: dict[str, Any]) -> Iterator[Said]:
-    """Give the parts of a request of either API, in order."""
+    """Yield the parts of a request of any API, in order."""
+    for message in body.get("contents", ()):
+        yield from _parts_of_gemini(message)
     for message in body.get("messages", ()):
-        content = message["content"]
-        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-            if block["type"] == "tool_use":
-                yield Said("call", "assistant", block["name"], block["id"])
-            elif block["type"] == "tool_result":
-                yield Said("result", "user", _text(block["content"]), block["tool_use_id"])
-            else:
-                yield Said(block["type"], message["role"], block.get("text", ""))
+        yield from _parts_of_message(message)
     for item in body.get("input", ()):
         kind = item.get("type", "message")
         if kind.endswith("_call_output"):
@@ -251,6 +246,36 @@ def parts(body: dict[str, Any]) -> Iterator[Said]:
             yield Said("text", item["role"], _text(item["content"]))
         else:
             yield Said(kind, "", "")
+
+
+def _parts_of_message(message: dict[str, Any]) -> Iterator[Said]:
+    """Yield the parts of a message of the Messages or the Chat Completions API."""
+    content = message.get("content") or []
+    if message["role"] == "tool":
+        yield Said("result", "user", _text(content), message["tool_call_id"])
+        return
+    for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        if block["type"] == "tool_use":
+            yield Said("call", "assistant", block["name"], block["id"])
+        elif block["type"] == "tool_result":
+            yield Said("result", "user", _text(block["content"]), block["tool_use_id"])
+        else:
+            yield Said(block["type"], message["role"], block.get("text", ""))
+    for call in message.get("tool_calls") or ():
+        yield Said("call", "assistant", call["function"]["name"], call["id"])
+
+
+def _parts_of_gemini(message: dict[str, Any]) -> Iterator[Said]:
+    role = "assistant" if message["role"] == "model" else "user"
+    for part in message["parts"]:
+        if "functionCall" in part:
+            call = part["functionCall"]
+            yield Said("call", role, call["name"], call.get("id", ""))
+        elif "functionResponse" in part:
+            answer = part["functionResponse"]
+            yield Said("result", role, json.dumps(answer["response"]), answer.get("id", ""))
+        else:
+            yield Said("text", role, part.get("text", ""))
 
 
 def _text(content: Any) -> str:

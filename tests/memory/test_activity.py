@@ -21,7 +21,7 @@ from thence.memory.sweep import Sweep
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
     """A store with the made-up sessions."""
     folder: Path = tmp_path_factory.mktemp("activity")
-    madeup.write(folder, datetime.now(UTC))
+    madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
     homes = madeup.homes(folder)
     made = Sqlite(str(folder / "kept.db"))
     roots = {name: one.roots(folder, homes.env) for name, one in adapters().items()}

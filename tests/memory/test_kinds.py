@@ -260,7 +260,9 @@ def test_derived_kinds_of_an_older_database_are_found_after_the_next_sweep(
 
 def test_sessions_of_every_agent_are_found_by_kind(tmp_path: Path) -> None:
     """Our own harnesses among them, which say themselves that a file was changed."""
-    homes = madeup.write(tmp_path / "machine", datetime(2026, 1, 2, tzinfo=UTC))
+    homes = madeup.write(
+        tmp_path / "machine", datetime(2026, 1, 2, tzinfo=UTC), ("claude", "codex", "grok")
+    )
     lines = sample().splitlines(keepends=True)[:-1]  # the last one is torn
     last = json.loads(lines[-1])
     file = {"type": "file", "uuid": str(UUID(int=1)), "prev_uuid": last["uuid"], "ts": last["ts"]}

@@ -141,7 +141,7 @@ class House:
 
 def built(folder: Path) -> House:
     """Write the made-up sessions, and keep them."""
-    madeup.write(folder, datetime.now(UTC))
+    madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
     house = House(folder)
     house.swept()
     return house

@@ -62,7 +62,7 @@ def erring(number: int) -> Script:
 def written(folder: Path) -> madeup.Homes:
     """Write it all below a folder."""
     now = datetime.now(UTC)
-    homes = madeup.write(folder, now)
+    homes = madeup.write(folder, now, ("claude", "codex", "grok"))
     place = homes.claude / "projects" / "-home-dev-tidepool"
     place.mkdir(parents=True, exist_ok=True)
     for back, script in enumerate((evil(), erring(1), erring(2))):

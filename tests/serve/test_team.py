@@ -54,7 +54,7 @@ class Machine:
     """One machine of a team, with made-up sessions."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self.homes = madeup.write(folder, datetime.now(UTC))
+        self.homes = madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
         self._roots = {
             name: [path for path in one.roots(folder, self.homes.env) if path.is_dir()]
             for name, one in adapters().items()

@@ -33,7 +33,7 @@ class Bound(msgspec.Struct, frozen=True):
     """The target's own name for the folder, where it gives folders names."""
 
     def time(self, after: int) -> str:
-        """Give a time so many milliseconds after this one, as every agent writes it."""
+        """Return a time so many milliseconds after this one, as every agent writes it."""
         moment = self.at + timedelta(milliseconds=after)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
@@ -59,6 +59,11 @@ class Writer(msgspec.Struct, frozen=True):
     """The client takes no id of a later version for one of a session."""
     is_folder: bool = False
     """A session is a folder of its own."""
+    session_id: Callable[[str], str] | None = None
+    """Returns an id as the client makes them, of a UUID."""
+    accept: Callable[[str], list[str]] | None = None
+    """Returns the command of the client that takes the one file in, by its path: for a client whose
+    sessions are rows of a database that nobody else may write. The file is then removed."""
     takes: tuple[str, ...] = ("image",)
     """Kinds of blocks besides texts, calls and results that it takes."""
     takes_signed_thoughts: bool = False

@@ -101,6 +101,11 @@ class ServerFile(msgspec.Struct, frozen=True):
     key: str = "mcpServers"
     is_beside: bool = False
     """While no variable names the agent's folder, it lies beside that folder, not in it."""
+    config_variable: str = ""
+    """The variable that names the folder that it lies in, where that is not the agent's own;
+    without a value that is `.config` in the home."""
+    is_command_list: bool = False
+    """An entry has its program and arguments in one list, and variables under `environment`."""
     more: dict[str, JSON] = {}
     """What an entry says besides the command: how long to wait for the server, say. On a busy
     machine the package that speaks MCP takes longer to load than the ten seconds that are usual."""
@@ -339,6 +344,12 @@ def agents() -> dict[str, Agent]:
     out and noted (`packages.problems`).
     """
     return {name: _own(name) for name in _folders()} | _others()
+
+
+def label_of(name: str) -> str:
+    """Return what people call an agent: its label, or the name where nobody knows it."""
+    known = agent_of(name)
+    return known.label if known is not None else name
 
 
 def agent_of(name: str) -> Agent | None:

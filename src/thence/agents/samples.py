@@ -7,12 +7,17 @@ from the moment that is given, so that two runs of one moment write the same byt
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from uuid import NAMESPACE_URL, uuid5
+
+from thence.agents.handoffs import Bound
 
 Record = dict[str, Any]
 
@@ -39,23 +44,23 @@ class Clock:
 
     @property
     def text(self) -> str:
-        """Give the moment the way agents write it."""
+        """Return the moment the way agents write it."""
         return self.now.strftime("%Y-%m-%dT%H:%M:%S") + f".{self.now.microsecond // 1000:03}Z"
 
     @property
     def millis(self) -> int:
-        """Give it as a number."""
+        """Return it as a number."""
         return int(self.now.timestamp() * 1000)
 
 
 def made_id(name: str) -> str:
-    """Give the id that goes with a name."""
+    """Return the id that goes with a name."""
     made = uuid5(NAMESPACE_URL, f"thence:made-up:{name}").hex
     return f"{made[:8]}-{made[8:12]}-4{made[13:16]}-a{made[17:20]}-{made[20:]}"
 
 
 def timed_id(name: str, at: datetime) -> str:
-    """Give an id that begins with its time."""
+    """Return an id that begins with its time."""
     start, rest = f"{int(at.timestamp() * 1000):012x}", made_id(name)
     return f"{start[:8]}-{start[8:]}-7{rest[15:18]}-{rest[19:]}"
 
@@ -69,10 +74,301 @@ def put(path: Path, records: Iterable[Record], *, torn: bool = False) -> None:
 
 
 def token() -> str:
-    """Give something that looks like a secret and opens nothing."""
+    """Return something that looks like a secret and opens nothing."""
     import hashlib
     from string import ascii_letters, digits
 
     letters = ascii_letters + digits
     drawn = hashlib.sha256(b"made up, opens nothing").digest() * 2
     return "ghp_" + "".join(letters[byte % len(letters)] for byte in drawn[:36])
+
+
+# -- one history, in the form of any agent --------------------------------------------------
+
+
+class Step(NamedTuple):
+    """A call of a made-up history, and what came of it."""
+
+    form: str
+    """What it does: a name of `Profile.forms`."""
+    values: dict[str, str]
+    """Its arguments, by what they hold."""
+    output: str
+    exit_code: int = 0
+
+
+class Turn(NamedTuple):
+    """A prompt, the calls that follow, and the answer."""
+
+    prompt: str
+    steps: tuple[Step, ...]
+    answer: str
+
+
+class Tokens(NamedTuple):
+    """What a request of a made-up history took; the cache stands beside the input."""
+
+    fresh: int
+    cached: int
+    output: int
+
+
+class Message(NamedTuple):
+    """A message of a made-up history."""
+
+    role: str
+    content: list[Record]
+    at: datetime
+    tokens: Tokens | None = None
+    """Of an answer: what its request took."""
+
+    @property
+    def millis(self) -> int:
+        """Return its time as a number."""
+        return int(self.at.timestamp() * 1000)
+
+    @property
+    def iso(self) -> str:
+        """Return its time the way agents write it."""
+        return self.at.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+class History(NamedTuple):
+    """A made-up session, in the names of one agent's tools and in no agent's form."""
+
+    session: str
+    project: str
+    cwd: str
+    title: str
+    messages: list[Message]
+    exit_codes: dict[str, int]
+    """By the ids of calls."""
+    tools: dict[str, str]
+    """Names of tools, by the ids of their calls."""
+
+    @property
+    def start(self) -> datetime:
+        """Return when it began."""
+        return self.messages[0].at
+
+    def total(self) -> Tokens:
+        """Return what all requests took."""
+        bills = [message.tokens for message in self.messages if message.tokens is not None]
+        return Tokens(*(sum(column) for column in zip(*bills, strict=True)))
+
+
+_TEST = "python3 -m pytest -q"
+STORIES: dict[str, tuple[str, str, tuple[Turn, ...]]] = {
+    "neap": (
+        "tidepool",
+        "Neap tides are an hour late",
+        (
+            Turn(
+                "Neap tides come out an hour late in summer. Find out why and fix it.",
+                (
+                    Step("read", {"path": "tide.py"}, "def neap(day):\n    return day.hour + 1\n"),
+                    Step("shell", {"command": _TEST}, "1 failed, 11 passed in 0.41s", 1),
+                    Step(
+                        "edit",
+                        {"path": "tide.py", "old": "day.hour + 1", "new": "day.utc.hour"},
+                        "The file was changed.",
+                    ),
+                    Step("shell", {"command": _TEST}, "12 passed in 0.38s"),
+                ),
+                "neap() added daylight saving time by hand. It counts in UTC now; all tests pass.",
+            ),
+            Turn(
+                "Is any other table affected?",
+                (Step("search", {"pattern": "hour \\+ 1"}, "No matches found"),),
+                "No: neap() was the only place.",
+            ),
+        ),
+    ),
+    "umlaut": (
+        "harbour-books",
+        "The export loses umlauts",
+        (
+            Turn(
+                "The CSV export turns Möwe into M?we. Please repair it.",
+                (
+                    Step("search", {"pattern": "open("}, "export.py:9: open(path, 'w')"),
+                    Step(
+                        "edit",
+                        {
+                            "path": "export.py",
+                            "old": "open(path, 'w')",
+                            "new": "open(path, 'w', encoding='utf-8')",
+                        },
+                        "The file was changed.",
+                    ),
+                    Step("shell", {"command": _TEST}, "7 passed in 0.22s"),
+                ),
+                "export.py wrote in the machine's own encoding; now it writes UTF-8.",
+            ),
+        ),
+    ),
+    "lamp": (
+        "lumen",
+        "The lamp dims at noon",
+        (
+            Turn(
+                "The lamp dims at noon instead of at dusk. Write a test first.",
+                (
+                    Step(
+                        "write",
+                        {
+                            "path": "test_lamp.py",
+                            "content": "def test_noon():\n    assert level(12) == 1.0\n",
+                        },
+                        "The file was written.",
+                    ),
+                    Step("shell", {"command": _TEST}, "1 failed, 4 passed in 0.19s", 1),
+                    Step("read", {"path": "lamp.py"}, "DUSK = 12\n"),
+                    Step(
+                        "edit",
+                        {"path": "lamp.py", "old": "DUSK = 12", "new": "DUSK = 20"},
+                        "The file was changed.",
+                    ),
+                    Step("shell", {"command": _TEST}, "5 passed in 0.17s"),
+                ),
+                "DUSK was 12 where 20 was meant. The new test and the four others pass.",
+            ),
+        ),
+    ),
+}
+
+
+def history(
+    agent: str,
+    story: str,
+    machine: Machine,
+    start: datetime,
+    call: Callable[[Step], tuple[str, Record]],
+) -> History:
+    """Return a story as messages; `call` names the tool and the arguments of a step."""
+    project, title, turns = STORIES[story]
+    clock, name = Clock(start), f"{agent}/{story}"
+    messages: list[Message] = []
+    exit_codes: dict[str, int] = {}
+    tools: dict[str, str] = {}
+    size = 9_000
+
+    def reply(seconds: float, *content: Record) -> None:
+        nonlocal size
+        fresh = 400 + 130 * len(messages)
+        cached = size if len(messages) > 1 else 0
+        size += fresh
+        tokens = Tokens(fresh, cached, 40 + 25 * len(content[0].get("text", "")) // 10)
+        messages.append(Message("assistant", list(content), clock.after(seconds), tokens))
+
+    for turn in turns:
+        prompt = {"type": "text", "text": turn.prompt}
+        messages.append(Message("user", [prompt], clock.after(90)))
+        for step in turn.steps:
+            tool, arguments = call(step)
+            call_id = f"call_{made_id(f'{name}/{len(messages)}')[:8]}"
+            tools[call_id], exit_codes[call_id] = tool, step.exit_code
+            reply(6, {"type": "tool_use", "id": call_id, "name": tool, "input": arguments})
+            result: Record = {"type": "tool_result", "tool_use_id": call_id}
+            result |= {"content": step.output, "is_error": step.exit_code != 0}
+            messages.append(Message("user", [result], clock.after(2)))
+        reply(8, {"type": "text", "text": turn.answer})
+    cwd = str(machine.work / project)
+    return History(made_id(name), project, cwd, title, messages, exit_codes, tools)
+
+
+class Form(Protocol):
+    """A tool of an agent, as its profile has it."""
+
+    @property
+    def tool(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """The names of its arguments by what they hold."""
+        ...
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """Arguments that a call must have besides."""
+        ...
+
+
+def by_forms(forms: Mapping[str, Form]) -> Callable[[Step], tuple[str, Record]]:
+    """Return what names the tool of a step by the forms of an agent."""
+
+    def call(step: Step) -> tuple[str, Record]:
+        form = forms.get(step.form)
+        if form is None:  # every agent has a shell
+            form, values = forms["shell"], {"command": _as_command(step)}
+        else:
+            values = step.values
+        return form.tool, {form.arguments[what]: value for what, value in values.items()} | (
+            dict(form.more)
+        )
+
+    return call
+
+
+def _as_command(step: Step) -> str:
+    path = step.values.get("path", ".")
+    if step.form == "search":
+        return f"grep -rn {shlex.quote(step.values['pattern'])} ."
+    if step.form == "edit":
+        old, new = step.values["old"], step.values["new"]
+        return f"sed -i {shlex.quote(f's#{old}#{new}#')} {path}"
+    if step.form == "write":
+        return f"printf {shlex.quote(step.values['content'])} > {path}"
+    return f"cat {path}"
+
+
+class PacedBound(Bound, frozen=True):
+    """A history as the writers of handoffs take it, at the pace of a person."""
+
+    def time(self, after: int) -> str:
+        """Return a time so many steps after its start."""
+        return super().time(after * 9_000)
+
+
+def bound_of(history: History, model: str, provider: str | None = None) -> PacedBound:
+    """Return a history for a writer of handoffs; what comes of it still says whose it was."""
+    listed: list[Record] = [
+        {"role": message.role, "content": message.content} for message in history.messages
+    ]
+    source: Record = {"from": "", "event": None, "by": "", "at": ""}
+    return PacedBound(
+        history.session,
+        listed,
+        history.cwd,
+        history.start,
+        source,
+        history.title,
+        model,
+        "main",
+        provider,
+        history.project,
+    )
+
+
+def put_rows(path: Path, schema: str, rows: Iterable[tuple[str, Record]]) -> None:
+    """Write a database of made-up rows, each with its table; objects and lists become JSON."""
+    import sqlite3
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript(schema)
+        for table, row in rows:
+            names, marks = ", ".join(row), ", ".join("?" for _ in row)
+            values = [json.dumps(v) if isinstance(v, (dict, list)) else v for v in row.values()]
+            database.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", values)  # noqa: S608
+        database.commit()
+
+
+def put_document(path: Path, value: Record | list[Record], at: datetime) -> None:
+    """Write a JSON document, as of a moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, ensure_ascii=False))
+    os.utime(path, (at.timestamp(), at.timestamp()))

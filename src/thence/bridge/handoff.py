@@ -13,7 +13,9 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 from collections import Counter
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,6 +41,8 @@ NOT_HANDED: Final = (
     "costs: they stay with the original session",
 )
 """What never goes along, whatever the session holds."""
+ACCEPT_S: Final = 120
+"""How long a client may take to take a session in, in seconds."""
 
 
 def targets() -> list[str]:
@@ -69,6 +73,8 @@ class Report(msgspec.Struct, frozen=True):
     argv: list[str]
     command: str
     notes: list[str]
+    accept: list[str] = []
+    """The command of the new agent that takes the file in and removes it."""
 
 
 class Handoff(msgspec.Struct, frozen=True):
@@ -105,6 +111,8 @@ def plan(
     outputs = spills.texts([*whole.before.facts, *whole.facts])
     said = spills.inline_known(mended.messages, outputs)
     writer, target = portable.writer_of(to), agents()[to]
+    if writer.session_id is not None:
+        session = target.ask(writer.session_id, session)
     settings = target.ask(writer.settings, root) if writer.settings is not None else Settings()
     messages, account = portable.carried(said, agent, to)
     last = whole.facts[event].node.id if event is not None else None
@@ -132,6 +140,7 @@ def plan(
         str(_inside(root, name)): rows for name, rows in target.ask(writer.files, bound).items()
     }
     argv = target.profile.resume_command(session)
+    accept = target.ask(writer.accept, next(iter(written))) if writer.accept is not None else []
     report = Report(
         whole.uid,
         agent,
@@ -152,6 +161,7 @@ def plan(
         argv,
         f"cd {shlex.quote(cwd)} && {shlex.join(argv)}",
         [*notes, *moved],
+        accept,
     )
     bodies = {path: _body(path, rows) for path, rows in written.items()}
     folder = (
@@ -212,6 +222,8 @@ def end_of(whole: Whole, place: int, *, branch: bool = False) -> int:
 
 def carry_out(handoff: Handoff) -> None:
     """Write a session where its agent looks for it: all of it, or nothing."""
+    if handoff.report.accept:
+        _check_program(handoff.report)
     try:
         if handoff.folder is None:
             for path, body in handoff.files.items():
@@ -224,6 +236,42 @@ def carry_out(handoff: Handoff) -> None:
         where = error.filename or next(iter(handoff.files))
         message = f"{where} cannot be written: {error.strerror}"
         raise NotAppendable(message, hint="check the permissions of the agent's folder") from error
+    if handoff.report.accept:
+        try:
+            _accept(handoff.report)
+        finally:
+            for path in handoff.files:
+                Path(path).unlink(missing_ok=True)
+                with suppress(OSError):  # others may have put something there
+                    Path(path).parent.rmdir()
+
+
+def _check_program(report: Report) -> None:
+    program = report.accept[0]
+    if shutil.which(program) is None:
+        raise BadConfig(
+            f"{program} is not on PATH, and only it can take a session in",
+            hint=f"install {agents()[report.to].label}, or add its folder to PATH",
+        )
+
+
+def _accept(report: Report) -> None:
+    """Let the client take its file in; it says nothing that can be relied on but how it ended."""
+    command = shlex.join(report.accept)
+    try:
+        done = subprocess.run(  # noqa: S603 - the client that was asked for
+            report.accept,
+            cwd=report.cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=ACCEPT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotAppendable(f"{command} failed: {error}", hint="nothing was handed over") from error
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-300:]
+        raise NotAppendable(f"{command} failed: {last}", hint="nothing was handed over")
 
 
 def _appear(path: Path, body: bytes) -> None:

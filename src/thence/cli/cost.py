@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from thence.memory.bills import Bill
     from thence.memory.store import SessionRow, Store, Total
 
-By = Literal["day", "model", "project", "agent", "session", "branch", "tag"]
+By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "tag"]
 SHOWN = 30
 _UNPRICED_SHOWN = 3
+PERIODS = ("day", "week", "month")
+"""Shown in their order, the latest last; all else is sorted by money."""
 
 
 @click.command("cost", help="Show what sessions cost.")
@@ -84,7 +86,7 @@ class Table:
         from thence.memory.store import Filter
 
         self.by = bill.by
-        self._head = f"day, {zone}" if bill.by == "day" else bill.by
+        self._head = f"{bill.by}, {zone}" if bill.by in PERIODS else bill.by
         self.parts = bill.parts
         self.total = bill.total
         self.bounds = bill.bounds
@@ -113,7 +115,7 @@ class Table:
         yield cut(", ".join(parts), room)
         yield ""
         wide = room >= WIDE
-        shown = self.parts[-number:] if self.by == "day" else self.parts[:number]
+        shown = self.parts[-number:] if self.by in PERIODS else self.parts[:number]
         rows = [self._heads(wide=wide), *(self._cells(one, wide=wide) for one in shown)]
         if room < NARROW:
             yield from table(_NARROW, [[*row[:2], *row[3:]] for row in rows], room)

@@ -255,7 +255,7 @@ def exported(
     spans: Spans | None = None,
 ) -> Iterator[str]:
     """Give the lines of an export."""
-    from thence.format import forms
+    from thence.format import forms, spills
     from thence.memory.labels import Label
     from thence.memory.notes import note_events, read_notes
 
@@ -267,7 +267,8 @@ def exported(
     whole = loaded.whole
     label = wiring.labels().get(whole.uid, Label())
     if form == "messages":
-        yield _line(whole.messages().messages, redactor)
+        outputs = spills.texts([*whole.before.facts, *whole.facts])
+        yield _line(spills.inline_known(whole.messages().messages, outputs), redactor)
     elif form == "jsonl":
         notes = note_events(read_notes(wiring.home()), whole.uid)
         lines = forms.lines(whole, notes, name=label.name, tags=list(label.tags))

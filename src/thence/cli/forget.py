@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
+from thence.agents.profiles import label_of
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, tilde, titled
@@ -91,7 +92,7 @@ def _forget(store: Store, row: SessionRow) -> list[str]:
     from thence.memory.notes import forget_notes
 
     uid = row.session.session_uid
-    pending = store.remove([uid], why={uid: "deleted by thence forget"}, forget=True)
+    pending = store.remove([uid], why={uid: "deleted by thence store forget"}, forget=True)
     home, name = wiring.home(), row.session.native_session_id
     forget_notes(home, uid)
     for path in _nudges(home, row):
@@ -207,7 +208,8 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
     for path in own:
         yield cut(f"  {clean(tilde(str(path)))}", width())
     if session.flavor != OURS and session.source_path and not row.gone:
-        yield f"  {clean(session.flavor)}'s own file stays and is not imported again. To remove it:"
+        agent = clean(label_of(session.flavor))
+        yield f"  {agent}'s own log stays and is not imported again. To remove it:"
         yield style(f"    rm {clean(tilde(locate(session.source_path)))}", bold=True)
 
 

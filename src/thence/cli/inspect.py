@@ -1,4 +1,4 @@
-"""`thence inspect`: what one session file holds, counted, and what became of it.
+"""`thence show --stats`: what one session file holds, counted, and what became of it.
 
 The counts are the file's own, by the definitions of `format.counts`; a glued line is bad, and
 what was saved from it is a field of its own. Beside them stands what only the session can tell:

@@ -51,12 +51,12 @@ def command(url: str | None, *, dry_run: bool, json: bool) -> int:
     if address is None:
         raise BadConfig(
             "no URL given",
-            hint="thence push postgresql://…, or set session_memory.push.url",
+            hint="thence store push postgresql://…, or set session_memory.push.url",
         )
     if not address.startswith(("postgresql:", "postgres:")):
         raise BadConfig(
             "only a Postgres store can receive pushes",
-            hint="use thence copy to copy an entire store",
+            hint="use thence store copy to copy an entire store",
         )
     exclude = [*settings["session_memory.exclude"], *settings["session_memory.push.private"]]
     noted = Noted(wiring.home(), address)

@@ -88,7 +88,10 @@ def place_of(name: str) -> Place:
     profile = wiring.agents()[name].profile
     file = profile.servers
     assert file is not None  # noqa: S101 - only such agents are named
-    if file.is_beside:
+    if file.config_variable:
+        named = os.environ.get(file.config_variable, "")
+        folder = Path(named).expanduser() if named else Path.home() / ".config"
+    elif file.is_beside:
         named = os.environ.get(profile.home_variable, "").partition(",")[0].strip()
         folder = Path(named).expanduser() if named else Path.home()
     else:
@@ -120,12 +123,31 @@ def _found(place: Place) -> Any:
 
 
 def _meant(told: Any) -> tuple[Any, ...]:
-    """What of an entry says which server it starts; agents and users may add to the rest."""
+    """Return what of an entry says which server it starts; anybody may add to the rest."""
     if not isinstance(told, dict):
         return ()
-    env = told.get("env")
+    env = told.get("env", told.get("environment"))
     home = env.get("THENCE_HOME") if isinstance(env, dict) else None
-    return told.get("command"), told.get("args"), home
+    command = told.get("command")
+    if isinstance(command, list):
+        return command[0] if command else None, command[1:], home
+    return command, told.get("args"), home
+
+
+def _entry_of(place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry the way a file has it."""
+    if not place.file.is_command_list:
+        return {**wanted, **place.file.more}
+    out: dict[str, Any] = {"command": [wanted["command"], *wanted["args"]]}
+    return out | ({"environment": wanted["env"]} if "env" in wanted else {}) | place.file.more
+
+
+def _wanted_of(found: Any) -> dict[str, Any] | None:
+    """Return what an entry was made of; None for one that we did not make."""
+    command, args, home = _meant(found) or (None, None, None)
+    if not isinstance(command, str) or not isinstance(args, list):
+        return None
+    return {"command": command, "args": args} | ({"env": {"THENCE_HOME": home}} if home else {})
 
 
 def install(place: Place, wanted: dict[str, Any]) -> Change:
@@ -190,7 +212,7 @@ def _with(place: Place, body: bytes | None, told: dict[str, Any]) -> tuple[bytes
     A file that ends without a newline still does, and one that was empty: so that it can be told
     from one that was not there.
     """
-    told = {**told, **place.file.more}
+    told = _entry_of(place, told)
     data = _read(place, body)
     wanted = {**data, place.key: {**_servers(place, data), NAME: told}}
     text = (body or b"").decode()
@@ -239,8 +261,7 @@ def _table(key: str, told: dict[str, Any]) -> list[str]:
 def _without(place: Place, body: bytes | None) -> bytes | None:
     """Return the text without our entry; None for a file in which nothing else ever was."""
     entry_ = _found(place)
-    if isinstance(entry_, dict) and {"command", "args"} <= entry_.keys():
-        ours = {name: told for name, told in entry_.items() if name not in place.file.more}
+    if (ours := _wanted_of(entry_)) is not None:
         for was in (None, b""):
             if body == _with(place, was, ours)[0]:
                 return was

@@ -84,7 +84,10 @@ class Way(NamedTuple):
 
 
 @click.command(
-    "resume", help="Resume a session in its agent, or in another one. Without ID: choose."
+    "resume",
+    help="Resume a session in its agent, or in another one. Without ID: choose.",
+    epilog="A session that you choose on a terminal is resumed at once. Otherwise the command is"
+    " printed, unless --exec runs it.",
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
 @click.option("--last", is_flag=True, help="Resume the most recent session.")
@@ -95,6 +98,7 @@ class Way(NamedTuple):
     type=options.AgentName("handoff"),
     help="Continue in this agent, with a copy of the history: see thence handoff.",
 )
+@options.yes
 @options.agent
 @options.project
 @options.as_json
@@ -106,6 +110,7 @@ def command(
     *,
     last: bool,
     run: bool,
+    yes: bool,
     json: bool,
 ) -> int:
     """Print how a session is gone on with, or do it."""
@@ -121,12 +126,13 @@ def command(
             row = rows[0] if last else _chosen(rows)
             if row is None:
                 return 0
+            run = run or (not last and sys.stdout.isatty())
         else:
             from thence.memory.recall import with_lineage
 
             row = with_lineage(store, [wiring.session(store, wanted)], wiring.labels())[0]
     if other is not None and other != row.session.flavor:
-        way = _handed(row, other, run=run)
+        way = _handed(row, other, run=run, yes=yes or json)
     else:
         way = way_of(row, known)
     if json:
@@ -182,7 +188,7 @@ def _not_restored(agent: str) -> str:
     return known.profile.not_restored if known is not None else "Permissions are not restored."
 
 
-def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
+def _handed(row: SessionRow, other: str, *, run: bool, yes: bool) -> Way:
     """Hand a session over; gives how the other agent goes on with it."""
     from thence.agents.profiles import agents
     from thence.cli.handoff import hand_over
@@ -190,7 +196,7 @@ def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
     program = agents()[other].profile.program
     if run and shutil.which(program) is None:
         raise NotReadable(f"{program} is not installed", hint="is it on your PATH?")
-    report = hand_over(row.session.session_uid, other)
+    report = hand_over(row.session.session_uid, other, yes=yes)
     return Way(row, report.argv, {}, report.cwd, is_handed=True)
 
 

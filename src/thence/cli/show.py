@@ -47,6 +47,10 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
     show_default=True,
     help="How to treat calls without a result in messages.",
 )
+@options.view("--tree", "Draw its branches instead; --all: every event.")
+@options.view("--digest", "Show its digest instead.")
+@options.view("--signals", "Show what went wrong in it instead.")
+@options.view("--stats", "Count what its file holds instead: records, calls, tokens, damage.")
 @options.own
 @options.utc
 @options.as_json
@@ -107,7 +111,7 @@ def command(
             from thence.format import forms
 
             made = forms.markdown if form == "markdown" else forms.page
-            told = made(loaded.whole, forms.Branch(to, every, own), zone)
+            told = made(loaded.whole, forms.Branch(to, every, own, full), zone)
             tell(clean(line) for part in told for line in part.split("\n"))
     return exit_code(loaded.skipped)
 

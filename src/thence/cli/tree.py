@@ -1,4 +1,4 @@
-"""`thence tree`: one session drawn, its line at the left, what parted from it where it parted."""
+"""`thence show --tree`: one session drawn, with its branches where they begin."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ _TOKENS = (
 
 TABLES: Final[dict[str, Table]] = {
     "sessions": Table(
-        "One row a session; stays when its transcript is removed.",
+        "One row per session. Stays when its transcript is removed.",
         "it began",
         ("session_uid",),
         (
@@ -141,7 +141,7 @@ TABLES: Final[dict[str, Table]] = {
         ),
     ),
     "events": Table(
-        "One row an event of a transcript that is held; goes when it is evicted. Decisions stay.",
+        "One row per event of a stored transcript. Removed with it, except decisions.",
         "of its time, else of its session",
         ("session_uid", "seq", "event_id"),
         (
@@ -169,7 +169,7 @@ TABLES: Final[dict[str, Table]] = {
         ),
     ),
     "usage": Table(
-        "What a session took on one day, by model and by what became of it; stays for ever.",
+        "Usage per session, day, model and place (live, discarded, subagent). Never removed.",
         "of the bills",
         ("session_uid", "model", "place"),
         (
@@ -185,7 +185,7 @@ TABLES: Final[dict[str, Table]] = {
         ),
     ),
     "digests": Table(
-        "The account of a session; stays for ever.",
+        "One digest per session. Never removed.",
         "its session began",
         ("session_uid",),
         (
@@ -215,7 +215,7 @@ TABLES: Final[dict[str, Table]] = {
         ),
     ),
     "signals": Table(
-        "What went wrong in a session; stays for ever.",
+        "What went wrong in a session. Never removed.",
         "of its first event, else of its session",
         ("session_uid", "kind", "ts", "text", "data"),
         (

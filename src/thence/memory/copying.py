@@ -35,7 +35,7 @@ from thence.memory.store import (
 
 
 class Copied(msgspec.Struct):
-    """What a copy did. The names are those of `thence copy --json`."""
+    """What a copy did. The names are those of `thence store copy --json`."""
 
     sessions: int = 0
     copied: int = 0

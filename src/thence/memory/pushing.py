@@ -108,7 +108,7 @@ class Project(msgspec.Struct):
 
 
 class Plan(msgspec.Struct):
-    """What would be sent now. The names are those of `thence push --dry-run --json`."""
+    """What would be sent now. The names are those of `thence store push --dry-run --json`."""
 
     sessions: int = 0
     events: int = 0
@@ -122,7 +122,7 @@ class Plan(msgspec.Struct):
 
 
 class Pushed(msgspec.Struct):
-    """What a push did. The names are those of `thence push --json`."""
+    """What a push did. The names are those of `thence store push --json`."""
 
     sessions: int = 0
     """That were sent, whole or in part."""

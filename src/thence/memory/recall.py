@@ -200,7 +200,7 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
     name = session.native_session_id
     raise NotReadable(
         f"{name} was removed and its original log is gone: only the digest is left",
-        hint=f"thence digest {argument(name[:13])}",
+        hint=f"thence show {argument(name[:13])} --digest",
     )
 
 

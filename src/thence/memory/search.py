@@ -2,7 +2,7 @@
 
     words "a phrase" begin* -without this OR that
     agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py
-    after:2026-01-01 before:2026-02 outcome:fail cost>1.50
+    after:2026-01-01 before:2026-02 outcome:failed cost>1.50
 
 Projects and models are asked for by any part of their names, files by words of their paths, of
 which the last may be a beginning (`file:src/app*`).
@@ -60,6 +60,8 @@ OUTCOME_WORDS: Final = {
     "unclear": "unknown",
 }
 """Other words for outcomes, and the outcome that each means."""
+OUTCOME_NAMES: Final = {"success": "done", "fail": "failed", "unknown": "unclear"}
+"""What people read in place of outcomes as they are stored; the others are read as they are."""
 _FILTER_NAMES = (
     *("agent", "project", "model", "tool", "kind", "file", "after", "before", "outcome", "cost"),
     "tag",

@@ -202,7 +202,7 @@ BROKEN = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
 """What SQLite raises, anywhere, where its file is damaged."""
 
 
-ANEW = "move it away, restore a file of thence backup if you have one, then run thence sweep"
+ANEW = "move it away, restore a file of thence store backup if you have one, then run thence sweep"
 """What can be done about a damaged file."""
 
 

@@ -659,7 +659,7 @@ def costs(
 
 @get("/api/plan", sync_to_thread=True)
 def plan(desk: AtDesk) -> PlanOut:
-    """What `thence gc` would let go of now, and why."""
+    """What `thence store gc` would let go of now, and why."""
     known = desk.store.known()
     held = retention.inventory(known, desk.now().live, only_copies=only_copies(known))
     planned = retention.plan(desk.policy, held, datetime.fromtimestamp(desk.clock(), UTC))

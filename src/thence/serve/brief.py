@@ -20,6 +20,7 @@ from thence.format.records import JSON
 from thence.memory import patterns
 from thence.memory.notes import Note
 from thence.memory.patterns import Memory, Pattern
+from thence.memory.search import OUTCOME_NAMES
 from thence.memory.store import Filter, SessionRow, Store
 from thence.serve.frame import flat, framed
 
@@ -170,9 +171,10 @@ def _lines(brief: Brief) -> Iterator[str]:
     if brief.last is not None:
         last = brief.last
         title = flat(last["title"] or "untitled", 100)
+        outcome = OUTCOME_NAMES.get(last["outcome"], last["outcome"])
         yield (
             f"Last session here: {title} ({last['agent']}, ended {(last['ended_at'] or '')[:16]}, "
-            f"outcome {last['outcome']}; id {flat(last['session_uid'], 60)})"
+            f"outcome {outcome}; id {flat(last['session_uid'], 60)})"
         )
         if last["last_reply"]:
             yield f"  It ended with: {flat(last['last_reply'], 2 * QUOTE_CHARS)}"

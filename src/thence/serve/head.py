@@ -37,7 +37,7 @@ _OUTCOMES: Final = {
     "success": ("done", "st-ok"),
     "fail": ("failed", "st-fail"),
     "abandoned": ("abandoned", "dim"),
-    "waiting": ("asked you", "dim"),
+    "waiting": ("waiting", "dim"),
     "unknown": ("unclear", "dim"),
 }
 _STANDING: Final[dict[Standing, tuple[str, str]]] = {

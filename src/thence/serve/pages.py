@@ -30,6 +30,7 @@ from thence.format.joins import time_of
 from thence.format.normal import SessionEvent
 from thence.format.whole import Part, Whole
 from thence.memory.account import Digest
+from thence.memory.bills import PERIODS
 from thence.memory.derivation import DIGEST
 from thence.memory.dismissals import set_dismissed
 from thence.memory.labels import MAX_NAME, MAX_NOTE, Label
@@ -52,6 +53,7 @@ from thence.serve.agents import agent_class, agent_label
 from thence.serve.cards import named, working_time
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
+from thence.serve.comparison import compare_branch, compare_sessions
 from thence.serve.days import RANGES
 from thence.serve.desk import AtDesk, Desk
 from thence.serve.finding import Matches, find, paths_of
@@ -63,11 +65,13 @@ from thence.serve.head import (
     event_address,
     head,
     note_line,
+    stands,
     tail,
 )
 from thence.serve.items import Window
 from thence.serve.labels import project_label, project_root
 from thence.serve.outline import Outline
+from thence.serve.resuming import own_command
 from thence.serve.view import Drawing
 
 if TYPE_CHECKING:
@@ -171,16 +175,19 @@ def sessions(
     standing: Text = "",
     after: Text = "",
     before: Text = "",
+    until: Text = "",
     cost: Text = "",
     sort: Text = "",
     cursor: Text = "",
+    tz: Text = "",
     typing: Text = "",
 ) -> Response[str]:
     """List sessions, or what a search found in them."""
     wanted = list_page.Wanted(
-        q, agent, project, model, outcome, standing, after, before, cost, sort, cursor
+        *(q, agent, project, model, outcome, standing),
+        *(after, before, until, cost, sort, cursor, tz),
     )
-    made = list_page.page(desk, wanted, Clock(), is_typing=bool(typing))
+    made = list_page.page(desk, wanted, Clock(zone_named(tz)), is_typing=bool(typing))
     return _shown(desk, "sessions.html", "sessions", "/api/sessions", list=made)
 
 
@@ -190,6 +197,7 @@ def suggest(desk: AtDesk, q: Text = "") -> Response[str]:
     text = " ".join(q.split())
     cards, lede = list_page.suggestions(desk, q, Clock())
     places = [(href, label) for _, href, label in NAV if label.lower().startswith(text.lower())]
+    places += projects.places(desk, text)
     href = list_page.Wanted(q=q).href()
     return _html("suggest.html", places=places, cards=cards, lede=lede, all=href, q=text)
 
@@ -200,6 +208,7 @@ def costs(
     *,
     by: Text = "model",
     days: FromQuery[int] = 30,
+    per: Text = "",
     agent: Text = "",
     project: Text = "",
     model: Text = "",
@@ -210,7 +219,8 @@ def costs(
     """Show what was spent, or give it as a table for a spreadsheet."""
     wanted = cost_page.Wanted(
         by if by in cost_page.BYS else "model",
-        days if days in RANGES else 30,
+        days if days in RANGES or days == cost_page.ALL_TIME else 30,
+        per if per in PERIODS else "",
         agent,
         project,
         model,
@@ -218,10 +228,12 @@ def costs(
         tz,
     )
     if form == "csv":
-        headers = {"content-disposition": f'attachment; filename="costs-by-{wanted.by}.csv"'}
-        return Response(cost_page.as_csv(desk, wanted), media_type="text/csv", headers=headers)
+        table = cost_page.as_csv(desk, wanted)
+        name = table.partition(",")[0]
+        headers = {"content-disposition": f'attachment; filename="costs-by-{name}.csv"'}
+        return Response(table, media_type="text/csv", headers=headers)
     made = cost_page.page(desk, wanted)
-    return _shown(desk, "costs.html", "costs", f"/api/costs?by={wanted.by}", costs=made)
+    return _shown(desk, "costs.html", "costs", f"/api/costs?by={made.heads}", costs=made)
 
 
 def _is_day(text: str) -> bool:
@@ -313,12 +325,12 @@ def _finder(base: str, query: str, event: str, matches: Matches) -> Finder:
 class _Session:
     """One session as it is asked for."""
 
-    def __init__(self, desk: Desk, uid: str) -> None:
+    def __init__(self, desk: Desk, uid: str, tz: str = "") -> None:
         self.desk = desk
         self.row: SessionRow = desk.display([desk.row(uid)])[0]
         self.uid = self.row.session.session_uid
         self.base = address(self.uid)
-        self.clock = Clock()
+        self.clock = Clock(zone_named(tz))
         self.standing = desk.now().of(self.row, desk.clock())
 
     @property
@@ -434,6 +446,7 @@ class _Session:
             "neighbours": self.neighbours(),
             "is_pinned": self.row.pinned,
             "label": self.desk.labels().get(self.uid, Label()),
+            "own_command": own_command(self.row),
             "head": self.head(),
             "written": [
                 note_line(note, self.clock)
@@ -454,12 +467,13 @@ def session(
     end: Text = "",
     whole: Text = "",
     own: Text = "",
+    tz: Text = "",
 ) -> Response[str]:
     """Show one session, from its start, its end or around an event, with words marked.
 
     What it continues stands before it, unless only its own part is wanted.
     """
-    one = _Session(desk, uid)
+    one = _Session(desk, uid, tz)
     wanted = at if _EVENT.fullmatch(at) else ""
     if not whole and not charts_of(desk).at_hand(one.row):
         return one.shown(again=_once_more(one.base, wanted, q, end))
@@ -684,10 +698,32 @@ def branch(
 def compare(desk: AtDesk, uid: FromPath[str], number: FromPath[int]) -> Response[str]:
     """Show a discarded branch beside what took its place."""
     one = _Session(desk, uid)
-    sides = one.drawing().compared(number) if number >= 0 else None
-    if sides is None:
+    drawing = one.drawing()
+    outcome, _ = stands(one.row, one.standing)
+    made = compare_branch(drawing, number, one.base, outcome) if number >= 0 else None
+    if made is None:
         raise NotFoundException(f"no such branch: {number}")
-    return one.shown("compare.html", sides=sides)
+    return one.shown("compare.html", made=made, what="Two branches")
+
+
+@get("/sessions/{uid:str}/beside/{other:str}", include_in_schema=False, sync_to_thread=True)
+def beside(desk: AtDesk, uid: FromPath[str], other: FromPath[str]) -> Response[str]:
+    """Show two sessions side by side, from where they part."""
+    both = (_Session(desk, uid), _Session(desk, other))
+    left, right = both
+    if left.uid == right.uid:
+        raise NotFoundException("a session cannot be compared with itself")
+    made = compare_sessions(
+        charts_of(desk),
+        (left.drawing(), right.drawing()),
+        (
+            f"{short_id(left.row.session.native_session_id)}, {left.head().title}",
+            f"{short_id(right.row.session.native_session_id)}, {right.head().title}",
+        ),
+        (left.base, right.base),
+        (stands(left.row, left.standing)[0], stands(right.row, right.standing)[0]),
+    )
+    return left.shown("compare.html", made=made, what="Two sessions")
 
 
 @get("/sessions/{uid:str}/side/{key:str}", include_in_schema=False, sync_to_thread=True)
@@ -740,5 +776,5 @@ def problem(
 ROUTES: list[HTTPRouteHandler] = [
     *(now, year_of_work, sessions, suggest, all_projects, one_project, costs, patterns, store),
     *(session, found_in, rows, latest, event, text, spill, branch, side),
-    *(compare, export, pin, dismiss),
+    *(compare, beside, export, pin, dismiss),
 ]

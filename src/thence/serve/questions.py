@@ -26,7 +26,7 @@ from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole, events_along
 from thence.memory import patterns, recall, search
-from thence.memory.bills import Bill, By
+from thence.memory.bills import PERIODS, Bill, By
 from thence.memory.labels import labels_of, texts_of, with_tagged
 from thence.memory.labels import search as search_tagged
 from thence.memory.notes import Note, matching_notes
@@ -109,7 +109,7 @@ class Todos(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Costs(msgspec.Struct, forbid_unknown_fields=True):
-    """What sessions cost, by day, model, project, agent, session, branch or tag."""
+    """What sessions cost, by day, week, month, model, project, agent, session, branch or tag."""
 
     by: By = "day"
     since: Name = "30d"
@@ -354,7 +354,7 @@ class Questions:
             did = f"{edits} edits" if edits else f"{reads} reads"
             yield (
                 f"{_name(one['session_uid'])} {_day(one['ended_at'])} {did}, "
-                f"{one['outcome']}: {flat(one['title'] or '', 100)}"
+                f"{_outcome(one['outcome'])}: {flat(one['title'] or '', 100)}"
             )
             paths = [file["path"] for file in one["files"]]
             for reason in reasons(self._store, one["session_uid"], paths)[:2]:
@@ -372,7 +372,7 @@ class Questions:
         labels = labels_of(self._notes())
         wanted = Filter(after=search.moment(asked.since))
         bill = Bill(self._store, asked.by, wanted, labels=labels)
-        parts = bill.parts[-asked.limit :] if asked.by == "day" else bill.parts[: asked.limit]
+        parts = bill.parts[-asked.limit :] if asked.by in PERIODS else bill.parts[: asked.limit]
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
         return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [
@@ -503,11 +503,17 @@ def _about(row: SessionRow) -> Iterator[str]:
     yield f"cost {bound}{cost}, {row.events} events, last turn {row.turn or 'unknown'}"
 
 
+def _outcome(stored: JSON) -> str:
+    """Return the word that people and models read for an outcome."""
+    return search.OUTCOME_NAMES.get(str(stored), str(stored))
+
+
 def _account(digest: dict[str, JSON] | None) -> Iterator[str]:
     if digest is None:
         yield "digest: none yet"
         return
-    yield f"outcome: {digest.get('outcome')} ({'; '.join(map(flat, digest.get('reasons') or ()))})"
+    because = "; ".join(map(flat, digest.get("reasons") or ()))
+    yield f"outcome: {_outcome(digest.get('outcome'))} ({because})"
     edited = [f for f in digest.get("files") or () if f.get("edits")]
     if edited:
         yield f"changed: {', '.join(flat(f['path'], 80) for f in edited[:10])}"

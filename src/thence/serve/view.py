@@ -154,11 +154,19 @@ class Drawing:
         if number >= len(chart.branches):
             return None
         start = chart.order.get(chart.branch_origins[number], -1)
-        live = [row for row in chart.every_row if chart.order.get(row.place, -1) > start]
-        kept = [row for row in live if row.kind != "branch"]
         branch = chart.branches[number].events
         left = self._side("Discarded", branch, chart.rows_of(branch, parted=False))
-        return left, self._side("Replacement", chart.line[start + 1 :], kept)
+        return left, self.side_from("Replacement", start)
+
+    def side_from(self, name: str, start: int) -> Side:
+        """Draw one side of a comparison: all of the line that follows a place of it."""
+        chart = self.chart
+        rows = [
+            row
+            for row in chart.every_row
+            if chart.order.get(row.place, -1) > start and row.kind != "branch"
+        ]
+        return self._side(name, chart.line[start + 1 :], rows)
 
     def _side(self, name: str, places: Sequence[int], rows: Sequence[Row]) -> Side:
         """Draw one side of a comparison, with what it did and took."""
@@ -174,6 +182,7 @@ class Drawing:
             for block, call in ((b, chart.calls.get(b.call or "")) for b in blocks)
             if call is not None and call.outcome.edited
             for touch in kinds.touches(block.tool or "", chart.payload(block))
+            if touch.how != "read"
         }
         runs = [call.outcome for call in calls if call.outcome.is_test_run]
         times = [moment for p in places if (moment := joins.time_of(chart.facts[p].ts))]
@@ -491,7 +500,8 @@ class Drawing:
             fields["name"] = "Patch"
         if self.chart.size_of(block) <= DRAWN:
             return fields | {"diffs": self._diffs(self.chart.filled(block))}
-        found = kinds.touches(block.tool or "", self.chart.payload(block))
+        touches = kinds.touches(block.tool or "", self.chart.payload(block))
+        found = [touch for touch in touches if touch.how != "read"]
         paths = list(dict.fromkeys(touch.path for touch in found))
         if not paths:
             return fields

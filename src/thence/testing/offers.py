@@ -179,8 +179,9 @@ def handing_over(agent: Agent) -> Iterator[str]:
         named = writer.settings(root) if writer.settings is not None else Settings()
         messages = history(agent)
         source = {"from": "other:one", "event": "e1", "by": "thence", "at": MOMENT.isoformat()}
+        session = writer.session_id(SESSION) if writer.session_id is not None else SESSION
         bound = Bound(
-            SESSION, messages, "/work", MOMENT, source, "Tides", named.model, None, named.provider
+            session, messages, "/work", MOMENT, source, "Tides", named.model, None, named.provider
         )
         for name, rows in writer.files(bound).items():
             path = root / name
@@ -188,7 +189,22 @@ def handing_over(agent: Agent) -> Iterator[str]:
                 yield f"a file outside the agent's folder: {name}"
                 return
             _put(path, _written(name, rows))
-        yield from _read_back(agent, root, messages)
+        if writer.accept is not None:
+            yield from _accepted(agent, writer, root)
+        else:
+            yield from _read_back(agent, root, messages)
+
+
+def _accepted(agent: Agent, writer: Writer, root: Path) -> Iterator[str]:
+    """Say what keeps the client from taking the one file in; only it can write its sessions."""
+    assert writer.accept is not None  # noqa: S101 - asked for such writers only
+    paths = [str(path) for path in root.rglob("*") if path.is_file()]
+    if len(paths) != 1:
+        yield f"one file is taken in, not {len(paths)}"
+        return
+    program, *words = writer.accept(paths[0])
+    if program != agent.profile.program or paths[0] not in words:
+        yield f"accept names {agent.profile.program} and the file, not {program} {words}"
 
 
 def _written(name: str, rows: list[JSON]) -> bytes:

@@ -15,4 +15,5 @@ PROFILE = Profile(
     more_variables=("CLINE_DATA_DIR", "CLINE_SESSION_DATA_DIR"),
     rewind_hint="in Cline: restore a checkpoint",
     records=("user", "assistant", "session"),
+    sample="thence.agents.cline.sample:write",
 )

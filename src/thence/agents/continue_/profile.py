@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ToolForm
 
 PROFILE = Profile(
     label="Continue",
@@ -15,4 +15,13 @@ PROFILE = Profile(
     home_variable="CONTINUE_GLOBAL_DIR",
     rewind_hint="in Continue: start a new session",
     lost_on_resume="Continue resumes a copy of the session.",
+    tools={"search": ("Search",)},
+    forms={
+        "shell": ToolForm("Bash", {"command": "command"}),
+        "read": ToolForm("Read", {"path": "filepath"}),
+        "write": ToolForm("Write", {"path": "filepath", "content": "content"}),
+        "edit": ToolForm("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
+        "search": ToolForm("Search", {"pattern": "pattern"}),
+    },
+    sample="thence.agents.continue_.sample:write",
 )

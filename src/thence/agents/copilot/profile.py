@@ -27,4 +27,5 @@ PROFILE = Profile(
         *("abort", "hook.*", "tool.*", "assistant.*", "session.*", "system.*", "subagent.*"),
         *("user.message", "permission.*", "human_response.recorded", "skill.invoked"),
     ),
+    sample="thence.agents.copilot.sample:write",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Droid",
@@ -16,4 +16,13 @@ PROFILE = Profile(
     home_is_parent=True,
     rewind_hint="in Droid: /rewind-conversation",
     records=("session_start", "message", "agent_turn_outcome", "compaction_state", "total"),
+    forms={
+        "shell": ToolForm("Execute", {"command": "command"}, {"summary": "run by another agent"}),
+        "read": ToolForm("Read", {"path": "file_path"}),
+        "write": ToolForm("Create", {"path": "file_path", "content": "content"}),
+        "edit": ToolForm("Edit", {"path": "file_path", "old": "old_str", "new": "new_str"}),
+        "search": ToolForm("Grep", {"pattern": "pattern"}),
+    },
+    servers=ServerFile("mcp.json", more={"type": "stdio"}),
+    sample="thence.agents.droid.sample:write",
 )

@@ -37,4 +37,5 @@ PROFILE = Profile(
         *("user", "gemini", "list", "list of *", "metadata", "session", "session context"),
         *("info", "error", "warning"),
     ),
+    sample="thence.agents.gemini.sample:write",
 )

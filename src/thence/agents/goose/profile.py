@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ToolForm
 
 PROFILE = Profile(
     label="goose",
@@ -16,4 +16,10 @@ PROFILE = Profile(
     rewind_hint="goose has no command for it: edit the message in its desktop app",
     home_is_parent=True,
     more_variables=("GOOSE_PATH_ROOT",),
+    forms={
+        "shell": ToolForm("shell", {"command": "command"}),
+        "write": ToolForm("write", {"path": "path", "content": "content"}),
+        "edit": ToolForm("edit", {"path": "path", "old": "before", "new": "after"}),
+    },
+    sample="thence.agents.goose.sample:write",
 )

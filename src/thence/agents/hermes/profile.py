@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ToolForm
 
 PROFILE = Profile(
     label="Hermes",
@@ -15,4 +15,13 @@ PROFILE = Profile(
     home_variable="HERMES_HOME",
     rewind_hint="in Hermes: /undo",
     records=("user", "assistant", "tool", "system", "session", "child", "rewind", "usage"),
+    forms={
+        "shell": ToolForm("terminal", {"command": "command"}),
+        "read": ToolForm("read_file", {"path": "path"}),
+        "write": ToolForm("write_file", {"path": "path", "content": "content"}),
+        "edit": ToolForm(
+            "patch", {"path": "path", "old": "old_string", "new": "new_string"}, {"mode": "replace"}
+        ),
+    },
+    sample="thence.agents.hermes.sample:write",
 )

@@ -31,4 +31,5 @@ PROFILE = Profile(
         *("config.update", "skill.*", "goal.*", "plan.*", "task.*", "cron.*", "todo.*"),
         *("tools.*", "hook.*"),
     ),
+    sample="thence.agents.kimi.sample:write",
 )

@@ -36,7 +36,16 @@ from thence.agents.records import (
     unindexed,
 )
 from thence.format.codec import Found
-from thence.format.facts import TYPED, Block, CallStatus, Edge, Fact, answers_of, calls_of
+from thence.format.facts import (
+    TYPED,
+    Block,
+    CallStatus,
+    Edge,
+    Fact,
+    answers_of,
+    calls_of,
+    handed,
+)
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -48,6 +57,8 @@ _UNNAMED: Final = ("New session - ", "Child session - ")
 _KNOWN: Final = 256  # messages that later records may name; older ones are forgotten
 _GOES_ON: Final = ("tool-calls", "unknown", "")  # how an answer ends that its client goes on from
 _TRANSIENT: Final = "kilocode.lifecycle"
+HANDED_OVER: Final = "thence"
+"""The name in a part's metadata under which the session stands that it was copied from."""
 
 
 class _Message:
@@ -105,6 +116,7 @@ class Messages(LineReader):
         self._undone = text(self._carried.get("undone"))
         self._left = text(self._carried.get("left"))
         self._tail = text(self._carried.get("tail"))
+        self._is_handed = self._carried.get("handed") is True
 
     def carry(self) -> JSON:
         """Return the last messages, and what the next record goes on from."""
@@ -117,6 +129,7 @@ class Messages(LineReader):
             "undone": self._undone,
             "left": self._left,
             "tail": self._tail,
+            "handed": self._is_handed,
         }
         return {name: value for name, value in told.items() if value}
 
@@ -140,6 +153,8 @@ class Messages(LineReader):
         self, found: Found, node: Node, kind: str, when: JSON, *blocks: Block, **more: Any
     ) -> Fact:
         self._last = node.id
+        if tie := _source(fields(fields(found.value.get("data")).get("part"))):
+            more["origin"] = tie[0].session  # counted where it was said
         return self._fact(found, node, kind, ts=moment(when), blocks=blocks, **more)
 
     def _moved(self, found: Found, above: str | None, summary: str) -> Fact:
@@ -274,6 +289,10 @@ class Messages(LineReader):
         if name is None or message is None:
             return
         before = self._last
+        if not self._is_handed and (tie := _source(part)):
+            self._is_handed = True
+            node = Node(f"{name} handed over", flags=Is.INTERNAL)
+            yield self._fact(found, node, "session", edges=tie)
         if kind == "tool":
             yield from self._tool(found, name, message, part)
         elif name not in message.parts and (made := self._said(found, name, message, part)):
@@ -377,6 +396,12 @@ class Messages(LineReader):
             edges=edges,
             copy_key=message.key("result", asked),
         )
+
+
+def _source(part: Record) -> tuple[Edge, ...]:
+    """Return the tie to the session that a part was copied from; none for any other part."""
+    source = fields(fields(part.get("metadata")).get(HANDED_OVER))
+    return handed(source.get("from"), source.get("event"))
 
 
 def _counts(usage: Usage) -> tuple[int, int, int, int]:

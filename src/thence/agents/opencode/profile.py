@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="OpenCode",
@@ -15,5 +15,21 @@ PROFILE = Profile(
     home_variable="XDG_DATA_HOME",
     rewind_hint="in OpenCode: /undo",
     home_is_parent=True,
+    forms={
+        "shell": ToolForm("bash", {"command": "command"}, {"description": "run by another agent"}),
+        "read": ToolForm("read", {"path": "filePath"}),
+        "write": ToolForm("write", {"path": "filePath", "content": "content"}),
+        "edit": ToolForm("edit", {"path": "filePath", "old": "oldString", "new": "newString"}),
+        "search": ToolForm("grep", {"pattern": "pattern"}),
+    },
+    servers=ServerFile(
+        "opencode/opencode.json",
+        key="mcp",
+        config_variable="XDG_CONFIG_HOME",
+        is_command_list=True,
+        more={"type": "local", "enabled": True},
+    ),
+    handoff="thence.agents.opencode.handoff:WRITER",
     more_variables=("OPENCODE_DB",),
+    sample="thence.agents.opencode.sample:write",
 )

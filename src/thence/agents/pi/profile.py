@@ -29,4 +29,5 @@ PROFILE = Profile(
         *("compaction/kept", "custom", "custom_message", "label", "session_info"),
         *("branch_summary", "branchSummary", "compactionSummary"),
     ),
+    sample="thence.agents.pi.sample:write",
 )

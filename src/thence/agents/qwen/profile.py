@@ -33,4 +33,5 @@ PROFILE = Profile(
         *("system/rewind", "system/session_artifact_snapshot", "system/chat_compression"),
         *("system/at_command",),
     ),
+    sample="thence.agents.qwen.sample:write",
 )

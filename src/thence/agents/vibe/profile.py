@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import Profile, ToolForm
 
 PROFILE = Profile(
     label="Mistral Vibe",
@@ -15,4 +15,10 @@ PROFILE = Profile(
     home_variable="VIBE_HOME",
     rewind_hint="in Mistral Vibe: start a new session",
     records=("message", "reasoning", "effect", "total"),
+    forms={
+        "shell": ToolForm("bash", {"command": "command"}),
+        "read": ToolForm("read_file", {"path": "path"}),
+        "write": ToolForm("write_file", {"path": "path", "content": "content"}),
+    },
+    sample="thence.agents.vibe.sample:write",
 )

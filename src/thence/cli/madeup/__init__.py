@@ -6,6 +6,7 @@ tests, a secret that was printed.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
@@ -27,8 +28,9 @@ class Homes:
         self._folder = folder
 
     def of(self, agent: str) -> Path:
-        """Return the folder of an agent."""
-        return self._folder / f".{agent}"
+        """Return the folder of an agent, where its client would have it in a home."""
+        usual = agents()[agent].profile.usual_folders
+        return self._folder / (usual[0] if usual else f".{agent}")
 
     def __getattr__(self, agent: str) -> Path:
         """Return the folder of an agent, as an attribute of its name."""
@@ -51,15 +53,15 @@ def homes(folder: Path) -> Homes:
     return Homes(folder)
 
 
-def write(folder: Path, now: datetime) -> Homes:
-    """Write all sessions below a folder, as of a moment."""
+def write(folder: Path, now: datetime, only: Collection[str] = ()) -> Homes:
+    """Write the sessions of all agents below a folder, as of a moment, or `only` of some."""
     from thence.cli.madeup import own
 
     places = Homes(folder)
     for project in PROJECTS:
         (places.work / project).mkdir(parents=True, exist_ok=True)
     for agent in _sampled():
-        if (sample := agent.sample) is not None:
+        if (sample := agent.sample) is not None and (not only or agent.name in only):
             agent.ask(sample, Machine(places.of(agent.name), places.work), now)
     own.write(places, now)
     return places

@@ -1,0 +1,45 @@
+"""A session the way Copilot CLI writes it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+from thence.agents.copilot.handoff import files
+from thence.agents.copilot.profile import PROFILE
+from thence.agents.samples import Machine, Record, bound_of, by_forms, history, made_id, put
+
+MODEL = "gpt-5.5"
+
+
+def write(machine: Machine, now: datetime) -> None:
+    """Write a made-up session below a home."""
+    call = by_forms(PROFILE.forms)
+    story = history("copilot", "lamp", machine, now - timedelta(hours=31), call)
+    answers = iter([message for message in story.messages if message.tokens is not None])
+    for name, records in files(bound_of(story, MODEL)).items():
+        if not name.endswith(".jsonl"):
+            (machine.home / name).parent.mkdir(parents=True, exist_ok=True)
+            (machine.home / name).write_text(json.dumps(records[0]))
+            continue
+        events: list[Record] = []
+        for event in records:
+            event.pop("handedFrom", None)
+            event["data"].pop("thenceHandoff", None)
+            if event["type"] == "tool.execution_complete":
+                code = story.exit_codes[event["data"]["toolCallId"]]
+                event["data"] |= {"success": True, "shellExecution": {"exitCode": code}}
+            events.append(event)
+            if event["type"] == "assistant.message" and (tokens := next(answers).tokens):
+                usage = {
+                    "inputTokens": tokens.fresh + tokens.cached,
+                    "cacheReadTokens": tokens.cached,
+                    "cacheWriteTokens": 0,
+                    "outputTokens": tokens.output,
+                    "model": MODEL,
+                    "accounting": {"sourceSessionId": story.session, "sequence": len(events)},
+                }
+                bill = {"type": "session.usage_record", "data": {"usage": usage}}
+                place = {"id": made_id(f"{event['id']} bill"), "timestamp": event["timestamp"]}
+                events.append({**bill, **place, "parentId": event["id"]})
+        put(machine.home / name, events)

@@ -1,0 +1,16 @@
+"""A session of another agent for Kilo: the document that OpenCode takes, and its own command."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from thence.agents.handoffs import Writer
+from thence.agents.opencode.handoff import files, session_id, settings_of, taken_in
+
+WRITER: Final = Writer(
+    files,
+    settings=settings_of(".config/kilo/kilo.json", "kilo*.db"),
+    session_id=session_id,
+    accept=taken_in("kilo"),
+    takes_failures=True,
+)

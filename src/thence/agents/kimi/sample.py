@@ -1,0 +1,41 @@
+"""A session the way Kimi Code writes it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+from thence.agents.kimi.handoff import files
+from thence.agents.kimi.profile import PROFILE
+from thence.agents.samples import Machine, Record, bound_of, by_forms, history, put
+
+MODEL = "kimi-k2"
+
+
+def write(machine: Machine, now: datetime) -> None:
+    """Write a made-up session below a home."""
+    call = by_forms(PROFILE.forms)
+    story = history("kimi", "umlaut", machine, now - timedelta(hours=50), call)
+    answers = iter([message for message in story.messages if message.tokens is not None])
+    for name, records in files(bound_of(story, MODEL)).items():
+        if not name.endswith(".jsonl"):
+            (machine.home / name).parent.mkdir(parents=True, exist_ok=True)
+            (machine.home / name).write_text(json.dumps(records[0]))
+            continue
+        events: list[Record] = []
+        for event in records:
+            event.pop("handedFrom", None)
+            event.pop("thenceHandoff", None)
+            if event.get("event", {}).get("type") == "step.end" and (
+                tokens := next(answers).tokens
+            ):
+                usage = {
+                    "inputOther": tokens.fresh,
+                    "inputCacheRead": tokens.cached,
+                    "inputCacheCreation": 0,
+                    "output": tokens.output,
+                }
+                place = {"agentId": "main", "time": event["time"], "usageScope": "turn"}
+                events.append({"type": "usage.record", "model": MODEL, "usage": usage, **place})
+            events.append(event)
+        put(machine.home / name, events)

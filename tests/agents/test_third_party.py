@@ -1,0 +1,79 @@
+"""An agent of another package: one folder of files, found by its entry point, and it can do all.
+
+The package is the template of the examples. Nothing of this tree names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.test_examples import ROOT, unpacked
+
+SAMPLE = """
+from datetime import UTC, datetime
+from pathlib import Path
+from thence.agents.profiles import agents
+from thence.agents.samples import Machine
+agents()["pebble"].sample(Machine(Path.home() / ".pebble", Path.home() / "work"), datetime.now(UTC))
+"""
+COLOUR = "from thence.serve.agents import stylesheet; print(stylesheet().decode())"
+
+
+class Machine:
+    """A home on which the package is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        unpacked(folder / "target")
+        self.home = folder / "home"
+        (self.home / ".pebble").mkdir(parents=True)
+        self._env = os.environ | {"PYTHONPATH": str(folder / "target"), "HOME": str(self.home)}
+        self._env["THENCE_HOME"] = str(self.home / ".thence")
+
+    def python(self, code: str, *words: str) -> str:
+        """Run a program there; return what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=self._env,
+            cwd=self.home,
+        )
+        assert 0 == done.returncode, done.stderr
+        return done.stdout
+
+    def thence(self, *words: str) -> str:
+        """Run a command of ours there; return what it prints."""
+        return self.python("from thence.cli import main; main()", *words)
+
+
+def test_a_package_gives_its_agent_every_ability(tmp_path: Path) -> None:
+    """Samples are swept, resumed by its command, hooked, registered, handed over both ways."""
+    machine = Machine(tmp_path)
+    machine.python(SAMPLE)
+    machine.thence("sweep")
+    (row, *_) = json.loads(machine.thence("ls", "--agent", "pebble", "--json"))
+    way = json.loads(machine.thence("resume", row["session_uid"], "--json"))
+    machine.thence("hook", "install", "pebble", "--yes")
+    machine.thence("mcp", "install", "pebble", "--yes")
+    given = json.loads(machine.thence("handoff", row["session_uid"], "--to", "claude", "--json"))
+    taken = json.loads(machine.thence("handoff", given["files"][0], "--to", "pebble", "--json"))
+
+    assert ".f-pebble" in machine.python(COLOUR)
+    assert ["pebble", "--resume"] == way["argv"][:2]
+    assert "SessionStart" in (machine.home / ".pebble" / "settings.json").read_text()
+    assert "thence" in (machine.home / ".pebble" / "servers.json").read_text()
+    assert ("pebble", "claude") == (given["agent"], given["to"])
+    assert ("claude", "pebble") == (taken["agent"], taken["to"])
+    assert Path(taken["files"][0]).is_relative_to(machine.home / ".pebble")
+
+
+def test_nothing_in_this_tree_names_the_package() -> None:
+    """All of it lies in its own folder: adding it touched no other file."""
+    sources = (ROOT / "src").rglob("*.py")
+
+    assert [] == [str(path) for path in sources if "pebble" in path.read_text().lower()]
