@@ -93,6 +93,8 @@ class SessionHead(msgspec.Struct, frozen=True):
     """Why the total is a lower bound."""
     agents: Mapping[str, tuple[str, str]] = {}
     """Of each subagent the call that started it, and its type, as far as the log tells."""
+    pull_request: str | None = None
+    """The link to the pull request that its client noted for it."""
 
 
 class Part(msgspec.Struct, frozen=True):

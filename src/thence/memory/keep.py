@@ -32,7 +32,7 @@ from thence.format.facts import (
     words_of,
 )
 from thence.format.normal import Session, SessionEvent, one_line
-from thence.format.records import JSON, Skipped, text_of
+from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
@@ -519,6 +519,7 @@ class Keeper:
             reader=self._fingerprint.reader,
             fold=self._fingerprint.fold,
             automated=bool(about.get("automated")),
+            pull_request=word(about.get("pr")) or None,
             torn=batch.torn,
             gone=any(notice.what == "source gone" for notice in batch.notices),
             carried=before.carried if before else (),

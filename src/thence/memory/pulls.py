@@ -34,9 +34,8 @@ def opened_pulls(course: Course) -> list[str]:
     """Return the pull requests that a session opened, as `owner/repository#7`."""
     from thence.memory.course import said  # digests are made with it loaded; costs need not be
 
-    links = [fact.about.get("pr") for fact in (*course.whole.about_only, *course.whole.facts)]
-    names = [name for link in links if isinstance(link, str) for name in pull_names(link)]
-    for pair in course.whole.calls:
+    names = list(pull_names(course.session.head.pull_request or ""))
+    for pair in course.session.calls:
         if pair.result is not None and not pair.outcome.failed and _creates(course, pair):
             # What is created is printed last; a description above it may name other ones.
             names += list(pull_names(said(pair.result)))[-1:]

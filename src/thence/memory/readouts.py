@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from thence.errors import ThenceError
 from thence.format.normal import SessionEvent
 from thence.format.readout import Part, Readout, SessionHead, read_window
-from thence.format.records import JSON, Notice, Skipped
+from thence.format.records import JSON, Notice, Skipped, word
 from thence.format.whole import Whole
 from thence.memory import recall
 from thence.memory.growth import subagents_of
@@ -217,6 +217,7 @@ def readout_of(whole: Whole) -> Readout:
         whole.spent,
         tuple(sorted({notice.detail for notice in whole.unbilled})),
         subagents_of(whole.about, {fact.channel for fact in whole.facts}),
+        word(whole.about.get("pr")) or None,
     )
     made = Readout(whole.uid, all_events(whole, payloads=True), head, above=above)
     above.readout = made
@@ -233,7 +234,14 @@ def place_in(whole: Whole, wanted: str) -> int:
 def head_of(row: SessionRow) -> SessionHead:
     """Return what a session's row tells of it as a whole."""
     return SessionHead(
-        row.session, row.title, row.torn, row.edges, row.spent, row.lower_bound, row.agents
+        row.session,
+        row.title,
+        row.torn,
+        row.edges,
+        row.spent,
+        row.lower_bound,
+        row.agents,
+        row.pull_request,
     )
 
 

@@ -103,6 +103,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     gone: bool = False
     """The source was deleted: this is all there is."""
     automated: bool = False
+    pull_request: str | None = None
+    """The link to the pull request that its client noted for it."""
     files: tuple[str, ...] = ()
     edges: tuple[Edge, ...] = ()
     spent: Spent = Spent()

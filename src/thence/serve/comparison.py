@@ -15,7 +15,6 @@ import msgspec
 from thence.format.figures import clean, several
 from thence.format.normal import one_line
 from thence.serve.chart import Chart
-from thence.serve.charts import Charts
 from thence.serve.items import Side, Window
 from thence.serve.view import Drawing
 
@@ -64,14 +63,13 @@ def compare_branch(drawing: Drawing, number: int, page: str, outcome: str) -> Co
 
 
 def compare_sessions(
-    charts: Charts,
     drawings: tuple[Drawing, Drawing],
     names: tuple[str, str],
     pages: tuple[str, str],
     outcomes: tuple[str, str],
 ) -> Comparison:
     """Return two sessions side by side, from where they part."""
-    lines = [_line(charts, drawing.chart) for drawing in drawings]
+    lines = [_line(drawing.chart) for drawing in drawings]
     ends = _parting(lines[0], lines[1])
     columns = []
     for drawing, line, end, name, page, outcome in zip(
@@ -108,15 +106,16 @@ def _parting(left: Sequence[Step], right: Sequence[Step]) -> tuple[int, int]:
     return (i + run, j + run) if run else (0, 0)
 
 
-def _line(charts: Charts, chart: Chart) -> list[Step]:
+def _line(chart: Chart) -> list[Step]:
     """Return what was said on the line of a session, with what it continues."""
-    parts = [*charts.inherited(chart), (chart, chart.line)]
+    above = [(Chart(part.session), part.places) for part in chart.session.inherited()]
+    parts = [*above, (chart, chart.line)]
     return [(owner, place) for owner, places in parts for place in places if _said(owner, place)]
 
 
 def _said(chart: Chart, place: int) -> tuple[tuple[str, str, str], ...]:
     """Return what was said or called at a place; empty when nothing was."""
-    blocks = chart.facts[place].blocks
+    blocks = chart.records[place].blocks
     return tuple((b.kind, b.tool or "", b.summary) for b in blocks if b.kind in SAID)
 
 

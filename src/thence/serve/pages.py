@@ -710,7 +710,6 @@ def beside(desk: AtDesk, uid: FromPath[str], other: FromPath[str]) -> Response[s
     if left.uid == right.uid:
         raise NotFoundException("a session cannot be compared with itself")
     made = compare_sessions(
-        charts_of(desk),
         (left.drawing(), right.drawing()),
         (
             f"{short_id(left.row.session.native_session_id)}, {left.head().title}",
