@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.desk import Desk, alerts, windows
 from tests.postgres import Cluster
-from thence.memory.postgres import Postgres
+from thence.team.postgres import Postgres
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_server_that_went_away_leaves_the_rest_waiting(
     desk: Desk, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What had arrived is not counted as waiting."""
-    from thence.memory import pushing
-    from thence.memory.postgres import StoreLost
+    from thence.team import pushing
+    from thence.team.postgres import StoreLost
 
     push, left = Postgres.push, [2]
 

@@ -20,11 +20,11 @@ from tests.memory.stored import opened, sweep
 from tests.memory.test_sweep import files_with, real_roots
 from thence.agents import adapters
 from thence.cli import madeup
-from thence.memory.postgres import Postgres
 from thence.memory.recall import loaded
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
+from thence.team.postgres import Postgres
 
 PAGE = 50
 THREAD = "00000004-0000-7000-8000-000000000000"

@@ -16,12 +16,13 @@ from tests.postgres import Cluster
 from thence.format.joins import time_of
 from thence.format.normal import Kind
 from thence.format.stored import StoredEvent
-from thence.memory import index, postgres_search, ranking
-from thence.memory.copying import copy
-from thence.memory.postgres import Postgres
+from thence.memory import index, ranking
 from thence.memory.search import Answer, meta, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Change, Store, Words
+from thence.team import postgres_search
+from thence.team.copying import copy
+from thence.team.postgres import Postgres
 from thence.testing import stores
 
 DAY = 86_400_000

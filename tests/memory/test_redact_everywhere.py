@@ -30,8 +30,8 @@ from tests.postgres import Cluster
 from tests.serve.conftest import House
 from thence.agents import adapters
 from thence.cli import madeup
-from thence.memory.postgres import Postgres
-from thence.memory.postgres_schema import TABLES
+from thence.team.postgres import Postgres
+from thence.team.postgres_schema import TABLES
 
 CANARY = b"tides"
 """Stands beside the tokens and is none: what is looked through does hold what was said."""

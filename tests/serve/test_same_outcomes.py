@@ -26,7 +26,6 @@ from thence.format.outcomes import CallOutcome
 from thence.format.readout import Readout
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
-from thence.memory.copying import _AsIs
 from thence.memory.course import Course
 from thence.memory.growth import Growing
 from thence.memory.keep import Keeper
@@ -34,6 +33,7 @@ from thence.memory.packs import Packs
 from thence.memory.readouts import opened, read_session
 from thence.memory.store import unpack_facts
 from thence.serve.chart import Chart
+from thence.team.copying import _AsIs
 
 LONG = "/home/dev/" + "a-long-folder-name/" * 8
 FAILED_TESTS = "=== 1 failed, 4 passed in 0.1s ==="

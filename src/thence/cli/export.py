@@ -23,9 +23,9 @@ from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
+    from thence.analytics.parquet import ExportReport, Progress
     from thence.bridge.otlp import Trace
     from thence.format.records import JSON
-    from thence.memory.parquet import ExportReport, Progress
     from thence.memory.redact import Redactor
 
 Form = Literal["jsonl", "markdown", "html", "messages", "atif", "otlp"]
@@ -173,8 +173,8 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
     """Bring an export of the whole store up to date."""
     import msgspec
 
-    from thence.memory.exports import target_at
-    from thence.memory.parquet import export
+    from thence.analytics.exports import target_at
+    from thence.analytics.parquet import export
 
     with wiring.store() as store, progress(shown=not json) as told:
         report = export(

@@ -162,7 +162,7 @@ def let_go(opened: Store, redacted: Collection[str] = ()) -> None:
     So are the sessions in `redacted`: the next export writes them as they are in the store now.
     """
     if analytics().is_dir():
-        from thence.memory.exports import Folder
+        from thence.analytics.exports import Folder
 
         known = opened.known().sessions
         left = {uid: stored for uid, stored in known.items() if uid not in redacted}

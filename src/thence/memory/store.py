@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "thence.stores"
+BLOBS_GROUP = "thence.blobs"
+"""Entry points of what keeps payloads elsewhere: the object store of a team, above this layer."""
 
 DATA_LOSS = "session_memory.data_loss"
 """What the list of removals calls an eviction of what was not analysed."""
@@ -513,9 +515,8 @@ def file_of(url: str) -> Path | None:
 
 def with_objects(store: Store, url: str) -> Store:
     """Let the payloads of a store lie in an object store."""
-    from thence.memory.objects import Objects, shelf_at
-
-    store.blobs = Objects(shelf_at(url), tenant=getattr(store, "tenant", None))
+    point = next(point for point in entry_points(BLOBS_GROUP) if is_ours(point))
+    store.blobs = point.load()(url, tenant=getattr(store, "tenant", None))
     return store
 
 

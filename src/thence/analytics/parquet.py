@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from thence.errors import MissingPackage
-from thence.memory.analytics import SCHEMA, TABLES, Day, TableRow, accounts
-from thence.memory.exports import (
+from thence.analytics.exports import (
     FORMAT,
     NO_DAY,
     Entry,
@@ -39,6 +37,8 @@ from thence.memory.exports import (
     pack_state,
     part_of,
 )
+from thence.analytics.tables import SCHEMA, TABLES, Day, TableRow, accounts
+from thence.errors import MissingPackage
 from thence.memory.notes import Note
 from thence.memory.rows import clean
 from thence.memory.store import Filter, SessionRow, Store

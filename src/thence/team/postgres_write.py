@@ -22,13 +22,8 @@ import zstandard
 from psycopg import errors
 
 from thence.memory.index import digest_text
-from thence.memory.objects import object_pack
 from thence.memory.packs import pack_name
 from thence.memory.pages import thin_row
-from thence.memory.postgres_numbers import draw_numbers, numbered, renumbered, restated
-from thence.memory.postgres_pages import compared, put_pages, rename_pages
-from thence.memory.postgres_schema import TIER1
-from thence.memory.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
 from thence.memory.rows import (
     OBJECT,
     REPACK,
@@ -52,6 +47,11 @@ from thence.memory.store import (
     uid_hash,
     unpack_facts,
 )
+from thence.team.objects import object_pack
+from thence.team.postgres_numbers import draw_numbers, numbered, renumbered, restated
+from thence.team.postgres_pages import compared, put_pages, rename_pages
+from thence.team.postgres_schema import TIER1
+from thence.team.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
 
 REWRITE = "rewrite:"
 """What is pending for a table: deleted rows are to go from its pages."""

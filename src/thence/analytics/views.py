@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from thence.analytics.exports import MANIFEST, Folder, Manifest, own_folder, read_manifest
+from thence.analytics.parquet import load_duckdb
+from thence.analytics.tables import TABLES
 from thence.errors import NotReadable, ThenceError
 from thence.memory import disk
-from thence.memory.analytics import TABLES
-from thence.memory.exports import MANIFEST, Folder, Manifest, own_folder, read_manifest
-from thence.memory.parquet import load_duckdb
 
 _READS: Final = frozenset({"SELECT", "MULTI"})  # several: what a PIVOT is made of
 _EXPLAIN = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)

@@ -20,14 +20,14 @@ from tests.memory.stored import KEY
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.errors import BadConfig, NotAppendable
-from thence.memory import objects as module
-from thence.memory.objects import Absent, Bucket, ObjectRef, Objects, Shelf, ShelfError, shelf_at
 from thence.memory.packs import Blobs, PackDamaged, PackMissing, pack_name
-from thence.memory.postgres import Postgres
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Store, open_store
 from thence.memory.sweep import Sweep
+from thence.team import objects as module
+from thence.team.objects import Absent, Bucket, ObjectRef, Objects, Shelf, ShelfError, shelf_at
+from thence.team.postgres import Postgres
 from thence.testing.stores import CHECKS, StoreSuite
 
 UID = "claude:17092961"

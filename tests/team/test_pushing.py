@@ -16,16 +16,16 @@ from tests.memory.stored import KEY, everything
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.format.fold import Sums
-from thence.memory import pushing as module
 from thence.memory.exclusion import Exclusion
-from thence.memory.postgres import Postgres, StoreLost
-from thence.memory.pushing import Due, Pushed, Pusher, marks_in
 from thence.memory.redact import Redactor
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Change, Filter, Store, pack_fold, unpack_fold
 from thence.memory.sweep import Sweep
+from thence.team import pushing as module
+from thence.team.postgres import Postgres, StoreLost
+from thence.team.pushing import Due, Pushed, Pusher, marks_in
 
 
 class Team:

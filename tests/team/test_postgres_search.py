@@ -18,23 +18,23 @@ from hypothesis import strategies as st
 
 from tests.postgres import Cluster
 from thence.cli import checks
-from thence.memory import postgres_schema as schema
-from thence.memory import postgres_search as module
 from thence.memory import ranking
 from thence.memory import search as search_module
 from thence.memory.index import every
 from thence.memory.pairs import index_text
-from thence.memory.postgres import Postgres
-from thence.memory.postgres_search import (
+from thence.memory.search import BadQuery, Query, parse
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import Change, Filter, Store, Words
+from thence.team import postgres_schema as schema
+from thence.team import postgres_search as module
+from thence.team.postgres import Postgres
+from thence.team.postgres_search import (
     Vector,
     VectorDumper,
     marks_of,
     vectors,
     words_in,
 )
-from thence.memory.search import BadQuery, Query, parse
-from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Filter, Store, Words
 from thence.testing import stores
 
 TEXTS = (

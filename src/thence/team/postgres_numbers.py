@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from thence.memory.postgres_schema import lock_key
-from thence.memory.postgres_search import Db
 from thence.memory.store import Change, Digested, SessionRow, pack_fold, unpack_fold
+from thence.team.postgres_schema import lock_key
+from thence.team.postgres_search import Db
 
 
 def restated(change: Change, there: SessionRow) -> Change:

@@ -18,16 +18,16 @@ from tests.postgres import Cluster
 from thence.agents import Cursor
 from thence.errors import BadConfig
 from thence.format.normal import SEQ_STEP
-from thence.memory import postgres as module
-from thence.memory import postgres_schema as schema
-from thence.memory import postgres_search as module_search
-from thence.memory import postgres_write as writing
-from thence.memory.postgres import Postgres, StoreLost
-from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Change, Filter, Store, StoreLocked, open_store
+from thence.team import postgres as module
+from thence.team import postgres_schema as schema
+from thence.team import postgres_search as module_search
+from thence.team import postgres_write as writing
+from thence.team.postgres import Postgres, StoreLost
+from thence.team.pushing import Pusher
 from thence.testing import stores
 from thence.testing.stores import CANARY, CHECKS, StoreSuite
 

@@ -21,14 +21,14 @@ from tests.memory.exported import exported, manifest, tables
 from tests.memory.stored import opened, sweep, use
 from tests.memory.test_redact_recall import planted
 from tests.postgres import Cluster
+from thence.analytics import tables as analytics
+from thence.analytics.exports import MANIFEST, NO_DAY, Folder, Remote, target_at
+from thence.analytics.parquet import export
+from thence.analytics.tables import SCHEMA, TABLES
+from thence.analytics.views import ask
 from thence.errors import BadConfig, NotAppendable
-from thence.memory import analytics
-from thence.memory.analytics import SCHEMA, TABLES
-from thence.memory.exports import MANIFEST, NO_DAY, Folder, Remote, target_at
-from thence.memory.objects import Bucket, shelf_at
-from thence.memory.parquet import export
 from thence.memory.store import Filter, StoreLocked
-from thence.memory.views import ask
+from thence.team.objects import Bucket, shelf_at
 
 DAYS = 5
 

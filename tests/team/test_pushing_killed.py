@@ -19,12 +19,13 @@ from tests.memory.stored import KEY, everything
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.errors import ThenceError
-from thence.memory import pushing, sweep
-from thence.memory.postgres import Postgres
-from thence.memory.postgres_write import Writer
+from thence.memory import sweep
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
+from thence.team import pushing
+from thence.team.postgres import Postgres
+from thence.team.postgres_write import Writer
 
 POINTS = 130
 """About what a whole push, or a sweep, does to the other store."""

@@ -10,10 +10,10 @@ import pytest
 
 from tests import bucket as buckets
 from tests.bucket import Bucket
-from thence.memory import objects as module
-from thence.memory.objects import Absent, Objects, ShelfError, shelf_at
 from thence.memory.packs import PackDamaged, PackMissing, pack_name
 from thence.memory.sqlite import Sqlite
+from thence.team import objects as module
+from thence.team.objects import Absent, Objects, ShelfError, shelf_at
 from thence.testing.stores import CHECKS, StoreSuite
 
 UID = "claude:17092961"

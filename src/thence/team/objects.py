@@ -476,6 +476,11 @@ class Bucket:
             raise ShelfError(str(error).partition("\n")[0][:300]) from error
 
 
+def open_objects(url: str, *, tenant: str | None = None) -> Objects:
+    """Return payloads that lie in the object store at an address."""
+    return Objects(shelf_at(url), tenant=tenant)
+
+
 def shelf_at(url: str) -> Bucket:
     """Open the object store at an address; credentials come from where its own tools look."""
     try:

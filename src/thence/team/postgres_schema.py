@@ -20,7 +20,7 @@ import psycopg
 from psycopg import errors, sql
 
 from thence.errors import BadConfig
-from thence.memory import postgres_ranking
+from thence.team import postgres_ranking
 
 SCHEMA: Final = "thence"
 

@@ -24,11 +24,11 @@ from tests.memory.test_sweep import CANARY, home, tmp_path
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.memory import sweep as module
-from thence.memory.postgres import Postgres
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.store import Change, Digested
 from thence.memory.sweep import Progress, Report, Sweep
+from thence.team.postgres import Postgres
 
 __all__ = ["home", "tmp_path"]
 

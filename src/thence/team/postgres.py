@@ -40,22 +40,8 @@ from thence.format.sealing import calls_in
 from thence.format.stored import StoredEvent
 from thence.memory import ranking
 from thence.memory.index import time_told
-from thence.memory.objects import Absent, Objects, ShelfError
 from thence.memory.packs import Blobs
 from thence.memory.pages import derive_events, select_events
-from thence.memory.postgres_pages import pages_with, read_pages
-from thence.memory.postgres_schema import (
-    FIRST_NUMBER,
-    LEAST_ROOM,
-    SCHEMA,
-    TABLES,
-    admit,
-    is_migrated,
-    lock_key,
-    migrate,
-)
-from thence.memory.postgres_search import Rows, Vector, VectorDumper, part_of
-from thence.memory.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 from thence.memory.rows import (
     CURSOR,
     FOR_LATER,
@@ -94,6 +80,20 @@ from thence.memory.store import (
     unpack_facts,
     unpack_fold,
 )
+from thence.team.objects import Absent, Objects, ShelfError
+from thence.team.postgres_pages import pages_with, read_pages
+from thence.team.postgres_schema import (
+    FIRST_NUMBER,
+    LEAST_ROOM,
+    SCHEMA,
+    TABLES,
+    admit,
+    is_migrated,
+    lock_key,
+    migrate,
+)
+from thence.team.postgres_search import Rows, Vector, VectorDumper, part_of
+from thence.team.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
 
 EVERYONE: Final = "*"
 """The machine of who reads what all machines wrote."""

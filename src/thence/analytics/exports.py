@@ -27,11 +27,11 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import zstandard
 
+from thence.analytics.tables import SCHEMA, TABLES, Day
 from thence.errors import BadConfig, NotAppendable
 from thence.memory import disk
-from thence.memory.analytics import SCHEMA, TABLES, Day
-from thence.memory.objects import Absent, Bucket, ShelfError, shelf_at
 from thence.memory.store import Known, StoreLocked
+from thence.team.objects import Absent, Bucket, ShelfError, shelf_at
 
 FORMAT: Final = "thence analytics"
 MANIFEST: Final = "_manifest.json"

@@ -12,13 +12,13 @@ from tests.memory import logs
 from tests.memory.stored import KEY
 from tests.postgres import Cluster
 from thence.agents import adapters
-from thence.memory.copying import copy, hash_of
-from thence.memory.postgres import Postgres
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Change, Digested, Filter, Store
 from thence.memory.sweep import Sweep
+from thence.team.copying import copy, hash_of
+from thence.team.postgres import Postgres
 
 Open = Callable[[str], Store]
 

@@ -26,7 +26,6 @@ from thence.agents import Cursor
 from thence.format.facts import Edge, Fact
 from thence.format.fold import FoldState
 from thence.memory import families
-from thence.memory.copying import digests_of, plain, spend_of
 from thence.memory.digest import digest
 from thence.memory.exclusion import Exclusion
 from thence.memory.growth import Growing
@@ -48,11 +47,12 @@ from thence.memory.store import (
     uid_hash,
 )
 from thence.memory.sweep import Progress
+from thence.team.copying import digests_of, plain, spend_of
 
 if TYPE_CHECKING:
-    from thence.memory.postgres import Postgres
-    from thence.memory.postgres_write import Sent
     from thence.memory.redact import Redactor
+    from thence.team.postgres import Postgres
+    from thence.team.postgres_write import Sent
 
 PIECE = 8 << 20
 """Bytes of payloads that are sent together."""
@@ -452,7 +452,7 @@ class Pusher:
     # -- sending ------------------------------------------------------------------------
 
     def _put(self, change: Change, mark: Mark, made: Digested | None = None, **how: bool) -> None:
-        from thence.memory.postgres_write import Sent
+        from thence.team.postgres_write import Sent
 
         self._batch.append(Sent(change, msgspec.msgpack.encode(mark), made, **how))
         self._size += sum(len(words.body) for words in change.words) + len(change.facts)

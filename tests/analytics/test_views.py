@@ -12,12 +12,12 @@ import pytest
 from tests.memory import logs
 from tests.memory.exported import exported, manifest
 from tests.memory.stored import sweep
+from thence.analytics import views
+from thence.analytics.exports import Folder, read_manifest
+from thence.analytics.parquet import load_duckdb
+from thence.analytics.tables import TABLES
+from thence.analytics.views import BadQuestion, ask
 from thence.errors import BadConfig, NotReadable
-from thence.memory import views
-from thence.memory.analytics import TABLES
-from thence.memory.exports import Folder, read_manifest
-from thence.memory.parquet import load_duckdb
-from thence.memory.views import BadQuestion, ask
 
 NOT_READ = "/etc/hostname"
 ELSEWHERE = (

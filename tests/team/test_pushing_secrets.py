@@ -19,13 +19,13 @@ from tests.memory.stored import KEY
 from tests.memory.test_redact_recall import planted
 from tests.postgres import Cluster
 from thence.agents import adapters
-from thence.memory.postgres import Postgres
-from thence.memory.postgres_schema import TABLES
-from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import with_objects
 from thence.memory.sweep import Sweep
+from thence.team.postgres import Postgres
+from thence.team.postgres_schema import TABLES
+from thence.team.pushing import Pusher
 
 CANARY = "brackenfold"
 """Is no secret, and stands beside each of them."""
