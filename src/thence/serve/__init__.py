@@ -1,6 +1,6 @@
 """Pages, API and live view of what is kept: what `thence serve` listens with. Extra `serve`.
 
-desk      all that a page or a call may ask for
+context   all that a page or a call may ask for
 gate      who may ask: exact Host and Origin, a cookie or a bearer token, strict headers
 app       routes, errors as problem+json, compression, ETags, static files
 api       the JSON beside every page
@@ -11,7 +11,7 @@ pages     the HTML pages, each made by a module: now_page, list_page, cost_page,
           store_page, head and view; cards and days are parts of several
 chart     a session laid out from thin facts; charts keeps some at hand
 view      rows of a chart as they are drawn: items; outline, clock, texts and agents help
-shelf     what was made of sessions stays at hand
+cache     what was made of sessions, the least recently used dropped first
 markdown  text to safe markup
 
 Invariants: nothing is sent anywhere but to who asked; no GET has an effect; what a log says is

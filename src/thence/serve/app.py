@@ -45,9 +45,9 @@ from thence.memory.sqlite import ANEW, BROKEN
 from thence.memory.store import StoreDamaged, StoreLocked
 from thence.serve import agents, api, labelling, live, pages
 from thence.serve import hosted as writing
-from thence.serve.desk import Desk
-from thence.serve.gate import ASGIApp, Gate, Message, Receive, Scope, Send
-from thence.serve.hosted import Hosted, NotOurs
+from thence.serve.context import AppContext
+from thence.serve.gate import ASGIApp, AuthMiddleware, Message, Receive, Scope, Send
+from thence.serve.hosted import HostedSessions, NotWritable
 from thence.serve.limits import LimitedServer
 from thence.serve.live import Hub
 
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 STATIC: Final = Path(__file__).parent / "web" / "static"
-THREADS: Final = 8
+MAX_WORKER_THREADS: Final = 8
 """Requests that are worked on at a time: each thread has a connection to the store of its own."""
-SMALL: Final = 1024
+MIN_COMPRESSED_BYTES: Final = 1024
 """Bytes under which nothing is compressed."""
 KINDS: Final = {
     ".css": "text/css",
@@ -72,7 +72,7 @@ _STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
     (StoreLocked, 503),
     (StoreDamaged, 503),
     (SessionNotFound, 404),
-    (NotOurs, 403),
+    (NotWritable, 403),
     (NotReadable, 410),
     (Conflict, 409),
     (SessionBusy, 503),
@@ -90,7 +90,7 @@ _TEXTS: Final = (b"text/", b"application/json", b"application/problem", b"image/
 _log = logging.getLogger(__name__)
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ProblemDetails(msgspec.Struct, frozen=True):
     """What went wrong, as RFC 9457 has it, and what to do."""
 
     title: str
@@ -103,13 +103,13 @@ class Problem(msgspec.Struct, frozen=True):
 class App:
     """Everything that `thence serve` answers with, behind its gate."""
 
-    def __init__(self, desk: Desk, gate: Gate) -> None:
-        self.hub = Hub(desk)
-        self.hosted = Hosted(desk, self.hub)
+    def __init__(self, context: AppContext, gate: AuthMiddleware) -> None:
+        self.hub = Hub(context)
+        self.hosted = HostedSessions(context, self.hub)
         self.failure: Exception | None = None
         """Why it could not start."""
-        inside: ASGIApp = routes(desk, self.starting, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
-        self._app = gate.around(packed(inside))
+        inside: ASGIApp = routes(context, self.starting, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
+        self._app = gate.around(compress_answers(inside))
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -125,9 +125,9 @@ class App:
         await self._app(scope, receive, send)
 
 
-def create(desk: Desk, gate: Gate) -> App:
+def create(context: AppContext, gate: AuthMiddleware) -> App:
     """Make everything that `thence serve` answers with."""
-    return App(desk, gate)
+    return App(context, gate)
 
 
 class Server(LimitedServer):
@@ -195,13 +195,16 @@ def settle() -> None:
 
 
 def routes(
-    desk: Desk, starting: Callable[[], AbstractContextManager[None]], hub: Hub, hosted: Hosted
+    context: AppContext,
+    starting: Callable[[], AbstractContextManager[None]],
+    hub: Hub,
+    hosted: HostedSessions,
 ) -> Litestar:
     """Make the app without its gate; what a start does is done `starting`."""
 
     @asynccontextmanager
     async def working(_app: Litestar) -> AsyncIterator[None]:
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="thence-serve") as threads:
+        with ThreadPoolExecutor(MAX_WORKER_THREADS, thread_name_prefix="thence-serve") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
             with starting():
                 hub.start()
@@ -223,16 +226,16 @@ def routes(
             *labelling.ROUTES,
         ],
         dependencies={
-            "desk": Provide(lambda: desk, sync_to_thread=False),
+            "context": Provide(lambda: context, sync_to_thread=False),
             "hub": Provide(lambda: hub, sync_to_thread=False),
             "hosted": Provide(lambda: hosted, sync_to_thread=False),
         },
         exception_handlers={
-            ThenceError: _told,
-            HTTPException: _refused,
-            **dict.fromkeys(BROKEN, _damaged),
-            RecursionError: _nested,
-            Exception: _broken,
+            ThenceError: _handle_thence_error,
+            HTTPException: _handle_http_error,
+            **dict.fromkeys(BROKEN, _handle_damaged_store),
+            RecursionError: _handle_recursion,
+            Exception: _handle_bug,
         },
         lifespan=[working],
         openapi_config=OpenAPIConfig(
@@ -271,48 +274,52 @@ def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
 # -- errors ---------------------------------------------------------------------------------
 
 
-def _told(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_thence_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     assert isinstance(error, ThenceError)  # noqa: S101 - registered for these alone
     status = next(number for kind, number in _STATUS if isinstance(error, kind))
-    return _answer(request, Problem(error.message, status, hint=error.hint))
+    return _problem_response(request, ProblemDetails(error.message, status, hint=error.hint))
 
 
-def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_http_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
     extra = error.extra if isinstance(error.extra, Sequence | dict) else None
-    detail = "; ".join(_said(one) for one in extra) if isinstance(extra, list) else None
+    detail = "; ".join(_detail_text(one) for one in extra) if isinstance(extra, list) else None
     title, hint = _WORDS.get(error.status_code, (error.detail, None))
-    problem = Problem(title, error.status_code, detail=detail or error.detail, hint=hint)
-    return _answer(request, problem, headers=error.headers)
+    problem = ProblemDetails(title, error.status_code, detail=detail or error.detail, hint=hint)
+    return _problem_response(request, problem, headers=error.headers)
 
 
-def _damaged(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_damaged_store(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     hint = f"see thence doctor; {ANEW}"
-    return _answer(request, Problem(f"the store is damaged: {error}", 503, hint=hint))
+    return _problem_response(
+        request, ProblemDetails(f"the store is damaged: {error}", 503, hint=hint)
+    )
 
 
-def _nested(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_recursion(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """Refuse a body that is nested deeper than Python can follow; elsewhere it is a bug."""
     if request.method != "POST":
-        return _broken(request, error)
+        return _handle_bug(request, error)
     hint = "send less deeply nested values"
-    return _answer(request, Problem("the body is nested too deeply", 400, hint=hint))
+    return _problem_response(
+        request, ProblemDetails("the body is nested too deeply", 400, hint=hint)
+    )
 
 
-def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_bug(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     _log.error("request.failed path=%s", request.url.path, exc_info=error)
     hint = "this is a bug; see the terminal that runs thence serve"
-    return _answer(request, Problem("internal error", 500, hint=hint))
+    return _problem_response(request, ProblemDetails("internal error", 500, hint=hint))
 
 
-def _said(one: object) -> str:
+def _detail_text(one: object) -> str:
     if isinstance(one, dict):
         return ": ".join(str(one[name]) for name in ("key", "message") if one.get(name))
     return str(one)
 
 
-def _answer(
-    request: Request[Any, Any, Any], problem: Problem, headers: dict[str, str] | None = None
+def _problem_response(
+    request: Request[Any, Any, Any], problem: ProblemDetails, headers: dict[str, str] | None = None
 ) -> Response[Any]:
     """Say it as a page to a browser that asked for one, else as problem+json."""
     wants_page = "text/html" in request.headers.get("accept", "")
@@ -331,14 +338,14 @@ def _answer(
 # -- packing --------------------------------------------------------------------------------
 
 
-def packed(app: ASGIApp) -> ASGIApp:
+def compress_answers(app: ASGIApp) -> ASGIApp:
     """Answer HEAD, give ETags, and compress what is whole and worth it."""
 
     async def packing(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        packer = _Packer(scope, send)
+        packer = _Compressor(scope, send)
         if scope["method"] == "HEAD" and not scope["path"].endswith("/live"):
             scope = {**scope, "method": "GET"}
         await app(scope, receive, packer.take)
@@ -346,7 +353,7 @@ def packed(app: ASGIApp) -> ASGIApp:
     return packing
 
 
-class _Packer:
+class _Compressor:
     """One answer on its way out."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
@@ -389,7 +396,7 @@ class _Packer:
             if tag in [one.strip() for one in self._known.split(b",")]:
                 status, body = 304, b""
                 headers = [(n, v) for n, v in headers if n.lower() != b"content-type"]
-        encoding, body = _squeezed(body, _header(start, b"content-type"), self._accepts)
+        encoding, body = _compress(body, _header(start, b"content-type"), self._accepts)
         if encoding:
             headers.append((b"content-encoding", encoding))
         if status not in (204, 304):
@@ -402,9 +409,9 @@ def _header(start: Message, name: bytes) -> bytes:
     return next((value for n, value in start.get("headers", ()) if n.lower() == name), b"")
 
 
-def _squeezed(body: bytes, kind: bytes, accepts: bytes) -> tuple[bytes, bytes]:
+def _compress(body: bytes, kind: bytes, accepts: bytes) -> tuple[bytes, bytes]:
     """Compress a body where that helps; the name of the way, empty for none."""
-    if len(body) < SMALL or not kind.startswith(_TEXTS):
+    if len(body) < MIN_COMPRESSED_BYTES or not kind.startswith(_TEXTS):
         return b"", body
     ways = {one.partition(b";")[0].strip(): one for one in accepts.split(b",")}
     wanted = {way for way, told in ways.items() if b"q=0" not in told.replace(b"q=0.", b"")}

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-FRAMES: Final = 1024
-BYTES: Final = 4 << 20
+MAX_PENDING_FRAMES: Final = 1024
+MAX_PENDING_BYTES: Final = 4 << 20
 """Frames and bytes that may wait for one client."""
 
 Write = Callable[[bytes], Coroutine[Any, Any, None]]
@@ -43,7 +43,7 @@ class Client:
         self._wake = asyncio.Event()
         self._write: Write | None = None
         """How to send to it, while its task has nothing to do."""
-        self._begun: _Begun | None = None
+        self._begun: _StartedCoroutine | None = None
         self._failed: Exception | None = None
         self.lost = False
         """It was too slow: what waited for it is gone, and the stream ends."""
@@ -63,7 +63,7 @@ class Client:
         for one in frames:
             self._waiting.append(one)
             self._bytes += len(one)
-        if len(self._waiting) > FRAMES or self._bytes > BYTES:
+        if len(self._waiting) > MAX_PENDING_FRAMES or self._bytes > MAX_PENDING_BYTES:
             self.lost = True
             self._waiting.clear()
             self._bytes = 0
@@ -82,7 +82,7 @@ class Client:
         except Exception as error:  # noqa: BLE001 - its task's to hear, not the publisher's
             self._failed = error
         else:
-            self._begun = _Begun(sending, until)
+            self._begun = _StartedCoroutine(sending, until)
         self._write = None
         self._wake.set()
 
@@ -116,7 +116,7 @@ class Client:
         return taken
 
 
-class _Begun:
+class _StartedCoroutine:
     """A coroutine that ran until it had to wait, for a task to go on with."""
 
     def __init__(self, begun: Coroutine[Any, Any, None], until: Any) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from thence.format import joins
 
 
-class Clock:
+class DisplayClock:
     """Says times in one zone: absolute, and short where the day is known."""
 
     def __init__(self, zone: tzinfo | None = None) -> None:
@@ -45,7 +45,7 @@ class Clock:
         return moment.isoformat(timespec="seconds") if moment else ""
 
 
-class When(msgspec.Struct, frozen=True):
+class DisplayTime(msgspec.Struct, frozen=True):
     """One time, for a `time` element."""
 
     said: str = ""
@@ -53,6 +53,6 @@ class When(msgspec.Struct, frozen=True):
     full: str = ""
 
 
-def when(clock: Clock, text: str | None) -> When:
+def display_time(clock: DisplayClock, text: str | None) -> DisplayTime:
     """Give a time of a log with all that a `time` element says."""
-    return When(clock.time(text), clock.iso(text), clock.full(text))
+    return DisplayTime(clock.time(text), clock.iso(text), clock.full(text))

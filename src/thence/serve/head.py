@@ -30,7 +30,7 @@ from thence.memory.notes import Note
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
-from thence.serve.clock import Clock, When
+from thence.serve.clock import DisplayClock, DisplayTime
 from thence.serve.items import Window
 
 _OUTCOMES: Final = {
@@ -48,7 +48,7 @@ _STANDING: Final[dict[Standing, tuple[str, str]]] = {
 _TIES: Final = 6
 
 
-class Tie(msgspec.Struct, frozen=True):
+class LineageLink(msgspec.Struct, frozen=True):
     """A session that this one comes from, or that comes from it."""
 
     said: str
@@ -71,7 +71,7 @@ class Head(msgspec.Struct, frozen=True):
     responses: str
     tokens: str
     resume: str
-    when: When
+    when: DisplayTime
     project: str = ""
     project_path: str = ""
     branch: str = ""
@@ -84,12 +84,12 @@ class Head(msgspec.Struct, frozen=True):
     edits: str = ""
     alone: str = ""
     empty: str = ""
-    ties: list[Tie] = []
+    ties: list[LineageLink] = []
     notes: list[str] = []
     bounds: list[str] = []
 
 
-class Inherited(msgspec.Struct, frozen=True):
+class InheritedRows(msgspec.Struct, frozen=True):
     """What a session has from one that it continues: the rows, and where they come from."""
 
     name: str
@@ -100,7 +100,7 @@ class Inherited(msgspec.Struct, frozen=True):
     """Rows before these that its own page shows."""
 
 
-class Tail(msgspec.Struct, frozen=True):
+class SessionTail(msgspec.Struct, frozen=True):
     """The live end of a session."""
 
     state: str
@@ -120,7 +120,7 @@ class NoteLine(msgspec.Struct, frozen=True):
     uuid: str = ""
 
 
-def note_line(note: Note, clock: Clock) -> NoteLine:
+def note_line(note: Note, clock: DisplayClock) -> NoteLine:
     """Return a decision or note as it is shown."""
     head = f"{note.kind.capitalize()}, {note.author}, {clock.day(note.ts)}"
     page = address(note.session_uid) if note.session_uid is not None else ""
@@ -144,7 +144,7 @@ def event_address(page: str, event: str, query: str = "") -> str:
     return f"{page}?at={event}{words}#{event}"
 
 
-def stands(row: SessionRow, standing: Standing | None) -> tuple[str, str]:
+def standing_text(row: SessionRow, standing: Standing | None) -> tuple[str, str]:
     """Say where a session stands: what goes on, else how it ended."""
     return _STANDING[standing] if standing else _OUTCOMES[row.session.outcome]
 
@@ -152,7 +152,7 @@ def stands(row: SessionRow, standing: Standing | None) -> tuple[str, str]:
 def head(
     row: SessionRow,
     standing: Standing | None,
-    clock: Clock,
+    clock: DisplayClock,
     kept: dict[str, str],
     *,
     working: str = "",
@@ -162,7 +162,7 @@ def head(
     `working` says how long it was at work, where that is known; else its whole time is shown.
     """
     session = row.session
-    said, cls = stands(row, standing)
+    said, cls = standing_text(row, standing)
     spent, ticks = row.spent, row.ticks
     wall = round(session.cost.wall_clock_s * 1000)
     return Head(
@@ -195,7 +195,7 @@ def head(
     )
 
 
-def agent_head(over: Head, chart: Chart, channel: str, clock: Clock) -> Head:
+def agent_head(over: Head, chart: Chart, channel: str, clock: DisplayClock) -> Head:
     """Return what stands over a subagent's own page: its task, its counts and its cost."""
     places = chart.channels[channel]
     records = [chart.records[place] for place in places]
@@ -231,14 +231,14 @@ def agent_head(over: Head, chart: Chart, channel: str, clock: Clock) -> Head:
     )
 
 
-def _began(row: SessionRow, clock: Clock) -> When:
+def _began(row: SessionRow, clock: DisplayClock) -> DisplayTime:
     return _moment(row.session.started_at, clock)
 
 
-def _moment(text: str | None, clock: Clock) -> When:
+def _moment(text: str | None, clock: DisplayClock) -> DisplayTime:
     if not clock.day(text):
-        return When()
-    return When(f"{clock.day(text)}, {clock.time(text)}", clock.iso(text), clock.full(text))
+        return DisplayTime()
+    return DisplayTime(f"{clock.day(text)}, {clock.time(text)}", clock.iso(text), clock.full(text))
 
 
 def _tokens(row: SessionRow) -> str:
@@ -259,13 +259,13 @@ def _tokens_of(parts: Sequence[Usage]) -> str:
     return f"Tokens: {said or 'none billed'}"
 
 
-def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[Tie]:
+def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[LineageLink]:
     edges: dict[tuple[str, str], Edge] = {(e.link, e.session): e for e in row.edges}
     for edge in list(edges.values())[:_TIES]:
         uid = kept.get(edge.session)
-        yield Tie(tie(edge), short_id(edge.session), address(uid) if uid else "")
+        yield LineageLink(tie(edge), short_id(edge.session), address(uid) if uid else "")
     if len(edges) > _TIES:
-        yield Tie("and", several(len(edges) - _TIES, "more tie"))
+        yield LineageLink("and", several(len(edges) - _TIES, "more tie"))
 
 
 def _notes(row: SessionRow) -> Iterator[str]:
@@ -281,22 +281,22 @@ def _notes(row: SessionRow) -> Iterator[str]:
         yield "The stored transcript was removed; this comes from the agent's own log"
 
 
-def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Tail:
+def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> SessionTail:
     """Say how the line ends, and what goes on there."""
     open_call = _open_call(chart)
     if standing == "waiting":
         what = open_call or clean(waits_for or "")
         note = "answer in the terminal"
-        return Tail("waiting", "Needs you", "st-waiting", what, note)
+        return SessionTail("waiting", "Needs you", "st-waiting", what, note)
     if standing == "running":
-        return Tail("running", "Running", "st-running", open_call, "new events appear here")
+        return SessionTail("running", "Running", "st-running", open_call, "new events appear here")
     state = chart.state
     if state is TurnState.INTERRUPTED:
-        return Tail("interrupted", "Interrupted", "b-orphaned", "", "the turn was cut short")
+        return SessionTail("interrupted", "Interrupted", "b-orphaned", "", "the turn was cut short")
     if state in (TurnState.RUNNING, TurnState.WAITING):
         said = "Stopped in the middle of a turn"
-        return Tail("open", said, "b-orphaned", open_call, "no process is working on it")
-    return Tail("done", "Finished", "st-running", "", "no open tool calls")
+        return SessionTail("open", said, "b-orphaned", open_call, "no process is working on it")
+    return SessionTail("done", "Finished", "st-running", "", "no open tool calls")
 
 
 def _open_call(chart: Chart) -> str:
@@ -319,7 +319,7 @@ def last_words(chart: Chart) -> str:
     return ""
 
 
-def doing(chart: Chart) -> tuple[str, str]:
+def current_action(chart: Chart) -> tuple[str, str]:
     """Say what a running session is at: the open call, else the last one; and what kind it is."""
     if found := _open_call(chart):
         return "term", found

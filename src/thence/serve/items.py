@@ -14,13 +14,13 @@ from thence.format import kinds, output
 from thence.format.figures import clean
 from thence.format.joins import Call
 from thence.serve.chart import RowKind
-from thence.serve.clock import When
-from thence.serve.markdown import Line
+from thence.serve.clock import DisplayTime
+from thence.serve.markdown import DiffLine
 
-OPEN_DIFF: Final = 14
+MAX_OPEN_DIFF_LINES: Final = 14
 """Lines up to which a diff stands open."""
 
-TICKS: Final = 80
+MAX_TICKS: Final = 80
 """Tests that are drawn one by one; of more, a tick stands for several."""
 
 _CUT_SHORT: Final = ("denied", "interrupted", "timeout")
@@ -31,7 +31,7 @@ class Diff(msgspec.Struct, frozen=True):
 
     path: str
     how: str
-    lines: list[Line]
+    lines: list[DiffLine]
     plus: int
     minus: int
     numbered: bool
@@ -39,7 +39,7 @@ class Diff(msgspec.Struct, frozen=True):
     @property
     def open(self) -> bool:
         """Whether it is short enough to stand open."""
-        return 0 < len(self.lines) <= OPEN_DIFF
+        return 0 < len(self.lines) <= MAX_OPEN_DIFF_LINES
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Tick(msgspec.Struct, frozen=True):
     red: bool
 
 
-class Tests(msgspec.Struct, frozen=True):
+class TestTicks(msgspec.Struct, frozen=True):
     """One run of tests."""
 
     verdict: str
@@ -60,7 +60,7 @@ class Tests(msgspec.Struct, frozen=True):
     faults: list[str]
 
 
-class Fold(msgspec.Struct, frozen=True):
+class FoldedSection(msgspec.Struct, frozen=True):
     """Something that opens in place: a branch, a compaction, a subagent, copies."""
 
     part: str
@@ -78,14 +78,14 @@ class Fold(msgspec.Struct, frozen=True):
     count: int = 0
 
 
-class Item(msgspec.Struct, frozen=True):
+class RowView(msgspec.Struct, frozen=True):
     """One row, ready to be drawn."""
 
     id: str
     kind: RowKind
     state: str
     lane: str
-    when: When
+    when: DisplayTime
     turn: int = 0
     cost: str = ""
     context: str = ""
@@ -102,8 +102,8 @@ class Item(msgspec.Struct, frozen=True):
     gap: str = ""
     """How long nothing was written before it."""
     diffs: list[Diff] = []
-    tests: Tests | None = None
-    fold: Fold | None = None
+    tests: TestTicks | None = None
+    fold: FoldedSection | None = None
     links: list[tuple[str, str]] = []
     """Sessions that it leads to: (address, name)."""
     inner: Window | None = None
@@ -126,7 +126,7 @@ class Window(msgspec.Struct, frozen=True):
     """Some rows of a run, and how many stand before and after them."""
 
     part: str
-    items: list[Item]
+    items: list[RowView]
     start: int
     end: int
     total: int
@@ -174,10 +174,10 @@ def status_of(call: Call | None) -> tuple[str, bool]:
     return (f"exit {code}" if code is not None else "ok"), False
 
 
-def tests_of(found: kinds.Tests | None, text: str, *, failed: bool) -> Tests:
+def tests_of(found: kinds.Tests | None, text: str, *, failed: bool) -> TestTicks:
     """Say how a run of tests went, drawn one by one where that can be."""
     if found is None:
-        return Tests("failed" if failed else "passed", "", failed, [], [])
+        return TestTicks("failed" if failed else "passed", "", failed, [], [])
     bad, good, left = found.failed or 0, found.passed or 0, found.skipped or 0
     red = bad > 0 or failed
     parts = [
@@ -186,12 +186,14 @@ def tests_of(found: kinds.Tests | None, text: str, *, failed: bool) -> Tests:
         f"{left:,} skipped" if left else "",
     ]
     said = [part for part in parts if part] or ["failed" if failed else "passed"]
-    return Tests(said[0], ", ".join(said[1:]), red, _ticks(bad, good), _faults(text) if bad else [])
+    return TestTicks(
+        said[0], ", ".join(said[1:]), red, _ticks(bad, good), _faults(text) if bad else []
+    )
 
 
 def _ticks(bad: int, good: int) -> list[Tick]:
     total = bad + good
-    drawn = min(total, TICKS)
+    drawn = min(total, MAX_TICKS)
     if drawn == 0:
         return []
     reds = max(round(bad * drawn / total), 1 if bad else 0)

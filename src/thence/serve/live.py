@@ -39,27 +39,27 @@ from thence.memory.readouts import read_end, read_session
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
+from thence.serve.cache import SessionKey, session_key
 from thence.serve.clients import Client, frame
-from thence.serve.heard import Listener
-from thence.serve.lines import Line, Mark
-from thence.serve.shelf import Key, key_of
+from thence.serve.lines import EventLine, StreamPosition
+from thence.serve.listeners import StoreListener
 from thence.serve.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from thence.format.readout import Readout
-    from thence.serve.desk import Desk
+    from thence.serve.context import AppContext
     from thence.serve.gate import Receive, Scope, Send
 
-LOOK: Final = 1.0
+CHECK_INTERVAL_S: Final = 1.0
 """Seconds between two looks at the clients."""
-BEAT: Final = 15.0
+HEARTBEAT_S: Final = 15.0
 """Seconds of silence after which a client is told that the server is there."""
-STALL: Final = 20.0
+SEND_TIMEOUT_S: Final = 20.0
 """Seconds that a client may take for what is sent to it."""
-CLIENTS: Final = 4000
-PACE: Final = 10_000
+MAX_CLIENTS: Final = 4000
+MAX_WRITES_PER_S: Final = 10_000
 """Writes to all clients together in a second: what comes quicker is gathered for the next."""
-PIECE: Final = 64
+REPLAY_BATCH_EVENTS: Final = 64
 """Events of a replay that are read at a time."""
 
 HEADERS: Final = (
@@ -76,7 +76,7 @@ Name = tuple[str, str | None, bool]
 class Stream:
     """One session, or one branch of it, that somebody follows."""
 
-    def __init__(self, name: Name, row: SessionRow, line: Line, key: Key) -> None:
+    def __init__(self, name: Name, row: SessionRow, line: EventLine, key: SessionKey) -> None:
         self.name = name
         self.uid, self.via, self.own = name
         """The event whose branch is followed; None for the live line."""
@@ -92,8 +92,8 @@ class Stream:
 class Hub:
     """All streams of one server."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
         self._streams: dict[Name, Stream] = {}
         self._everywhere: set[Client] = set()
         self._clients: set[Client] = set()
@@ -110,17 +110,17 @@ class Hub:
         self._waking = False
         self._next = 0.0
         """When clients may be woken next, by the clock of the loop."""
-        self.sweeper = Sweeper(desk, self)
-        self._listener = Listener(desk.store, self.changed)
+        self.sweeper = Sweeper(context, self)
+        self._listener = StoreListener(context.store, self.changed)
 
     # -- living -------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to watch, in the loop that runs."""
         self._loop = asyncio.get_running_loop()
-        self._told = {uid: one.change for uid, one in self._desk.store.known().sessions.items()}
+        self._told = {uid: one.change for uid, one in self._context.store.known().sessions.items()}
         self._watch = asyncio.create_task(self._look_after())
-        if self._desk.sweeps is not None:
+        if self._context.sweeps is not None:
             self.sweeper.start()
         self._listener.start()
 
@@ -134,27 +134,27 @@ class Hub:
         self.close()
         if self._watch is not None:
             self._watch.cancel()
-        if self._desk.sweeps is not None:
+        if self._context.sweeps is not None:
             await asyncio.to_thread(self.sweeper.stop)
         await asyncio.to_thread(self._listener.stop)
 
     async def _look_after(self) -> None:
         """Break the silence, and cut off clients that take nothing."""
         while True:
-            await asyncio.sleep(min(LOOK, BEAT))
+            await asyncio.sleep(min(CHECK_INTERVAL_S, HEARTBEAT_S))
             now = time.monotonic()
             for client in list(self._clients):
                 if client.sending is None:
-                    if client.heard < now - BEAT:
+                    if client.heard < now - HEARTBEAT_S:
                         client.push((b": \n\n",))
                         client.wake()
-                elif client.sending < now - STALL and client.task is not None:
+                elif client.sending < now - SEND_TIMEOUT_S and client.task is not None:
                     client.task.cancel()
 
     def enter(self, client: Client) -> None:
         """Count a client."""
         with self._mutex:
-            if len(self._clients) >= CLIENTS:
+            if len(self._clients) >= MAX_CLIENTS:
                 raise BudgetExceeded("too many open streams", hint="close some pages")
             self._clients.add(client)
 
@@ -192,7 +192,7 @@ class Hub:
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have clients send what waits for them; the more there are, the longer the next wait."""
         self._waking = False
-        self._next = loop.time() + len(self._asleep) / PACE
+        self._next = loop.time() + len(self._asleep) / MAX_WRITES_PER_S
         asleep, self._asleep = self._asleep, {}
         for client in asleep:
             client.wake()
@@ -221,15 +221,15 @@ class Hub:
 
     def _rows(self, uids: Sequence[str]) -> list[SessionRow]:
         """Return the rows of sessions in the order of their sweeps."""
-        store = self._desk.store
+        store = self._context.store
         rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
-        return sorted(self._desk.display(rows), key=_when)
+        return sorted(self._context.display(rows), key=_ingest_order)
 
     def _with_lineage(self, row: SessionRow) -> SessionRow:
-        return self._desk.display([row])[0]
+        return self._context.display([row])[0]
 
     def _changed(self, row: SessionRow) -> bytes:
-        told = {"change": row.change, "session": session_out(self._desk, row)}
+        told = {"change": row.change, "session": session_out(self._context, row)}
         return frame("changed", told, _place(row))
 
     def _above(self, row: SessionRow) -> None:
@@ -246,14 +246,14 @@ class Hub:
         with self._publishing:
             with self._mutex:
                 self._everywhere.add(client)
-            known = self._desk.store.known().sessions
+            known = self._context.store.known().sessions
             places = sorted((one.ingested or 0, uid) for uid, one in known.items())
             since = _read_place(last)
             missed = [uid for at, uid in places if since is not None and (at, uid) > since]
             rows = self._rows(missed)
             client.told = {row.session.session_uid: row.change for row in rows}
             frames = [self._changed(row) for row in rows]
-        at = _named(*places[-1]) if places else None
+        at = _place_text(*places[-1]) if places else None
         self._standing = self._stands()
         return [*frames, frame("ready", {"sessions": len(known)}, at), self._standing]
 
@@ -272,9 +272,11 @@ class Hub:
             self._send(self._everywhere, [told])
 
     def _stands(self) -> bytes:
-        now, at = self._desk.now(), self._desk.clock()
+        now, at = self._context.now(), self._context.clock()
         found: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
-        for row in standing.open_sessions(self._desk.store, Filter(), now, at, self._desk.labels()):
+        for row in standing.open_sessions(
+            self._context.store, Filter(), now, at, self._context.labels()
+        ):
             found[now.of(row, at) or "idle"].append(row.session.session_uid)
         waits = {uid: one.waiting_for for uid, one in now.live.items() if one.waiting_for}
         return frame("standing", {**found, "waiting_for": waits})
@@ -287,11 +289,11 @@ class Hub:
 
     def follow(
         self, client: Client, uid: str, via: str | None = None, *, own: bool = False
-    ) -> tuple[Stream, SessionRow, Line]:
+    ) -> tuple[Stream, SessionRow, EventLine]:
         """Let a client follow a session; what comes after the line that is given waits for it."""
-        row = self._desk.row(uid)
+        row = self._context.row(uid)
         name = (row.session.session_uid, via, own)
-        stream, key = self._streams.get(name), key_of(row, self._desk.store)
+        stream, key = self._streams.get(name), session_key(row, self._context.store)
         if stream is None:
             stream = Stream(name, row, self._line(row, via, own=own), key)
         elif stream.key.ancestors != key.ancestors:  # some were evicted, or forgotten
@@ -306,14 +308,14 @@ class Hub:
                     return stream, stream.row, stream.line
             stream = there  # somebody else was quicker
 
-    def _line(self, row: SessionRow, via: str | None, *, own: bool) -> Line:
+    def _line(self, row: SessionRow, via: str | None, *, own: bool) -> EventLine:
         """Return the line of a session, without the bodies of its events where possible."""
-        return Line(self._readout(row), via, own=own)
+        return EventLine(self._readout(row), via, own=own)
 
     def _readout(self, row: SessionRow) -> Readout:
-        return read_session(self._desk.store, row, self._desk.clean)
+        return read_session(self._context.store, row, self._context.clean)
 
-    def _continued(self, stream: Stream) -> tuple[Line, SessionRow] | None:
+    def _continued(self, stream: Stream) -> tuple[EventLine, SessionRow] | None:
         """Return a followed line after new records, at a cost that does not grow with it.
 
         None when it must be put together anew: a branch is followed, or the session was rebuilt
@@ -321,7 +323,7 @@ class Hub:
         """
         if stream.via is not None:
             return None
-        end = read_end(self._desk.store, stream.uid, since=stream.row.change)
+        end = read_end(self._context.store, stream.uid, since=stream.row.change)
         if end is None:
             return None
         line = stream.line.continued(end.readout, end.state, lambda: self._readout(end.row))
@@ -340,16 +342,16 @@ class Hub:
             )
             frames = [
                 *self._news(stream, line, row),
-                frame("session", session_out(self._desk, self._with_lineage(row))),
+                frame("session", session_out(self._context, self._with_lineage(row))),
             ]
             stream.line, stream.row = line, row
             self._send(stream.clients, frames)
 
-    def _news(self, stream: Stream, line: Line, row: SessionRow) -> Iterator[bytes]:
+    def _news(self, stream: Stream, line: EventLine, row: SessionRow) -> Iterator[bytes]:
         before = stream.line
         step = line.after(before.ids, line.shared)
         if step.back_to is not None:
-            yield rewound(line, step.back_to)
+            yield rewind_frame(line, step.back_to)
         yield from self.told(line, step.start, len(line.events))
         if line.pending or before.pending:
             yield self.pending(line)
@@ -358,24 +360,24 @@ class Hub:
                 session = row.session
                 yield _agent(agent_name(channel), session.session_uid, number, session.cwd)
 
-    def told(self, line: Line, start: int, end: int) -> Iterator[bytes]:
+    def told(self, line: EventLine, start: int, end: int) -> Iterator[bytes]:
         """Give events of a line as frames, bodies and all."""
         for at in range(start, end):
             yield frame(
                 "event",
-                event_out(self._desk, line.events[at]),
+                event_out(self._context, line.events[at]),
                 line.mark(at + 1),
             )
 
-    def pending(self, line: Line) -> bytes:
+    def pending(self, line: EventLine) -> bytes:
         """Say what may be on the line soon."""
         return frame(
             "pending",
-            [event_out(self._desk, row) for row in line.pending],
+            [event_out(self._context, row) for row in line.pending],
         )
 
 
-def rewound(line: Line, count: int) -> bytes:
+def rewind_frame(line: EventLine, count: int) -> bytes:
     """Say that only so many of the events that were sent are on the line still."""
     end = line.ids[count - 1] if count else None
     told = {"count": count, "event_id": end, "name": None if end is None else event_name(end)}
@@ -390,7 +392,7 @@ def _agent(agent: str, uid: str, events: int, cwd: str | None) -> bytes:
     return frame("agent", told) + frame("agentSessionChanged", nudge)
 
 
-def _when(row: SessionRow) -> tuple[str, str]:
+def _ingest_order(row: SessionRow) -> tuple[str, str]:
     return row.session.ingested_at or "", row.session.session_uid
 
 
@@ -400,10 +402,10 @@ def _place(row: SessionRow) -> str | None:
 
     moment = time_of(row.session.ingested_at)
     millis = 0 if moment is None else round(moment.timestamp() * 1000)
-    return _named(millis, row.session.session_uid)
+    return _place_text(millis, row.session.session_uid)
 
 
-def _named(millis: int, uid: str) -> str | None:
+def _place_text(millis: int, uid: str) -> str | None:
     return f"{millis}-{uid}" if uid.isascii() and uid.isprintable() else None
 
 
@@ -415,7 +417,7 @@ def _read_place(text: str | None) -> tuple[int, str] | None:
 # -- streams --------------------------------------------------------------------------------
 
 
-class Live:
+class EventStreams:
     """The two streams as ASGI apps."""
 
     def __init__(self, hub: Hub) -> None:
@@ -441,16 +443,16 @@ class Live:
             own = _query(scope).get("own", ["0"])[0] not in ("0", "false", "")
             follow = partial(self.hub.follow, client, uid, via, own=own)
             stream, row, line = await asyncio.to_thread(follow)
-            opening = self._opening(line, row, _last_id(scope), _asked(scope))
+            opening = self._opening(line, row, _last_id(scope), _requested_events(scope))
             await self._run(client, opening, receive, send)
         finally:
             self.hub.leave(client, stream)
 
     def _opening(
-        self, line: Line, row: SessionRow, last_id: str | None, last: int | None
+        self, line: EventLine, row: SessionRow, last_id: str | None, last: int | None
     ) -> Iterator[bytes]:
         """What a client gets first: what it lacks, then that it is up to date."""
-        mark = Mark.read(last_id) if last_id else None
+        mark = StreamPosition.read(last_id) if last_id else None
         step = line.step(mark) if mark is not None else None
         if step is None:
             start = 0 if last is None else line.start(last)
@@ -458,9 +460,9 @@ class Live:
         else:
             start = step.start
             if step.back_to is not None:
-                yield rewound(line, step.back_to)
-        for at in range(start, len(line.events), PIECE):
-            yield b"".join(self.hub.told(line, at, min(at + PIECE, len(line.events))))
+                yield rewind_frame(line, step.back_to)
+        for at in range(start, len(line.events), REPLAY_BATCH_EVENTS):
+            yield b"".join(self.hub.told(line, at, min(at + REPLAY_BATCH_EVENTS, len(line.events))))
         if line.pending:
             yield self.hub.pending(line)
         uid = row.session.session_uid
@@ -501,23 +503,23 @@ class Live:
             listening.cancel()
 
 
-AtHub = NamedDependency[Hub]
+HubDependency = NamedDependency[Hub]
 """How a handler asks for the hub: `hub: AtHub`."""
 
 
 @get("/api/live", include_in_schema=False)
-async def everything(hub: AtHub) -> ASGIApp:
+async def all_sessions(hub: HubDependency) -> ASGIApp:
     """What changes in all sessions, and how they stand."""
-    return cast("ASGIApp", Live(hub).everything)
+    return cast("ASGIApp", EventStreams(hub).everything)
 
 
 @get("/api/sessions/{uid:str}/live", include_in_schema=False)
-async def session(hub: AtHub) -> ASGIApp:
+async def session(hub: HubDependency) -> ASGIApp:
     """What is on the line of a session, and what comes."""
-    return cast("ASGIApp", Live(hub).session)
+    return cast("ASGIApp", EventStreams(hub).session)
 
 
-ROUTES: list[HTTPRouteHandler] = [everything, session]
+ROUTES: list[HTTPRouteHandler] = [all_sessions, session]
 
 
 def _last_id(scope: Scope) -> str | None:
@@ -528,7 +530,7 @@ def _last_id(scope: Scope) -> str | None:
     return _query(scope).get("after", [None])[0]
 
 
-def _asked(scope: Scope) -> int | None:
+def _requested_events(scope: Scope) -> int | None:
     """How many of the last events are wanted; None for all."""
     told = _query(scope).get("last", [""])[0] or ""
     if not told:

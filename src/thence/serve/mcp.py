@@ -18,11 +18,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from thence.errors import ThenceError
-from thence.serve.frame import flat
+from thence.serve.frame import flatten
 from thence.serve.questions import TOOLS, Questions
 
 if TYPE_CHECKING:
-    from thence.serve.gate import ASGIApp, Gate
+    from thence.serve.gate import ASGIApp, AuthMiddleware
 
 PATH: Final = "/mcp"
 INSTRUCTIONS: Final = (
@@ -53,11 +53,11 @@ def _schema(asked: type[msgspec.Struct]) -> dict[str, Any]:
     """Give the arguments in as few words as a model needs; bounds are checked when it asks."""
     (_,), parts = msgspec.json.schema_components([asked])
     made = parts[asked.__name__]
-    properties = {name: _briefly(told) for name, told in made["properties"].items()}
+    properties = {name: _short_schema(told) for name, told in made["properties"].items()}
     return {"type": "object", "properties": properties, "required": made["required"]}
 
 
-def _briefly(told: dict[str, Any]) -> dict[str, Any]:
+def _short_schema(told: dict[str, Any]) -> dict[str, Any]:
     told = {**told, **next(iter(told.get("anyOf", [{}])))}
     kept: dict[str, Any] = {name: told[name] for name in ("type", "enum") if name in told}
     default = told.get("default")
@@ -80,8 +80,8 @@ def server(questions: Questions, version: str) -> Server[Any]:
             text = await to_thread.run_sync(questions.answer, asked.name, asked.arguments or {})
         except ThenceError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            return _said(flat(f"{error.message}{hint}", 400), failed=True)
-        return _said(text)
+            return _tool_result(flatten(f"{error.message}{hint}", 400), failed=True)
+        return _tool_result(text)
 
     return Server(
         "thence",
@@ -92,7 +92,7 @@ def server(questions: Questions, version: str) -> Server[Any]:
     )
 
 
-def _said(text: str, *, failed: bool = False) -> types.CallToolResult:
+def _tool_result(text: str, *, failed: bool = False) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], is_error=failed
     )
@@ -108,7 +108,7 @@ def over_stdio(made: Server[Any]) -> None:
     anyio.run(run)
 
 
-def over_http(made: Server[Any], gate: Gate) -> ASGIApp:
+def over_http(made: Server[Any], gate: AuthMiddleware) -> ASGIApp:
     """Give the application that answers over HTTP, behind the gate."""
     app = made.streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True, host=gate.host

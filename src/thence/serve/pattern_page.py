@@ -21,11 +21,11 @@ from thence.format.normal import one_line
 from thence.memory.patterns import Evidence, Pattern, memories, patterns
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
-from thence.serve.days import RANGES, Earlier, earlier
-from thence.serve.desk import Desk
+from thence.serve.context import AppContext
+from thence.serve.days import RANGES, EarlierSessions, earlier
 from thence.serve.head import address, title_of
 
-DAYS: Final = 90
+DEFAULT_DAYS: Final = 90
 """What is looked at unless asked: what comes back takes its time."""
 KINDS: Final = {
     "recurring_error": ("Repeated errors", "loop", "k-error", "times"),
@@ -43,7 +43,7 @@ MAX_MASKS: Final = 3
 _MASK: Final = re.compile(r"<[a-z]+>")
 
 
-class Proof(msgspec.Struct, frozen=True):
+class PatternEvidence(msgspec.Struct, frozen=True):
     """Where a pattern was seen."""
 
     href: str
@@ -61,7 +61,7 @@ class Help(msgspec.Struct, frozen=True):
     href: str
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PatternCard(msgspec.Struct, frozen=True):
     """One pattern."""
 
     kind: str
@@ -75,7 +75,7 @@ class Shown(msgspec.Struct, frozen=True):
     cost: str
     age: str
     cures: list[Help]
-    proofs: list[Proof]
+    proofs: list[PatternEvidence]
 
 
 class PatternPage(msgspec.Struct, frozen=True):
@@ -85,19 +85,19 @@ class PatternPage(msgspec.Struct, frozen=True):
     lede: str
     ranges: list[tuple[str, str, bool]]
     chips: list[tuple[str, str, str, int, bool]]
-    shown: list[Shown]
-    earlier: Earlier | None
+    shown: list[PatternCard]
+    earlier: EarlierSessions | None
     """Given when no session lies in these days."""
 
 
-def page(desk: Desk, kind: str, days: int) -> PatternPage:
+def page(context: AppContext, kind: str, days: int) -> PatternPage:
     """Find what comes back in many sessions."""
-    after = int((desk.clock() - days * 86_400) * 1000)
+    after = int((context.clock() - days * 86_400) * 1000)
     wanted = Filter(after=after)
-    known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
-    found = recurring(patterns(known))
+    known = memories(context.store.kept("digests", wanted), context.store.kept("signals", wanted))
+    found = select_recurring(patterns(known))
     named = {proof.uid for one in found for proof in one.evidence}
-    rows = {r.session.session_uid: r for r in desk.store.sessions(Filter(uids=tuple(named)))}
+    rows = {r.session.session_uid: r for r in context.store.sessions(Filter(uids=tuple(named)))}
     some = [one for one in found if kind in ("", one.kind)]
     ticks = sum(int(one.data.get("ticks", 0)) for one in found)
     lost = f" cost you {money(ticks)}" if ticks else ""
@@ -105,7 +105,7 @@ def page(desk: Desk, kind: str, days: int) -> PatternPage:
     counts: Counter[str] = Counter(one.kind for one in found)
 
     def href(days: int = days, kind: str = kind) -> str:
-        given = {n: v for n, v in (("kind", kind), ("days", days)) if v not in ("", DAYS)}
+        given = {n: v for n, v in (("kind", kind), ("days", days)) if v not in ("", DEFAULT_DAYS)}
         return f"/patterns?{urlencode(given)}" if given else "/patterns"
 
     chips = [("All", href(kind=""), "", len(found), kind == "")]
@@ -119,12 +119,12 @@ def page(desk: Desk, kind: str, days: int) -> PatternPage:
         f"last {days} days, {several(len(known), 'session')} analysed",
         [(f"{n} days", href(days=n), n == days) for n in RANGES],
         chips,
-        [_shown(desk, one, rows) for one in some],
-        None if known else earlier(desk, days, lambda n: href(days=n)),
+        [_pattern_card(context, one, rows) for one in some],
+        None if known else earlier(context, days, lambda n: href(days=n)),
     )
 
 
-def recurring(found: Sequence[Pattern]) -> list[Pattern]:
+def select_recurring(found: Sequence[Pattern]) -> list[Pattern]:
     """Return the patterns that several sessions have, without those that say nothing."""
     return [
         pattern
@@ -140,7 +140,7 @@ def _has_words(fingerprint: str) -> bool:
     return len({sign for sign in text.lower() if sign.isalpha()}) >= MIN_SIGNS
 
 
-def unmasked(name: str, pattern: Pattern) -> str:
+def unmask(name: str, pattern: Pattern) -> str:
     """Return the name of an error with the masked parts that are the same in all its sessions."""
     quotes = [" ".join(proof.quote.split())[:300] for proof in pattern.evidence]
     texts = _MASK.split(name)
@@ -163,18 +163,18 @@ def unmasked(name: str, pattern: Pattern) -> str:
     return _MASK.sub(value, name)
 
 
-def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
+def _pattern_card(context: AppContext, one: Pattern, rows: dict[str, SessionRow]) -> PatternCard:
     _, icon, cls, unit = KINDS[one.kind]
     ticks = int(one.data.get("ticks", 0))
-    now = datetime.fromtimestamp(desk.clock(), UTC)
+    now = datetime.fromtimestamp(context.clock(), UTC)
     proofs = [_proof(seen, rows, now) for seen in one.evidence]
     title = {
-        "recurring_error": unmasked(one.name.partition(": ")[2] or one.name, one),
+        "recurring_error": unmask(one.name.partition(": ")[2] or one.name, one),
         "costly_detour": one.text[:1].upper() + one.text[1:],
         "breaking_file": f"Tests fail after edits of {one.name.rpartition('/')[2]}",
         "flaky_test": f"Flaky: {one.name}",
     }[one.kind]
-    return Shown(
+    return PatternCard(
         one.kind,
         icon,
         cls,
@@ -217,9 +217,11 @@ def _where(seen: Evidence) -> str:
     return address(seen.uid, seen.events[0] if seen.events else None)
 
 
-def _proof(seen: Evidence, rows: dict[str, SessionRow], now: datetime) -> Proof:
+def _proof(seen: Evidence, rows: dict[str, SessionRow], now: datetime) -> PatternEvidence:
     row = rows.get(seen.uid)
     name = event_name(seen.events[0]) if seen.events else ""
     last = time_of(row.session.ended_at) if row else None
     title = title_of(row) if row else short_id(seen.uid.partition(":")[2])
-    return Proof(_where(seen), title, name, clean(one_line(seen.quote, 160)), ago(last, now))
+    return PatternEvidence(
+        _where(seen), title, name, clean(one_line(seen.quote, 160)), ago(last, now)
+    )

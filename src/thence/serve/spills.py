@@ -23,14 +23,14 @@ from thence.serve.chart import Chart
 
 NATIVE: Final = "thence"
 
-MOST: Final = 32 << 20
+MAX_RESULT_BYTES: Final = 32 << 20
 """Bytes of one result that are read."""
 
 _KEY: Final = secrets.token_bytes(32)
 """Placeholders in what is shown need not agree with those in the store."""
 
 
-def offered(row: SessionRow, chart: Chart, name: str) -> bool:
+def is_offered(row: SessionRow, chart: Chart, name: str) -> bool:
     """Whether more of a call's result lies beside the log."""
     return bool(_output(row, chart, name, 1))
 
@@ -40,7 +40,7 @@ def text(row: SessionRow, chart: Chart, name: str) -> str | None:
 
     Secrets of the built-in rules are gone; whoever shows it applies the user's own as well.
     """
-    body = _output(row, chart, name, MOST)
+    body = _output(row, chart, name, MAX_RESULT_BYTES)
     if not body:
         return None
     return Redactor(key=_KEY).redact(body.decode("utf-8", "replace"))
@@ -66,7 +66,7 @@ def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | Non
 
     It lies in a file beside the log, or, of sessions of our own, with the stored session.
     """
-    found = _found(chart, name) if row.session.source_path else None
+    found = _find_call(chart, name) if row.session.source_path else None
     if found is None:
         return None
     if texts := _texts(chart, *found):
@@ -105,7 +105,7 @@ def _source(row: SessionRow) -> Source:
     return Source(session.flavor, session.native_session_id, (file,))
 
 
-def _found(chart: Chart, name: str) -> tuple[SessionEvent, SessionEvent] | None:
+def _find_call(chart: Chart, name: str) -> tuple[SessionEvent, SessionEvent] | None:
     """Find a call and its result by the name of the call."""
     place = chart.find(name)
     if place is None:

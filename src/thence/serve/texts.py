@@ -19,7 +19,7 @@ from thence.format.records import JSON
 from thence.memory.course import asked
 from thence.serve import markdown
 
-LONGEST: Final = 20_000
+MAX_PREVIEW_CHARS: Final = 20_000
 """Characters of a text that are shown before the rest is asked for."""
 
 
@@ -33,10 +33,10 @@ def all_of(block: SessionEvent) -> str:
     payload = block.payload
     if isinstance(payload, dict) and isinstance(payload.get("thinking"), str):
         return str(payload["thinking"])
-    return plain(payload) or words_of(block) or text_in(block)
+    return payload_text(payload) or words_of(block) or text_in(block)
 
 
-def plain(payload: JSON) -> str:
+def payload_text(payload: JSON) -> str:
     """Give a payload as text: its texts where it has some, else its JSON."""
     if isinstance(payload, str):
         return payload
@@ -45,18 +45,18 @@ def plain(payload: JSON) -> str:
     if isinstance(payload, dict):
         texts = [payload.get(name) for name in ("text", "output", "stdout", "content")]
         told = next((text for text in texts if isinstance(text, str) and text), None)
-        return told if told is not None else pretty(payload)
-    return "" if payload is None else pretty(payload)
+        return told if told is not None else pretty_json(payload)
+    return "" if payload is None else pretty_json(payload)
 
 
 def _block_text(block: dict[str, JSON]) -> str:
     if isinstance(text := block.get("text"), str):
         return text
     kind = block.get("type")
-    return f"[{kind}, not loaded]" if kind in ("image", "document") else pretty(block)
+    return f"[{kind}, not loaded]" if kind in ("image", "document") else pretty_json(block)
 
 
-def pretty(value: JSON) -> str:
+def pretty_json(value: JSON) -> str:
     """Give a value as JSON of many lines."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -64,7 +64,7 @@ def pretty(value: JSON) -> str:
         return "[nested too deeply to show]"
 
 
-def compact(value: JSON) -> str:
+def compact_json(value: JSON) -> str:
     """Give a value on one line: its only text, or its JSON."""
     if isinstance(value, str):
         return value
@@ -78,7 +78,7 @@ def compact(value: JSON) -> str:
         return ""
 
 
-def given(block: SessionEvent) -> Markup:
+def render_input(block: SessionEvent) -> Markup:
     """Show what a call was given: a script as a script, the rest as its JSON."""
     tool, payload = block.tool or "", block.payload
     script = kinds.command(tool, payload)
@@ -89,12 +89,12 @@ def given(block: SessionEvent) -> Markup:
         return Markup("")
     if isinstance(payload, str):
         return markdown.code_block(payload, "json" if payload[:1] in "{[" else "")
-    return markdown.code_block(pretty(payload), "json")
+    return markdown.code_block(pretty_json(payload), "json")
 
 
-def begun(text: str, lines: int | None) -> tuple[str, str]:
+def cut_lines(text: str, lines: int | None) -> tuple[str, str]:
     """Cut a text after so many lines; what is left out is measured."""
-    most = markdown.SHOWN if lines is None else LONGEST
+    most = markdown.MAX_SHOWN_CHARS if lines is None else MAX_PREVIEW_CHARS
     end = -1
     for _ in range(lines or 1_000_000):
         end = text.find("\n", end + 1)

@@ -1,7 +1,7 @@
-"""The shelf: what was made of sessions stays at hand, what was used last longest.
+"""A cache of what was made of sessions: the least recently used is dropped first.
 
-What is at hand was made of the session as the store has it now: when it changes, what was made
-before is dropped. Threads may share a shelf. Two that ask for one session wait for each other, so
+An entry was made of the session as the store has it now: when it changes, what was made
+before is dropped. Threads may share a cache. Two that ask for one session wait for each other, so
 that it is made once; two that ask for two do not.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _STRIPES: Final = 16
 
 
-class Key(NamedTuple):
+class SessionKey(NamedTuple):
     """A session as it is now."""
 
     uid: str
@@ -31,29 +31,33 @@ class Key(NamedTuple):
     """The sessions that it continues, as they are now."""
 
 
-def key_of(row: SessionRow, store: Store | None = None) -> Key:
+def session_key(row: SessionRow, store: Store | None = None) -> SessionKey:
     """Give the key of a session; with a store, of what is read with those that it continues."""
     states = ancestor_states(store, row) if store is not None else ()
-    return Key(row.session.session_uid, row.change, row.session.evicted_at, row.redactor, states)
+    return SessionKey(
+        row.session.session_uid, row.change, row.session.evicted_at, row.redactor, states
+    )
 
 
-class Shelf(Generic[T]):
-    """Things of one kind, each with a size; together they take at most a given room."""
+class LruCache(Generic[T]):
+    """A cache of values with sizes, together at most `room`; a session has one entry."""
 
     def __init__(self, room: int, *, largest: bool = False) -> None:
         """Make room; with `largest` one thing stays though it takes more than all the room."""
         self._room = room
         self._largest = largest
         self._mutex = threading.Lock()
-        self._held: OrderedDict[Key, tuple[int, T]] = OrderedDict()
+        self._held: OrderedDict[SessionKey, tuple[int, T]] = OrderedDict()
         self._used = 0
         self._making = [threading.Lock() for _ in range(_STRIPES)]
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: SessionKey) -> bool:
         with self._mutex:
             return key in self._held
 
-    def get(self, key: Key, make: Callable[[], T], size: Callable[[T], int] = lambda _: 1) -> T:
+    def get(
+        self, key: SessionKey, make: Callable[[], T], size: Callable[[T], int] = lambda _: 1
+    ) -> T:
         """Give the thing of a session, making it when it is not at hand."""
         with self._making[hash(key.uid) % _STRIPES]:
             with self._mutex:
@@ -65,7 +69,7 @@ class Shelf(Generic[T]):
             self._put(key, size(made), made)
             return made
 
-    def _put(self, key: Key, size: int, made: T) -> None:
+    def _put(self, key: SessionKey, size: int, made: T) -> None:
         with self._mutex:
             for old in [one for one in self._held if one.uid == key.uid]:
                 self._used -= self._held.pop(old)[0]

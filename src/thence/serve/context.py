@@ -1,4 +1,4 @@
-"""The desk: all that a page or a call of the API may ask for, made ready once.
+"""The context: all that a page or a call of the API may ask for, made ready once.
 
 Threads may share it. What agents say of themselves is asked at most once a second, what is about
 to be deleted once a minute; sessions that were put together stay at hand, the ones used last
@@ -41,29 +41,29 @@ from thence.memory.pages import all_events
 from thence.memory.retention import Policy
 from thence.memory.search import Answer, Query
 from thence.memory.store import SessionRow, Store
-from thence.serve.shelf import Shelf, key_of
+from thence.serve.cache import LruCache, session_key
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
     from thence.memory.redact import Redactor
     from thence.memory.sweep import Sweep
 
-NOW = 1.0
+STATUS_MAX_AGE_S = 1.0
 """Seconds for which what agents say of themselves is believed."""
-RISKS = 60.0
+RISKS_MAX_AGE_S = 60.0
 """Seconds for which the list of what is about to be deleted is believed."""
-WHOLES = 256 << 20
+MAX_CACHED_BYTES = 256 << 20
 """Bytes of sessions that stay at hand, put together."""
-PULSES = 10_000
+MAX_CACHED_PULSES = 10_000
 """Sessions of which it is known how busy they were."""
-SWOLLEN = 6
+MEMORY_PER_LOG_BYTE = 6
 """Bytes that a byte of a session's log takes in memory, about."""
 
 _UID = re.compile(r"(?:[a-z][a-z0-9_-]{0,31}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 T = TypeVar("T")
 
 
-class Sweeps(Protocol):
+class SweepFactory(Protocol):
     """Makes sweeps of this home."""
 
     def __call__(self, known: Mapping[str, Adapter], *, digests: bool) -> Sweep:
@@ -71,7 +71,7 @@ class Sweeps(Protocol):
         ...
 
 
-class Desk:
+class AppContext:
     """What is kept, and what goes on, for whoever asks."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Desk:
         known: Mapping[str, Adapter],
         roots: Mapping[str, Sequence[Path]],
         policy: Policy,
-        sweeps: Sweeps | None = None,
+        sweeps: SweepFactory | None = None,
         clock: Callable[[], float] = time.time,
         redactor: Callable[[], Redactor] | None = None,
         ticks: Callable[[], float] = time.monotonic,
@@ -91,7 +91,7 @@ class Desk:
         approval_timeout: float = config.TIMEOUT_S,
         writes: bool = True,
         is_read_only: bool = False,
-        room: int = WHOLES,
+        room: int = MAX_CACHED_BYTES,
     ) -> None:
         """Lay everything out; without `sweeps` what is written meanwhile is not swept here.
 
@@ -114,10 +114,10 @@ class Desk:
         self.approval_timeout = approval_timeout
         self.writes = writes
         self.is_read_only = is_read_only
-        self._now = _Kept(NOW, lambda: standing.now(self.known, self.roots))
-        self._risks = _Kept(RISKS, self._at_risk)
-        self._wholes: Shelf[Loaded] = Shelf(room)
-        self._pulses: Shelf[Pulse | None] = Shelf(PULSES)
+        self._now = _TimedValue(STATUS_MAX_AGE_S, lambda: standing.now(self.known, self.roots))
+        self._risks = _TimedValue(RISKS_MAX_AGE_S, self._at_risk)
+        self._wholes: LruCache[Loaded] = LruCache(room)
+        self._pulses: LruCache[Pulse | None] = LruCache(MAX_CACHED_PULSES)
 
     def now(self) -> standing.Now:
         """Tell which sessions run or wait."""
@@ -140,8 +140,8 @@ class Desk:
 
     def whole(self, row: SessionRow) -> Loaded:
         """Give a session put together, from the store or from its source."""
-        size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
-        key = key_of(row, self.store)
+        size = MEMORY_PER_LOG_BYTE * max(row.session.source_bytes, row.text_bytes)
+        key = session_key(row, self.store)
         return self._wholes.get(key, lambda: self._loaded(row), lambda _: size)
 
     def events(
@@ -202,7 +202,9 @@ class Desk:
 
     def pulse(self, row: SessionRow) -> Pulse | None:
         """Tell how busy a session was, part by part; None when nothing is held of it."""
-        return self._pulses.get(key_of(row), lambda: pulse(self.store, row.session.session_uid))
+        return self._pulses.get(
+            session_key(row), lambda: pulse(self.store, row.session.session_uid)
+        )
 
     def _loaded(self, row: SessionRow) -> Loaded:
         return recall.loaded(self.store, row, self.clean)
@@ -236,11 +238,11 @@ class Desk:
         return replace(spelled, blocks=tuple(blocks))
 
 
-AtDesk = NamedDependency[Desk]
-"""How a handler asks for the desk: `desk: AtDesk`."""
+ContextDependency = NamedDependency[AppContext]
+"""How a handler asks for the context: `context: AtDesk`."""
 
 
-class _Kept(Generic[T]):
+class _TimedValue(Generic[T]):
     """A value that is made anew when it is asked for and too old."""
 
     def __init__(

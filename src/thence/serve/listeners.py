@@ -18,21 +18,21 @@ from thence.errors import ThenceError
 if TYPE_CHECKING:
     from thence.memory.store import Inventory
 
-SLICE: Final = 0.5
+STOP_CHECK_S: Final = 0.5
 """Seconds after which a thread that hears nothing looks whether it is to end."""
-REST: Final = 2.0
+RECONNECT_DELAY_S: Final = 2.0
 """Seconds after which a connection that was lost is made again."""
 
 _log = logging.getLogger(__name__)
 
-Heard = Callable[[float], Iterable[Collection[str]]]
+ChangeSource = Callable[[float], Iterable[Collection[str]]]
 
 
 @runtime_checkable
-class Telling(Protocol):
+class NotifyingStore(Protocol):
     """A store that tells of its changes."""
 
-    def listening(self) -> AbstractContextManager[Heard]:
+    def listening(self) -> AbstractContextManager[ChangeSource]:
         """Listen: gives what tells, for so many seconds, which sessions changed."""
         ...
 
@@ -41,12 +41,12 @@ class Telling(Protocol):
         ...
 
 
-class Listener:
+class StoreListener:
     """One thread that hears of changes."""
 
     def __init__(self, store: object, publish: Callable[[Iterable[str]], Any]) -> None:
         """Get ready; `publish` leaves out by itself what was told before."""
-        self._store = store if isinstance(store, Telling) else None
+        self._store = store if isinstance(store, NotifyingStore) else None
         self._publish = publish
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="thence-listen", daemon=True)
@@ -69,14 +69,14 @@ class Listener:
                     self._publish(uids)
             except ThenceError as error:
                 _log.warning("live.unheard why=%s", error.message)
-                self._stop.wait(REST)
+                self._stop.wait(RECONNECT_DELAY_S)
             except Exception:  # noqa: BLE001 - the next change must be heard of, whatever this was
                 _log.exception("live.unheard")
-                self._stop.wait(REST)
+                self._stop.wait(RECONNECT_DELAY_S)
 
     def _heard(self) -> Iterator[Collection[str]]:
         assert self._store is not None  # noqa: S101 - it was started
         with self._store.listening() as heard:
             yield self._store.known().sessions.keys()
             while not self._stop.is_set():
-                yield from heard(SLICE)
+                yield from heard(STOP_CHECK_S)
