@@ -132,7 +132,7 @@ def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
         ) -> None:
             end = read_end(store, uid)
             assert end is not None
-            made.append(line.continued(end.readout, end.state, lambda: end.readout))
+            made.append(line.extend(end.readout, end.state, lambda: end.readout))
 
         work.append(counted(go_on))
         again, anew = made[0], EventLine(anew_of(store, uid))

@@ -15,8 +15,8 @@ def test_a_session_is_put_together_once_for_one_state_of_it(house: House) -> Non
     """Asked again it is the same; of another change it is another."""
     row = next(iter(house.store.sessions()))
 
-    first, again = (house.context.whole(row) for _ in range(2))
-    grown = house.context.whole(msgspec.structs.replace(row, change=row.change + 1))
+    first, again = (house.context.load_session(row) for _ in range(2))
+    grown = house.context.load_session(msgspec.structs.replace(row, change=row.change + 1))
 
     assert first is again
     assert grown is not first

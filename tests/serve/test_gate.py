@@ -444,7 +444,7 @@ def test_entries_are_few_and_the_oldest_is_void() -> None:
     gate = AuthMiddleware("127.0.0.1", 7331, key=KEY)
     drawn = [gate.ticket() for _ in range(MAX_TICKETS + 1)]
 
-    used = [gate._used(f"ticket={one}".encode()) for one in (*drawn, drawn[-1])]
+    used = [gate._use_ticket(f"ticket={one}".encode()) for one in (*drawn, drawn[-1])]
 
     assert [False, *[True] * MAX_TICKETS, False] == used
 
@@ -456,11 +456,11 @@ def test_another_process_can_let_a_browser_in_for_a_moment() -> None:
         AuthMiddleware("127.0.0.1", 7331, key=KEY, clock=lambda: now[0]) for _ in range(2)
     )
     other = AuthMiddleware("127.0.0.1", 7332, key=KEY, clock=lambda: now[0])
-    entry, late = there.signed(), there.signed()
+    entry, late = there.sign_ticket(), there.sign_ticket()
     forged = entry[:-1] + ("0" if entry[-1] != "0" else "1")
 
     def used(gate: AuthMiddleware, one: str) -> bool:
-        return gate._used(f"ticket={one}".encode())
+        return gate._use_ticket(f"ticket={one}".encode())
 
     first = [used(other, entry), used(here, forged), used(here, entry), used(here, entry)]
     now[0] += gates.TICKET_MAX_AGE_S + 1
@@ -473,10 +473,10 @@ def test_a_query_of_any_bytes_is_no_entry() -> None:
     """Neither letters that are none nor thousands of fields raise."""
     gate = AuthMiddleware("127.0.0.1", 7331, key=KEY)
 
-    assert not gate._used(b"ticket=\xff\xfe%ff")
-    assert not gate._used("ticket=².².²".encode())
-    assert not gate._used(b"ticket=..")
-    assert not gate._used(b"&".join(b"ticket=a" for _ in range(1000)))
+    assert not gate._use_ticket(b"ticket=\xff\xfe%ff")
+    assert not gate._use_ticket("ticket=².².²".encode())
+    assert not gate._use_ticket(b"ticket=..")
+    assert not gate._use_ticket(b"&".join(b"ticket=a" for _ in range(1000)))
 
 
 @pytest.mark.parametrize(

@@ -364,14 +364,14 @@ def test_a_session_that_rests_is_closed_and_opens_again(hosting: House, ticks: T
     tab.say("hello")
     ticks.now += 10_000.0
     hosted(hosting).poll()
-    in_turn = native in hosted(hosting)._held
+    in_turn = native in hosted(hosting)._open_sessions
     tab.say("hi", "assistant", payload={"stop_reason": "end_turn"})
     ticks.now += 299.0
     hosted(hosting).poll()
-    early = native in hosted(hosting)._held
+    early = native in hosted(hosting)._open_sessions
     ticks.now += 1.0
     hosted(hosting).poll()
-    late = native in hosted(hosting)._held
+    late = native in hosted(hosting)._open_sessions
     closed = log_of(hosting, tab.uid).read_bytes().splitlines()[-1]
     tab.say("are you there?")
 
@@ -391,4 +391,4 @@ def test_a_turn_can_be_ended_by_word(hosting: House, ticks: Ticks) -> None:
     hosted(hosting).poll()
 
     assert (201, None, tab.tip) == (answer.status, answer.json["uuid"], answer.json["tip"])
-    assert tab.uid.partition(":")[2] not in hosted(hosting)._held
+    assert tab.uid.partition(":")[2] not in hosted(hosting)._open_sessions

@@ -27,7 +27,7 @@ def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House)
     for sort in ("", "recent", "cost", "tokens"):
         made = page(house.context, ListQuery(q="clock", sort=sort), DisplayClock())
         found = [rows[card.href.partition("?")[0]] for day in made.days for card in day.cards]
-        told[sort] = [one.said for one in made.sorts if one.on], found
+        told[sort] = [one.text for one in made.sorts if one.on], found
 
     assert [["Best match"], ["Newest"], ["Cost"], ["Tokens"]] == [on for on, _ in told.values()]
     ended = [row.session.ended_at or "" for row in told["recent"][1]]
@@ -35,7 +35,7 @@ def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House)
     assert (ended, ticks) == (sorted(ended)[::-1], sorted(ticks)[::-1])
     assert 1 == len({frozenset(r.session.session_uid for r in some) for _, some in told.values()})
     assert "Best match" not in [
-        one.said for one in page(house.context, ListQuery(), DisplayClock()).sorts
+        one.text for one in page(house.context, ListQuery(), DisplayClock()).sorts
     ]
 
 

@@ -72,7 +72,7 @@ def say(house: House, *texts: str, path: Path | None = None) -> None:
 
 def line_now(house: House, uid: str = UID) -> list[int]:
     """The line of a session as the store has it."""
-    return EventLine(readout_of(house.context.whole(house.context.row(uid)).whole)).ids
+    return EventLine(readout_of(house.context.load_session(house.context.row(uid)).whole)).ids
 
 
 # -- late joiners ---------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_who_comes_late_gets_the_line_and_then_what_comes(
     """No discarded branch, no books, none of a subagent; then, once, what is written."""
     client = listen()
     ready = client.wait_for("ready")
-    whole = own_house.context.whole(own_house.context.row(UID)).whole
+    whole = own_house.context.load_session(own_house.context.row(UID)).whole
     line = [e.event_id for e in events_along(whole, whole.graph.chain(boundaries=False))]
 
     assert (line, len(line)) == (client.line, ready.data["events"])
@@ -282,7 +282,9 @@ def test_a_page_says_where_it_stands_in_its_first_question(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
     """A browser cannot send the header the first time; the mark of what it shows is enough."""
-    mark = EventLine(readout_of(own_house.context.whole(own_house.context.row(UID)).whole)).mark()
+    mark = EventLine(
+        readout_of(own_house.context.load_session(own_house.context.row(UID)).whole)
+    ).mark()
     client = listen(f"{STREAM}?after={mark}")
     client.wait_for("ready")
 

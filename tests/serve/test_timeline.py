@@ -49,7 +49,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
         made: Timeline | None = None
         if timeline is not None and grown.rebuilt.total() == rebuilt:
             window = read_window(uid, grown.state, grown.fetch, whole.head)
-            made = timeline.continued(window, grown.state)
+            made = timeline.extend(window, grown.state)
         out["continued" if made is not None else "anew"] += 1
         if made is not None:
             assert ids(anew.line) == ids(made.line)

@@ -90,7 +90,7 @@ def test_thin_facts_are_laid_out_as_whole_ones_are(house: House) -> None:
     """Payloads are for drawing; they change no row."""
     for row in house.store.sessions(Filter()):
         thin = charts_of(house.context).get(house.context, row)
-        full = Chart(readout_of(house.context.whole(row).whole))
+        full = Chart(readout_of(house.context.load_session(row).whole))
 
         assert thin.rows == full.rows
         assert [bound.rows for bound in thin.bounds] == [bound.rows for bound in full.bounds]
@@ -242,7 +242,7 @@ def test_an_open_call_of_a_running_session_is_no_interruption(tmp_path: Path) ->
     assert [row.kind for row in chart.rows] == ["prompt", "tool"]
     assert drawn(chart).main().items[1].status == "open"
     assert tail(chart, "running", None).what == "make all"
-    assert tail(chart, None, None).said == "Stopped in the middle of a turn"
+    assert tail(chart, None, None).text == "Stopped in the middle of a turn"
 
 
 # -- around it ------------------------------------------------------------------------------

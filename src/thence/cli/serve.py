@@ -217,7 +217,7 @@ def is_ours(guard: AuthMiddleware) -> bool:
 
 def open_again(guard: AuthMiddleware, *, page: str = "", json: bool, opens: bool) -> int:
     """Sign one more browser in at the server that runs; a browser in the terminal is waited for."""
-    ticket = guard.signed()
+    ticket = guard.sign_ticket()
     url = guard.url(ticket, page)
     if json:
         click.echo(dumps({"url": url, "running": True}))

@@ -273,7 +273,7 @@ class RiskOut(msgspec.Struct, frozen=True):
     path: str
     bytes: int
     deleted_in_days: float
-    kept: bool
+    is_stored: bool = msgspec.field(name="kept")
 
 
 class NowOut(msgspec.Struct, frozen=True):

@@ -117,7 +117,7 @@ _AT = msgspec.msgpack.Decoder(PagePosition)
 
 
 def cursor_text(at: PagePosition) -> str:
-    """Give a cursor as a text."""
+    """Return a cursor as a text."""
     return urlsafe_b64encode(msgspec.msgpack.encode(at)).decode().rstrip("=")
 
 
@@ -134,11 +134,11 @@ def cursor_at(text: str | None) -> PagePosition:
     return at
 
 
-def paginate(found: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
+def paginate(items: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
     """Cut a page out of what is at hand as a whole."""
     start = cursor_at(cursor).offset
     end = start + limit
-    return list(found[start:end]), cursor_text(PagePosition(end)) if end < len(found) else None
+    return list(items[start:end]), cursor_text(PagePosition(end)) if end < len(items) else None
 
 
 MAX_SHIFTED_SESSIONS: Final = 200
@@ -167,9 +167,9 @@ def _page(context: AppContext, wanted: Filter, cursor: str | None, limit: int) -
 def session_out(
     context: AppContext, row: SessionRow, now: standing.Now | None = None
 ) -> SessionOut:
-    """Give a session as the API does."""
-    told = (now or context.now()).of(row, context.clock())
-    return msgspec.convert(standing.session_object(row, told), SessionOut)
+    """Return a session as the API does."""
+    standing_now = (now or context.now()).of(row, context.clock())
+    return msgspec.convert(standing.session_object(row, standing_now), SessionOut)
 
 
 # -- sessions -------------------------------------------------------------------------------
@@ -179,11 +179,11 @@ def session_out(
 def now(context: ContextDependency, tz: Text = None) -> NowOut:
     """What waits, what runs, what is about to be deleted, and today's spending in a zone."""
     zone = zone_named(tz)
-    told, at = context.now(), context.clock()
-    found: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
-    for row in standing.open_sessions(context.store, Filter(), told, at, context.labels()):
-        found[told.of(row, at) or "idle"].append(session_out(context, row, told))
-    waits = {uid: one.waiting_for for uid, one in told.live.items() if one.waiting_for}
+    current, at = context.now(), context.clock()
+    by_standing: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
+    for row in standing.open_sessions(context.store, Filter(), current, at, context.labels()):
+        by_standing[current.of(row, at) or "idle"].append(session_out(context, row, current))
+    waits = {uid: status.waiting_for for uid, status in current.live.items() if status.waiting_for}
     risks = [
         RiskOut(r.source.uid, r.source.path, r.size, round(r.days, 2), r.row is not None)
         for r in context.risks()
@@ -194,7 +194,7 @@ def now(context: ContextDependency, tz: Text = None) -> NowOut:
     )
     budgets = context.budget_uses(zone)
     return NowOut(
-        **found, waiting_for=waits, at_risk=risks, today=today, week=week, budgets=budgets
+        **by_standing, waiting_for=waits, at_risk=risks, today=today, week=week, budgets=budgets
     )
 
 
@@ -213,15 +213,15 @@ def _sums(context: AppContext, wanted: Filter) -> dict[str, JSON]:
 @get("/api/projects", sync_to_thread=True)
 def projects(context: ContextDependency) -> Projects:
     """The folders that agents worked in, the costliest first."""
-    found = [one for one in context.store.totals(["project"]) if one.key[0]]
-    found.sort(key=lambda one: (-one.ticks, -one.sessions, one.key[0] or ""))
-    return Projects([_project(one) for one in found])
+    totals = [total for total in context.store.totals(["project"]) if total.key[0]]
+    totals.sort(key=lambda total: (-total.ticks, -total.sessions, total.key[0] or ""))
+    return Projects([_project(total) for total in totals])
 
 
-def _project(one: Total) -> ProjectOut:
-    path = one.key[0] or ""
-    money = one.ticks / TICKS, one.dead / TICKS
-    return ProjectOut(layout.project_id(path), path, one.sessions, *money, one.unpriced)
+def _project(total: Total) -> ProjectOut:
+    path = total.key[0] or ""
+    money = total.ticks / TICKS, total.dead / TICKS
+    return ProjectOut(layout.project_id(path), path, total.sessions, *money, total.unpriced)
 
 
 @get("/api/sessions", sync_to_thread=True)
@@ -244,7 +244,7 @@ def sessions(
     uids = tuple(tagged_uids(context.labels(), tag)) if tag else None
     if q and q.strip():
         answer = context.search(parse(q), MAX_LISTED_HITS)
-        matched = dict.fromkeys(found.session_uid for found in answer.found)
+        matched = dict.fromkeys(hit.session_uid for hit in answer.found)
         uids = tuple(uid for uid in matched if uids is None or uid in uids)
     wanted = Filter(
         uids=uids,
@@ -271,7 +271,7 @@ def session(context: ContextDependency, uid: FromPath[str]) -> SessionDetail:
     agents, notices = [], []
     if row.session.evicted_at is None:
         agents = agents_of(row)
-        notices = [f"{one.what}: {one.detail}" for one in recall.notices_of(row)]
+        notices = [f"{notice.what}: {notice.detail}" for notice in recall.notices_of(row)]
     ties = [
         RelatedSession(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
@@ -293,7 +293,7 @@ def agents_of(row: SessionRow) -> list[AgentOut]:
 
 
 def agent_name(channel: str) -> str:
-    """Give the id of a subagent from the name of its channel."""
+    """Return the id of a subagent from the name of its channel."""
     return channel.removeprefix("agent:")
 
 
@@ -362,14 +362,14 @@ def events(
     notes = _notes_of(context, row)
     if not (kind or became or channel):
         return _range(context, row, cursor, limit, notes=notes)
-    found = [
-        one
-        for one in (*context.events(row), *notes)
-        if kind in (None, one.event.kind)
-        and became in (None, one.event.state)
-        and channel in (None, one.event.channel, agent_name(one.event.channel))
+    matches = [
+        stored
+        for stored in (*context.events(row), *notes)
+        if kind in (None, stored.event.kind)
+        and became in (None, stored.event.state)
+        and channel in (None, stored.event.channel, agent_name(stored.event.channel))
     ]
-    return _range(context, row, cursor, limit, found)
+    return _range(context, row, cursor, limit, matches)
 
 
 def _notes_of(context: AppContext, row: SessionRow) -> list[StoredEvent]:
@@ -399,9 +399,9 @@ def messages(
     With `own=1` without those of the sessions that it continues.
     """
     row = context.row(uid)
-    whole = context.whole(row).whole
-    place = place_in(whole, at) if at else None
-    return MessagesOut(list(whole.messages(to=place, own=own).messages), row.change)
+    session = context.load_session(row).whole
+    place = place_in(session, at) if at else None
+    return MessagesOut(list(session.messages(to=place, own=own).messages), row.change)
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
@@ -415,9 +415,9 @@ def raw_event(
     context: ContextDependency, uid: FromPath[str], event: FromPath[str]
 ) -> Response[bytes]:
     """What an event holds, as it is kept: a file to save, never a page to show."""
-    found = event_out(context, _event(context, uid, event))
-    body = msgspec.json.format(msgspec.json.encode(found.payload), indent=2)
-    headers = {"content-disposition": f'attachment; filename="{found.name}.txt"'}
+    shown = event_out(context, _event(context, uid, event))
+    body = msgspec.json.format(msgspec.json.encode(shown.payload), indent=2)
+    headers = {"content-disposition": f'attachment; filename="{shown.name}.txt"'}
     return Response(body, media_type="text/plain", headers=headers)
 
 
@@ -426,23 +426,23 @@ def _range(
     row: SessionRow,
     cursor: str | None,
     limit: int,
-    found: Sequence[StoredEvent] | None = None,
+    matches: Sequence[StoredEvent] | None = None,
     *,
     notes: Sequence[StoredEvent] = (),
 ) -> EventsOut:
     """Return a page of a session's events and notes, or of those that were found among them."""
     after = cursor_at(cursor).offset - 1
-    if found is None:
+    if matches is None:
         later = list(context.events(row, after=after, limit=limit + 1))
         later += (note for note in notes if note.seq > after)
         later = later[: limit + 1]
         total = row.events + len(notes)
     else:
-        later = [one for one in found if one.seq > after][: limit + 1]
-        total = len(found)
+        later = [match for match in matches if match.seq > after][: limit + 1]
+        total = len(matches)
     shown = later[:limit]
     following = cursor_text(PagePosition(shown[-1].seq + 1)) if len(later) > limit else None
-    return EventsOut([event_out(context, one) for one in shown], total, row.change, following)
+    return EventsOut([event_out(context, stored) for stored in shown], total, row.change, following)
 
 
 def _chain(
@@ -455,14 +455,16 @@ def _chain(
 ) -> EventsOut:
     """Return one page of a chain; only its events are those whose payloads are read."""
     shown, following = paginate(rows, cursor, limit)
-    return EventsOut([event_out(context, one) for one in shown], len(rows), row.change, following)
+    return EventsOut(
+        [event_out(context, stored) for stored in shown], len(rows), row.change, following
+    )
 
 
-def event_out(context: AppContext, one: StoredEvent) -> EventOut:
+def event_out(context: AppContext, stored: StoredEvent) -> EventOut:
     """Return an event as the API gives it, with its payload."""
-    event = recall.with_body(context.store.blobs, one.event)
+    event = recall.with_body(context.store.blobs, stored.event)
     fields: dict[str, Any] = msgspec.structs.asdict(event)
-    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=one.outcome)
+    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=stored.outcome)
 
 
 @get("/api/projects/{project:str}/agent-sessions/{agent:str}", sync_to_thread=True)
@@ -476,9 +478,9 @@ def agent_session(
     """What one subagent of a project did, whichever session started it."""
     row, channel = _find_agent_source(context, project, agent)
     own = [
-        one
-        for one in context.events(row)
-        if channel in (None, one.event.channel) and one.event.state != State.INTERNAL
+        stored
+        for stored in context.events(row)
+        if channel in (None, stored.event.channel) and stored.event.state != State.INTERNAL
     ]
     page = _range(context, row, cursor, limit, own)
     uid = row.session.session_uid
@@ -487,7 +489,7 @@ def agent_session(
 
 def _path_of(context: AppContext, project: str) -> str | None:
     """Return the folder of a project by its id, ours or the name of Claude Code's folder."""
-    paths = [one.key[0] for one in context.store.totals(["project"]) if one.key[0]]
+    paths = [total.key[0] for total in context.store.totals(["project"]) if total.key[0]]
     ours = (path for path in paths if layout.project_id(path) == project)
     claudes = (path for path in paths if _CLAUDE_DASH.sub("-", path) == project)
     return next(ours, None) or next(claudes, None)
@@ -540,13 +542,13 @@ def search(
     query = with_tagged(parse(q, prefix_last=prefix_last), context.labels())
     offset = cursor_at(cursor).offset
     answer = context.search(query, limit, offset)
-    told = hits(answer, query, context.store.blobs)
-    full = len(told.hits) == limit
+    answers = hits(answer, query, context.store.blobs)
+    full = len(answers.hits) == limit
     following = cursor_text(PagePosition(offset + limit)) if full else None
     notes = [] if offset else matching_notes(context.searchable_notes(), query)[:limit]
     return SearchOut(
-        *(told.hits, told.capped, told.searched_back_to, following, notes),
-        *(told.how, told.explanation, told.hints),
+        *(answers.hits, answers.capped, answers.searched_back_to, following, notes),
+        *(answers.how, answers.explanation, answers.hints),
     )
 
 
@@ -564,13 +566,13 @@ def ask(
 def digest(context: ContextDependency, uid: FromPath[str]) -> dict[str, JSON]:
     """The account of a session that is kept for good."""
     row = context.row(uid)
-    found = map(
+    digests = map(
         with_dollars, context.store.kept("digests", Filter(uids=(row.session.session_uid,)))
     )
-    told = next(iter(found), None)
-    if told is None:
+    account = next(iter(digests), None)
+    if account is None:
         raise SessionNotFound("this session is not analysed yet", hint="run thence sweep")
-    return told
+    return account
 
 
 @get("/api/digests", sync_to_thread=True)
@@ -604,8 +606,10 @@ def signals(
     """What went wrong in sessions: loops, repeated errors, corrections."""
     uids = (context.row(session).session.session_uid,) if session else None
     wanted = Filter(uids=uids, agent=agent, project=project, after=_moment(after))
-    found = [one for one in context.store.kept("signals", wanted) if kind in (None, one["kind"])]
-    shown, following = paginate(found, cursor, limit)
+    matches = [
+        signal for signal in context.store.kept("signals", wanted) if kind in (None, signal["kind"])
+    ]
+    shown, following = paginate(matches, cursor, limit)
     return SignalsOut(shown, following)
 
 
@@ -621,8 +625,8 @@ def all_patterns(
     """What comes back in many sessions, with what helped and where it was seen."""
     wanted = Filter(agent=agent, project=_project_filter(context, project), after=_moment(after))
     known = memories(context.store.kept("digests", wanted), context.store.kept("signals", wanted))
-    found = [one for one in patterns(known) if kind in (None, one.kind)]
-    return Patterns(len(known), found)
+    matches = [pattern for pattern in patterns(known) if kind in (None, pattern.kind)]
+    return Patterns(len(known), matches)
 
 
 @get("/api/costs", sync_to_thread=True)
@@ -654,8 +658,10 @@ def costs(
 def plan(context: ContextDependency) -> PlanOut:
     """What `thence store gc` would let go of now, and why."""
     known = context.store.known()
-    held = retention.inventory(known, context.now().live, only_copies=only_copies(known))
-    planned = retention.plan(context.policy, held, datetime.fromtimestamp(context.clock(), UTC))
+    inventory = retention.inventory(known, context.now().live, only_copies=only_copies(known))
+    planned = retention.plan(
+        context.policy, inventory, datetime.fromtimestamp(context.clock(), UTC)
+    )
     return PlanOut(planned.usage_before, planned.usage_after, list(planned.items))
 
 
@@ -667,37 +673,37 @@ MAX_REMOVALS: Final = 50
 def store(context: ContextDependency) -> StoreOut:
     """How full the store is, what is in it, what went, and what is still to be done."""
     known = context.store.known()
-    held = known.sessions.values()
+    entries = known.sessions.values()
     rows = list(context.store.sessions())
     skips = [row.skipped for row in rows if row.skipped]
     gone = list(context.store.kept("removals"))[-MAX_REMOVALS:]
     return StoreOut(
         sessions=len(known.sessions),
-        evicted=sum(one.evicted is not None for one in held),
-        not_analysed=sum(one.analysed is None and one.evicted is None for one in held),
-        raw_bytes=sum(one.bytes for one in held if one.evicted is None),
+        evicted=sum(entry.evicted is not None for entry in entries),
+        not_analysed=sum(entry.analysed is None and entry.evicted is None for entry in entries),
+        raw_bytes=sum(entry.bytes for entry in entries if entry.evicted is None),
         distilled_bytes=known.distilled_bytes,
         policy=context.policy,
         skipped=sum(skips),
         sessions_with_skips=len(skips),
-        sources_gone=sum(one.gone for one in held),
+        sources_gone=sum(entry.gone for entry in entries),
         pending=known.pending,
         to_be_repacked=len(known.untidy),
         forgotten=len(known.forgotten),
         redacted=dict(sum((Counter(row.redacted) for row in rows if row.redacted), Counter())),
-        removals=[_removal(one) for one in reversed(gone)],
+        removals=[_removal(entry) for entry in reversed(gone)],
     )
 
 
-def _removal(one: dict[str, JSON]) -> Removal:
-    told: Callable[[str, JSON], JSON] = one.get
-    at = datetime.fromtimestamp(one["at"] / 1000, UTC).isoformat(timespec="seconds")
+def _removal(entry: dict[str, JSON]) -> Removal:
+    value_of: Callable[[str, JSON], JSON] = entry.get
+    at = datetime.fromtimestamp(entry["at"] / 1000, UTC).isoformat(timespec="seconds")
     return Removal(
         at=at,
-        what=one["what"],
-        uid=str(told("uid", "")),
-        bytes=int(told("bytes", 0) or 0),
-        why=str(told("why", "")),
+        what=entry["what"],
+        uid=str(value_of("uid", "")),
+        bytes=int(value_of("bytes", 0) or 0),
+        why=str(value_of("why", "")),
     )
 
 

@@ -108,11 +108,11 @@ class App:
         self.hosted = HostedSessions(context, self.hub)
         self.failure: Exception | None = None
         """Why it could not start."""
-        inside: ASGIApp = routes(context, self.starting, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
+        inside: ASGIApp = routes(context, self.record_failure, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
         self._app = gate.around(compress_answers(inside))
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
+    def record_failure(self) -> Iterator[None]:
         """Keep the error that a start ends with: the server would only say that there was one."""
         try:
             yield
@@ -196,17 +196,17 @@ def settle() -> None:
 
 def routes(
     context: AppContext,
-    starting: Callable[[], AbstractContextManager[None]],
+    record_failure: Callable[[], AbstractContextManager[None]],
     hub: Hub,
     hosted: HostedSessions,
 ) -> Litestar:
-    """Make the app without its gate; what a start does is done `starting`."""
+    """Make the app without its gate; a start that fails does so in `record_failure`."""
 
     @asynccontextmanager
-    async def working(_app: Litestar) -> AsyncIterator[None]:
+    async def lifespan(_app: Litestar) -> AsyncIterator[None]:
         with ThreadPoolExecutor(MAX_WORKER_THREADS, thread_name_prefix="thence-serve") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            with starting():
+            with record_failure():
                 hub.start()
                 hosted.start()
             try:
@@ -237,7 +237,7 @@ def routes(
             RecursionError: _handle_recursion,
             Exception: _handle_bug,
         },
-        lifespan=[working],
+        lifespan=[lifespan],
         openapi_config=OpenAPIConfig(
             title="thence",
             version=__version__,
@@ -254,7 +254,7 @@ def routes(
 
 @get("/static/{name:str}", include_in_schema=False, sync_to_thread=True)
 def static(name: FromPath[str]) -> Response[bytes]:
-    """Give one of our own files."""
+    """Return one of our own files."""
     headers = {"cache-control": "private, no-cache"}
     kind = KINDS.get(Path(name).suffix)
     if name == agents.STYLESHEET:
@@ -283,7 +283,7 @@ def _handle_thence_error(request: Request[Any, Any, Any], error: Exception) -> R
 def _handle_http_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
     extra = error.extra if isinstance(error.extra, Sequence | dict) else None
-    detail = "; ".join(_detail_text(one) for one in extra) if isinstance(extra, list) else None
+    detail = "; ".join(_detail_text(entry) for entry in extra) if isinstance(extra, list) else None
     title, hint = _WORDS.get(error.status_code, (error.detail, None))
     problem = ProblemDetails(title, error.status_code, detail=detail or error.detail, hint=hint)
     return _problem_response(request, problem, headers=error.headers)
@@ -312,10 +312,10 @@ def _handle_bug(request: Request[Any, Any, Any], error: Exception) -> Response[A
     return _problem_response(request, ProblemDetails("internal error", 500, hint=hint))
 
 
-def _detail_text(one: object) -> str:
-    if isinstance(one, dict):
-        return ": ".join(str(one[name]) for name in ("key", "message") if one.get(name))
-    return str(one)
+def _detail_text(problem: object) -> str:
+    if isinstance(problem, dict):
+        return ": ".join(str(problem[name]) for name in ("key", "message") if problem.get(name))
+    return str(problem)
 
 
 def _problem_response(
@@ -341,16 +341,16 @@ def _problem_response(
 def compress_answers(app: ASGIApp) -> ASGIApp:
     """Answer HEAD, give ETags, and compress what is whole and worth it."""
 
-    async def packing(scope: Scope, receive: Receive, send: Send) -> None:
+    async def compressing(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        packer = _Compressor(scope, send)
+        compressor = _Compressor(scope, send)
         if scope["method"] == "HEAD" and not scope["path"].endswith("/live"):
             scope = {**scope, "method": "GET"}
-        await app(scope, receive, packer.take)
+        await app(scope, receive, compressor.take)
 
-    return packing
+    return compressing
 
 
 class _Compressor:
@@ -380,9 +380,9 @@ class _Compressor:
             return
         self._body += message.get("body", b"")
         if not message.get("more_body", False):
-            await self._whole(self._start, bytes(self._body))
+            await self._send_complete(self._start, bytes(self._body))
 
-    async def _whole(self, start: Message, body: bytes) -> None:
+    async def _send_complete(self, start: Message, body: bytes) -> None:
         headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
         status: int = start["status"]
         if self._reads and status == 200:
@@ -393,7 +393,7 @@ class _Compressor:
             headers.append((b"vary", b"Accept-Encoding, Cookie, Authorization"))
             if not _header(start, b"cache-control"):
                 headers.append((b"cache-control", b"private, no-cache"))
-            if tag in [one.strip() for one in self._known.split(b",")]:
+            if tag in [known.strip() for known in self._known.split(b",")]:
                 status, body = 304, b""
                 headers = [(n, v) for n, v in headers if n.lower() != b"content-type"]
         encoding, body = _compress(body, _header(start, b"content-type"), self._accepts)
@@ -413,8 +413,8 @@ def _compress(body: bytes, kind: bytes, accepts: bytes) -> tuple[bytes, bytes]:
     """Compress a body where that helps; the name of the way, empty for none."""
     if len(body) < MIN_COMPRESSED_BYTES or not kind.startswith(_TEXTS):
         return b"", body
-    ways = {one.partition(b";")[0].strip(): one for one in accepts.split(b",")}
-    wanted = {way for way, told in ways.items() if b"q=0" not in told.replace(b"q=0.", b"")}
+    ways = {encoding.partition(b";")[0].strip(): encoding for encoding in accepts.split(b",")}
+    wanted = {way for way, weight in ways.items() if b"q=0" not in weight.replace(b"q=0.", b"")}
     if b"zstd" in wanted:
         return b"zstd", zstandard.ZstdCompressor(level=3).compress(body)
     if b"gzip" in wanted:

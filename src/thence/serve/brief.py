@@ -156,8 +156,8 @@ def _errors(known: Sequence[Memory]) -> list[Pattern]:
         for error in memory.digest.errors
         if error.settled_by is not None and ": " in error.fingerprint
     )
-    found = [patterns.seen_before(known, name) for name in names]
-    solved = [pattern for pattern in found if pattern is not None]
+    cures = [patterns.seen_before(known, name) for name in names]
+    solved = [pattern for pattern in cures if pattern is not None]
     return sorted(solved, key=lambda pattern: (-pattern.sessions, -pattern.count, pattern.name))
 
 

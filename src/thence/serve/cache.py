@@ -32,7 +32,7 @@ class SessionKey(NamedTuple):
 
 
 def session_key(row: SessionRow, store: Store | None = None) -> SessionKey:
-    """Give the key of a session; with a store, of what is read with those that it continues."""
+    """Return the cache key of a session; with a store, it includes the sessions it continues."""
     states = ancestor_states(store, row) if store is not None else ()
     return SessionKey(
         row.session.session_uid, row.change, row.session.evicted_at, row.redactor, states
@@ -43,40 +43,40 @@ class LruCache(Generic[T]):
     """A cache of values with sizes, together at most `room`; a session has one entry."""
 
     def __init__(self, room: int, *, largest: bool = False) -> None:
-        """Make room; with `largest` one thing stays though it takes more than all the room."""
+        """Hold values up to a total size of `room`; with `largest` a single larger one too."""
         self._room = room
         self._largest = largest
         self._mutex = threading.Lock()
-        self._held: OrderedDict[SessionKey, tuple[int, T]] = OrderedDict()
+        self._entries: OrderedDict[SessionKey, tuple[int, T]] = OrderedDict()
         self._used = 0
         self._making = [threading.Lock() for _ in range(_STRIPES)]
 
     def __contains__(self, key: SessionKey) -> bool:
         with self._mutex:
-            return key in self._held
+            return key in self._entries
 
     def get(
         self, key: SessionKey, make: Callable[[], T], size: Callable[[T], int] = lambda _: 1
     ) -> T:
-        """Give the thing of a session, making it when it is not at hand."""
+        """Return the value of a session; it is made if it is not in the cache."""
         with self._making[hash(key.uid) % _STRIPES]:
             with self._mutex:
-                found = self._held.get(key)
-                if found is not None:
-                    self._held.move_to_end(key)
-                    return found[1]
+                entry = self._entries.get(key)
+                if entry is not None:
+                    self._entries.move_to_end(key)
+                    return entry[1]
             made = make()
             self._put(key, size(made), made)
             return made
 
     def _put(self, key: SessionKey, size: int, made: T) -> None:
         with self._mutex:
-            for old in [one for one in self._held if one.uid == key.uid]:
-                self._used -= self._held.pop(old)[0]
+            for old in [other for other in self._entries if other.uid == key.uid]:
+                self._used -= self._entries.pop(old)[0]
             if size > self._room and not self._largest:
                 return
-            self._held[key] = size, made
+            self._entries[key] = size, made
             self._used += size
-            while self._used > self._room and len(self._held) > 1:
-                _, (gone, _) = self._held.popitem(last=False)
+            while self._used > self._room and len(self._entries) > 1:
+                _, (gone, _) = self._entries.popitem(last=False)
                 self._used -= gone

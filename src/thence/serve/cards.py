@@ -78,13 +78,13 @@ class SessionCard(msgspec.Struct, frozen=True):
 
 def bars(context: AppContext, row: SessionRow) -> list[SparkBar]:
     """Draw how busy a session was."""
-    found = context.pulse(row)
-    if found is None:
+    pulse = context.pulse(row)
+    if pulse is None:
         return []
-    totals = [a + b for a, b in zip(found.events, found.errors, strict=True)]
+    totals = [a + b for a, b in zip(pulse.events, pulse.errors, strict=True)]
     top = max(totals) or 1
     out = []
-    for at, (total, errors) in enumerate(zip(totals, found.errors, strict=True)):
+    for at, (total, errors) in enumerate(zip(totals, pulse.errors, strict=True)):
         height = round(max(22 * math.sqrt(total / top), 1.5), 1) if total else 1.5
         out.append(SparkBar(at * 5, round(22 - height, 1), height, errors > 0))
     return out
@@ -96,7 +96,7 @@ def card(
     """Tell one session as a list does."""
     now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
     standing = context.now().of(row, context.clock())
-    said, cls = standing_text(row, standing)
+    status, cls = standing_text(row, standing)
     session, ticks = row.session, row.ticks
     last = time_of(session.ended_at)
     evicted = session.evicted_at is not None
@@ -107,7 +107,7 @@ def card(
         project=project_label(context, session.cwd),
         project_path=project_root(session.cwd or ""),
         branch=clean(session.git_branch or ""),
-        standing={"open, idle": "idle"}.get(said, said),
+        standing={"open, idle": "idle"}.get(status, status),
         cls=cls,
         icon="" if standing else _OUTCOME_ICONS.get(session.outcome, ""),
         cost=money(sum(ticks.values()), row.unpriced, is_bound=bool(row.lower_bound)),
@@ -134,16 +134,16 @@ def display_title(context: AppContext, row: SessionRow) -> str:
     with contextlib.suppress(ThenceError, OSError):  # a damaged session is listed all the same
         chart = charts.get(context, row)
         blocks = (block for record in chart.records for block in record.blocks)
-        said = (b.summary for b in blocks if b.kind == "assistant_msg" and b.summary)
-        return clean(next(said, "")) or title_of(row)
+        texts = (b.summary for b in blocks if b.kind == "assistant_msg" and b.summary)
+        return clean(next(texts, "")) or title_of(row)
     return title_of(row)
 
 
 def working_time(context: AppContext, row: SessionRow) -> str:
     """Say how long a session was at work, without the pauses; its whole time if that is unknown."""
-    found = context.pulse(row) if row.session.evicted_at is None else None
+    pulse = context.pulse(row) if row.session.evicted_at is None else None
     milliseconds = (
-        found.working_ms if found is not None else round(row.session.cost.wall_clock_s * 1000)
+        pulse.working_ms if pulse is not None else round(row.session.cost.wall_clock_s * 1000)
     )
     return format_duration(milliseconds) if milliseconds >= 1000 else ""
 

@@ -117,7 +117,7 @@ class Chart:
             return places.get(int(digits, 16))
         low = int(digits.ljust(13, "0"), 16)
         high = int(digits.ljust(13, "f"), 16)
-        return next((at for one, at in places.items() if low <= one <= high), None)
+        return next((at for event_id, at in places.items() if low <= event_id <= high), None)
 
     # -- lines --------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class Chart:
         for place in self.line:  # up to what is in force: each folds what led to it
             flags = self.records[place].node.flags
             if flags & (Is.SUMMARY | Is.CLEARS):
-                out += self._folded(place, fold, bounds)
+                out += self._boundary_rows(place, fold, bounds)
                 fold = []
                 if place == sums[0]:
                     break
@@ -219,7 +219,9 @@ class Chart:
         out += self.rows_of(place for place in shown if place != summary)
         return out + self._loose(), bounds
 
-    def _folded(self, place: int, fold: list[int], bounds: list[ChartBoundary]) -> list[ChartRow]:
+    def _boundary_rows(
+        self, place: int, fold: list[int], bounds: list[ChartBoundary]
+    ) -> list[ChartRow]:
         """Make the row of a boundary; what was asked first of all stays in sight."""
         rows = self.rows_of(fold)
         lead: list[ChartRow] = []
@@ -241,22 +243,22 @@ class Chart:
         return len(self.records[place].blocks) - 1
 
     def rows_of(self, places: Iterable[int], *, parted: bool = True) -> list[ChartRow]:
-        """Give the rows of a run of records, and what parted from it where it did."""
+        """Return the rows of a run of records, with the branches that leave it in their places."""
         out: list[ChartRow] = []
-        states, off = self.session.states, self._parted if parted else {}
+        states, off = self.session.states, self._branches_by_origin if parted else {}
         copies: list[int] = []
         for place in places:
             if states[place] is State.REPLAYED and parted:
                 copies.append(place)
                 continue
             if copies:
-                out.append(self._copied(copies))
+                out.append(self._copied_row(copies))
                 copies = []
             out += self._record_rows(place)
             if place in off:
                 out += self._parted_rows(place)
         if copies:
-            out.append(self._copied(copies))
+            out.append(self._copied_row(copies))
         return out
 
     @cached_property
@@ -264,7 +266,7 @@ class Chart:
         """Runs of the line that were copied from the session that owns them."""
         return []
 
-    def _copied(self, places: list[int]) -> ChartRow:
+    def _copied_row(self, places: list[int]) -> ChartRow:
         self.copies.append(places)
         return ChartRow("copied", places[0], 0, len(self.copies) - 1)
 
@@ -345,7 +347,7 @@ class Chart:
         return list(self.session.graph.parting(self.branches, self.order))
 
     @cached_property
-    def _parted(self) -> dict[int, list[int]]:
+    def _branches_by_origin(self) -> dict[int, list[int]]:
         """Numbers of branches by the record that they part from."""
         out: dict[int, list[int]] = {}
         for number, at in enumerate(self.branch_origins):
@@ -353,16 +355,16 @@ class Chart:
         return out
 
     def _parted_rows(self, place: int) -> list[ChartRow]:
-        branches = self._parted.get(place, ())
+        branches = self._branches_by_origin.get(place, ())
         return [ChartRow("branch", self.branches[n].start, 0, n) for n in branches]
 
     def branch_at(self, place: int) -> int | None:
-        """Give the number of the branch that a record is on."""
+        """Return the number of the branch that a record is on."""
         return self._branch_home.get(place)
 
     @cached_property
     def _branch_home(self) -> dict[int, int]:
-        return {place: n for n, one in enumerate(self.branches) for place in one.events}
+        return {place: n for n, branch in enumerate(self.branches) for place in branch.events}
 
     # -- calls --------------------------------------------------------------------------
 
@@ -422,7 +424,7 @@ class Chart:
         ]
 
     def channel_of(self, row: ChartRow) -> str:
-        """Give the channel of the subagent that a row is of."""
+        """Return the channel of the subagent that a row is of."""
         if row.number >= 0:
             return self.adrift[row.number]
         return self.agents[self.records[row.place].blocks[row.block].call or ""]
@@ -448,12 +450,12 @@ class Chart:
     @cached_property
     def contexts(self) -> list[tuple[int, int]]:
         """How much the model was given along the line: (how far, tokens)."""
-        found = (
+        sizes = (
             (self.order[place], context_of(usage))
             for place, usage in self.bills.items()
             if place in self.order and not self.records[place].link.has_turn_bill
         )
-        return sorted((at, size) for at, size in found if size)
+        return sorted((at, size) for at, size in sizes if size)
 
     def turn_places(self, place: int) -> list[int]:
         """Return the records of the turn that begins with a prompt of the line."""
@@ -466,7 +468,7 @@ class Chart:
     @cached_property
     def _next_turn(self) -> dict[int, int]:
         prompts = list(self.turns)
-        return {one: self.order[other] for one, other in pairwise(prompts)}
+        return {prompt: self.order[other] for prompt, other in pairwise(prompts)}
 
     def events_in(self, places: Iterable[int]) -> int:
         """Count the events of a run, book-keeping left out."""

@@ -37,7 +37,7 @@ class Charts:
         return row.events < LARGE_SESSION_EVENTS or session_key(row, self._store) in self._cache
 
     def get(self, context: AppContext, row: SessionRow) -> Chart:
-        """Give the chart of a session, from the store or from its source."""
+        """Return the chart of a session, from the store or from its source."""
         return self._cache.get(
             session_key(row, self._store),
             lambda: Chart(read_session(context.store, row, context.clean)),
@@ -59,6 +59,6 @@ _MUTEX: Final = threading.Lock()
 
 
 def charts_of(context: AppContext) -> Charts:
-    """Give the charts of a context."""
+    """Return the charts of a context."""
     with _MUTEX:
         return _ALL.setdefault(context, Charts(context))

@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def frame(kind: str, data: object, mark: object = None) -> bytes:
-    """Give one server-sent event. JSON has no line break in it."""
+    """Return one server-sent event. JSON has no line break in it."""
     name = b"" if mark is None else b"id: %s\n" % str(mark).encode()
     return b"event: %s\n%sdata: %s\n\n" % (kind.encode(), name, _encode(data))
 
@@ -48,11 +48,11 @@ class Client:
         self.lost = False
         """It was too slow: what waited for it is gone, and the stream ends."""
         self.closed = False
-        self.told: dict[str, int] = {}
+        self.known_changes: dict[str, int] = {}
         """Sessions that it heard of while it came in, and their changes."""
         self.sending: float | None = None
         """Since when it has not taken what is sent to it."""
-        self.heard = time.monotonic()
+        self.last_sent = time.monotonic()
         """When something was sent to it last."""
         self.task: asyncio.Task[Any] | None = None
 
@@ -60,9 +60,9 @@ class Client:
         """Let something wait for it until it is woken, in the loop; too much and it is let go."""
         if self.lost or self.closed:
             return
-        for one in frames:
-            self._waiting.append(one)
-            self._bytes += len(one)
+        for piece in frames:
+            self._waiting.append(piece)
+            self._bytes += len(piece)
         if len(self._waiting) > MAX_PENDING_FRAMES or self._bytes > MAX_PENDING_BYTES:
             self.lost = True
             self._waiting.clear()
@@ -74,7 +74,7 @@ class Client:
         if write is None or not self._waiting:
             self._wake.set()  # its task is at it, or is to end
             return
-        sending = write(self._taken())
+        sending = write(self._take_pending())
         try:
             until = sending.send(None)
         except StopIteration:
@@ -95,7 +95,7 @@ class Client:
         """Send all that comes, until the stream is to end."""
         while not self.closed and not self.lost:
             if self._waiting:
-                await write(self._taken())
+                await write(self._take_pending())
                 continue
             self._wake.clear()
             self._write = write
@@ -109,7 +109,7 @@ class Client:
             if begun is not None:
                 await begun
 
-    def _taken(self) -> bytes:
+    def _take_pending(self) -> bytes:
         taken = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._waiting.clear()
         self._bytes = 0
@@ -127,11 +127,11 @@ class _StartedCoroutine:
         until = self._until
         while True:
             try:
-                given = yield until
+                value = yield until
             except BaseException as error:  # noqa: BLE001 - it is its to hear
                 go_on = partial(self._begun.throw, error)
             else:
-                go_on = partial(self._begun.send, given)
+                go_on = partial(self._begun.send, value)
             try:
                 until = go_on()
             except StopIteration:

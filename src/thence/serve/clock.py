@@ -40,7 +40,7 @@ class DisplayClock:
         return f"{moment:%Y-%m-%d %H:%M:%S %Z}".rstrip() if moment else ""
 
     def iso(self, text: str | None) -> str:
-        """Give the moment as a machine reads it."""
+        """Return the moment as a machine reads it."""
         moment = self.of(text)
         return moment.isoformat(timespec="seconds") if moment else ""
 
@@ -48,11 +48,11 @@ class DisplayClock:
 class DisplayTime(msgspec.Struct, frozen=True):
     """One time, for a `time` element."""
 
-    said: str = ""
+    text: str = ""
     iso: str = ""
     full: str = ""
 
 
 def display_time(clock: DisplayClock, text: str | None) -> DisplayTime:
-    """Give a time of a log with all that a `time` element says."""
+    """Return a time of a log with all that a `time` element says."""
     return DisplayTime(clock.time(text), clock.iso(text), clock.full(text))

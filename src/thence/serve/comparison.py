@@ -49,7 +49,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare_branch(drawing: Drawing, number: int, page: str, outcome: str) -> Comparison | None:
     """Return a discarded branch beside what took its place; None when there is no such branch."""
-    sides = drawing.compared(number)
+    sides = drawing.compare(number)
     if sides is None:
         return None
     chart = drawing.chart
@@ -95,8 +95,8 @@ def _find_fork(left: Sequence[Step], right: Sequence[Step]) -> tuple[int, int]:
     if not a or not b:
         return 0, 0
     starts = [(0, 0)]
-    starts += [(at, 0) for at, said in enumerate(a) if said == b[0]][:MAX_STARTS]
-    starts += [(0, at) for at, said in enumerate(b) if said == a[0]][:MAX_STARTS]
+    starts += [(at, 0) for at, content in enumerate(a) if content == b[0]][:MAX_STARTS]
+    starts += [(0, at) for at, content in enumerate(b) if content == a[0]][:MAX_STARTS]
     best = (0, 0, 0)
     for i, j in starts:
         run = 0

@@ -67,8 +67,8 @@ class CostQuery(msgspec.Struct, frozen=True):
         """Return the address with something changed."""
         fields = {**msgspec.structs.asdict(self), **changed}
         usual = {"by": "model", "days": 30}
-        given = {n: v for n, v in fields.items() if v != usual.get(n, "")}
-        return f"/costs?{urlencode(given)}" if given else "/costs"
+        unusual = {n: v for n, v in fields.items() if v != usual.get(n, "")}
+        return f"/costs?{urlencode(unusual)}" if unusual else "/costs"
 
 
 class CostRow(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class DiscardedBranch(msgspec.Struct, frozen=True):
 
     href: str
     title: str
-    said: str
+    text: str
     events: int
     cost: str
 
@@ -177,7 +177,7 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
             for name in PERIODS
         ],
         span.period if wanted.by == "time" else wanted.by,
-        [(said, wanted.href(by=by), by == wanted.by) for by, said in BYS.items()],
+        [(name, wanted.href(by=by), by == wanted.by) for by, name in BYS.items()],
         [
             (f"{name}: {clean(value)[:40]}", wanted.href(**{name: ""}))
             for name in ("agent", "project", "model", "day")
@@ -205,12 +205,12 @@ def as_csv(context: AppContext, wanted: CostQuery) -> str:
     tokens = ("input_tokens", "output_tokens", "cache_tokens")
     amounts = ("dollars", "of_it_discarded", "of_it_subagents", "tokens_without_price")
     table.writerow([bill.by, "sessions", *tokens, *amounts])
-    for one in bill.parts:
-        name = clean(one.key[0] or "unknown")
+    for part in bill.parts:
+        name = clean(part.key[0] or "unknown")
         safe = f"'{name}" if name[:1] in "=+-@" else name  # a spreadsheet would run it
-        money_columns = [round(ticks / TICKS, 6) for ticks in (one.ticks, one.dead, one.side)]
-        counts = [one.sessions, one.input, one.output, one.cache]
-        table.writerow([safe, *counts, *money_columns, one.unpriced])
+        money_columns = [round(ticks / TICKS, 6) for ticks in (part.ticks, part.dead, part.side)]
+        counts = [part.sessions, part.input, part.output, part.cache]
+        table.writerow([safe, *counts, *money_columns, part.unpriced])
     return out.getvalue()
 
 
@@ -266,9 +266,9 @@ def _within(wanted: CostQuery, span: DateRange) -> Filter:
 
 
 def _line(
-    context: AppContext, wanted: CostQuery, one: Total, labels: Mapping[str, str], span: DateRange
+    context: AppContext, wanted: CostQuery, total: Total, labels: Mapping[str, str], span: DateRange
 ) -> CostRow:
-    key = one.key[0] or ""
+    key = total.key[0] or ""
     name, href, flavor = clean(key) or "unknown", "", ""
     if wanted.by == "session":
         rows = context.display(list(context.store.sessions(Filter(uids=(key,)))))
@@ -289,23 +289,23 @@ def _line(
         href = f"/sessions?{urlencode({'q': f'tag:{key}'})}" if key else ""
     elif wanted.by == "model" and key:
         href = wanted.href(model=key, by="session")
-    return msgspec.structs.replace(_sum(one), name=name, href=href, flavor=flavor)
+    return msgspec.structs.replace(_sum(total), name=name, href=href, flavor=flavor)
 
 
-def _sum(one: Total) -> CostRow:
-    share = one.dead / one.ticks if one.ticks else 0.0
-    unknown = bool(one.unpriced and not one.ticks)
+def _sum(total: Total) -> CostRow:
+    share = total.dead / total.ticks if total.ticks else 0.0
+    unknown = bool(total.unpriced and not total.ticks)
     return CostRow(
         "All",
         "",
         "",
-        f"{one.sessions:,}",
-        short(one.input),
-        short(one.output),
-        short(one.cache) if one.cache else "·",
-        "unknown" if unknown else money(one.ticks - one.dead - one.side, one.unpriced),
-        money(one.dead) if one.dead else "·",
-        money(one.side) if one.side else "·",
+        f"{total.sessions:,}",
+        short(total.input),
+        short(total.output),
+        short(total.cache) if total.cache else "·",
+        "unknown" if unknown else money(total.ticks - total.dead - total.side, total.unpriced),
+        money(total.dead) if total.dead else "·",
+        money(total.side) if total.side else "·",
         round(share, 3),
         _percent(share),
         unknown,
@@ -321,19 +321,21 @@ def _dead_branches(context: AppContext, base: Filter) -> list[DiscardedBranch]:
     """Find what cost most and led nowhere."""
     costly = msgspec.structs.replace(base, order="cost", limit=200)
     wanted = Filter(uids=tuple(row.session.session_uid for row in context.store.sessions(costly)))
-    found: list[tuple[int, DiscardedBranch]] = []
-    for told in context.store.kept("digests", wanted):
-        for branch in told.get("branches") or ():
+    branches: list[tuple[int, DiscardedBranch]] = []
+    for digest in context.store.kept("digests", wanted):
+        for branch in digest.get("branches") or ():
             ticks = branch.get("cost", {}).get("ticks", 0)
             if ticks:
                 at = branch.get("first", 0)
-                href = address(told["uid"], at)
-                said = clean(one_line(branch.get("prompt") or "", 90))
-                title = clean(one_line(told.get("title") or "", 80)) or "untitled"
-                one = DiscardedBranch(href, title, said, branch.get("events", 0), money(ticks))
-                found.append((ticks, one))
-    found.sort(key=lambda one: (-one[0], one[1].href))
-    return [one for _, one in found[:MAX_BRANCHES]]
+                href = address(digest["uid"], at)
+                prompt = clean(one_line(branch.get("prompt") or "", 90))
+                title = clean(one_line(digest.get("title") or "", 80)) or "untitled"
+                discarded = DiscardedBranch(
+                    href, title, prompt, branch.get("events", 0), money(ticks)
+                )
+                branches.append((ticks, discarded))
+    branches.sort(key=lambda entry: (-entry[0], entry[1].href))
+    return [branch for _, branch in branches[:MAX_BRANCHES]]
 
 
 def _notes(bill: Bill, total: Total) -> Iterator[str]:

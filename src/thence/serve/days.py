@@ -18,7 +18,7 @@ RANGES: Final = (7, 30, 90, 365)
 class EarlierSessions(msgspec.Struct, frozen=True):
     """Where to look when nothing lies in the days that are shown."""
 
-    said: str
+    text: str
     href: str
     label: str
 
@@ -32,9 +32,9 @@ def earlier(
     if moment is None:
         return None
     age = (context.clock() - moment.timestamp()) / 86_400
-    said = f"The last session was on {moment.day} {moment:%b %Y}."
+    text = f"The last session was on {moment.day} {moment:%b %Y}."
     reach = next((n for n in RANGES if n > max(age + 1, days)), None)
     if reach is None:
         label = "Show all time" if all_time else "All sessions"
-        return EarlierSessions(said, all_time or "/sessions", label)
-    return EarlierSessions(said, href(reach), f"Show {reach} days")
+        return EarlierSessions(text, all_time or "/sessions", label)
+    return EarlierSessions(text, href(reach), f"Show {reach} days")

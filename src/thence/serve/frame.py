@@ -30,7 +30,7 @@ _SELECTORS: Final = (
 
 
 def strip_invisible(text: str) -> str:
-    """Give one line without characters that hide, reorder or control; tabs are spaces."""
+    """Return one line without characters that hide, reorder or control; tabs are spaces."""
     text = text.replace("\t", " ")
     if _PLAIN.fullmatch(text):
         return text
@@ -45,7 +45,7 @@ def _is_seen(c: str) -> bool:
 
 
 def flatten(text: str, room: int = 200) -> str:
-    """Give a text as one line of at most so many characters."""
+    """Return a text as one line of at most so many characters."""
     line = strip_invisible(" ".join(text[: 4 * room].split()))
     return line if len(line) <= room and len(text) <= 4 * room else line[: room - 1] + "…"
 

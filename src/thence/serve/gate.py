@@ -168,7 +168,7 @@ class AuthMiddleware:
                 del self._tickets[next(iter(self._tickets))]
         return drawn
 
-    def signed(self) -> str:
+    def sign_ticket(self) -> str:
         """Make an entry that any server of this home and port lets in, once, for a short while.
 
         So that another process can give one out, and whoever listens there in place of a server
@@ -183,7 +183,7 @@ class AuthMiddleware:
         to = f"&{PAGE}={quote(page)}" if _SESSION_PAGE.fullmatch(page) else ""
         return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={entry}{to}"
 
-    def _used(self, query: bytes) -> bool:
+    def _use_ticket(self, query: bytes) -> bool:
         """Use up the ticket that a query names; False when it is unknown or was used."""
         ticket = dict(_pairs(query)).get(TICKET, "")
         with self._mutex:
@@ -195,13 +195,13 @@ class AuthMiddleware:
             self._on_sign_in(ticket)
         return is_valid
 
-    def _is_signed(self, given: str) -> bool:
+    def _is_signed(self, ticket: str) -> bool:
         """Whether an entry was signed a moment ago and not used since."""
-        drawn, _, proof = given.rpartition(".")
+        drawn, _, proof = ticket.rpartition(".")
         moment = drawn.partition(".")[0]
         now = self._clock()
         self._signed = {
-            one: at for one, at in self._signed.items() if at > now - 2 * TICKET_MAX_AGE_S
+            signed: at for signed, at in self._signed.items() if at > now - 2 * TICKET_MAX_AGE_S
         }
         right = _is_equal(proof, _derive(self._key, f"entry:{self.port}:{drawn}"))
         if not right or not moment.isdecimal() or abs(int(moment) - now) > TICKET_MAX_AGE_S:
@@ -216,7 +216,7 @@ class AuthMiddleware:
     def around(self, app: ASGIApp) -> ASGIApp:
         """Stand before an app."""
 
-        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        async def guard(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan":
                 await app(scope, receive, send)
                 return
@@ -232,26 +232,26 @@ class AuthMiddleware:
             else:
                 await app(scope, receive, sealed)
 
-        return guarded
+        return guard
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Tell why a request may not go on; None when it may."""
         headers = _by_name(scope)
         return (
-            self._misdirected(headers)
-            or self._foreign(scope, headers)
+            self._check_host(headers)
+            or self._check_origin(scope, headers)
             or _check_request(scope, headers)
-            or self._unknown(scope, headers)
+            or self._check_credentials(scope, headers)
             or _check_write(scope, headers)
         )
 
-    def _misdirected(self, headers: dict[bytes, list[bytes]]) -> Refusal | None:
+    def _check_host(self, headers: dict[bytes, list[bytes]]) -> Refusal | None:
         hosts = headers.get(b"host", [])
         if len(hosts) == 1 and _text(hosts[0]) in self._authorities:
             return None
         return Refusal(421, "wrong host name", "use the link that thence serve prints")
 
-    def _foreign(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refusal | None:
+    def _check_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refusal | None:
         """Refuse what a page of another origin sends; a program sends no origin.
 
         The file that signs a browser in is a page of another origin: it brings a ticket.
@@ -266,13 +266,13 @@ class AuthMiddleware:
             return Refusal(403, "request from another origin", hint)
         return None
 
-    def _unknown(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refusal | None:
+    def _check_credentials(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refusal | None:
         if any(name.lower() in _SECRETS for name, _ in _pairs(scope["query_string"])):
             hint = "send it as a header: Authorization: Bearer …"
             return Refusal(400, "tokens in URLs are not accepted", hint)
         if scope["path"] == ENTER:
             return None  # the entry itself is looked at there
-        if self._bears(headers) or self._is_cookie(headers):
+        if self._has_token(headers) or self._has_cookie(headers):
             return None
         return Refusal(
             401,
@@ -282,14 +282,14 @@ class AuthMiddleware:
             " Programs send what `thence serve --token` prints as `Authorization: Bearer`.",
         )
 
-    def _bears(self, headers: dict[bytes, list[bytes]]) -> bool:
-        given = headers.get(b"authorization", [])
-        if len(given) != 1:
+    def _has_token(self, headers: dict[bytes, list[bytes]]) -> bool:
+        values = headers.get(b"authorization", [])
+        if len(values) != 1:
             return False
-        scheme, _, token = _text(given[0]).partition(" ")
+        scheme, _, token = _text(values[0]).partition(" ")
         return scheme.lower() == "bearer" and _is_equal(token.strip(), self.token)
 
-    def _is_cookie(self, headers: dict[bytes, list[bytes]]) -> bool:
+    def _has_cookie(self, headers: dict[bytes, list[bytes]]) -> bool:
         """Whether a request brings the cookie of a browser that is signed in."""
         values = _cookies(headers.get(b"cookie", []), self.cookie_name)
         return self._cookies.has_any(values)
@@ -297,12 +297,12 @@ class AuthMiddleware:
     async def _enter(self, scope: Scope, send: Send) -> None:
         """Sign a browser in that brings a ticket, and lead it on to the first page."""
         headers: tuple[tuple[bytes, bytes], ...] = ()
-        if scope["method"] == "GET" and self._used(scope["query_string"]):
+        if scope["method"] == "GET" and self._use_ticket(scope["query_string"]):
             age = int(self._cookies.max_age_s)
             flags = f"Path=/; Max-Age={age}; HttpOnly; SameSite=Strict"
             cookie = f"{self.cookie_name}={self._cookies.add()}; {flags}"
             headers = ((b"set-cookie", cookie.encode()),)
-        elif not self._is_cookie(_by_name(scope)):
+        elif not self._has_cookie(_by_name(scope)):
             hint = "Run `thence serve` once more: it prints and opens a new link."
             await _refuse(Refusal(401, "This link was already used", hint), scope, send)
             return
@@ -364,13 +364,13 @@ def _with_headers(send: Send) -> Send:
     """Put the strict headers on an answer, whoever made it."""
     own = {name for name, _ in HEADERS}
 
-    async def sealed(message: Message) -> None:
+    async def send_sealed(message: Message) -> None:
         if message["type"] == "http.response.start":
             rest = [(n, v) for n, v in message.get("headers", ()) if n.lower() not in own]
             message = {**message, "headers": [*rest, *HEADERS]}
         await send(message)
 
-    return sealed
+    return send_sealed
 
 
 async def _refuse(refused: Refusal, scope: Scope, send: Send) -> None:
@@ -424,7 +424,7 @@ async def _send_page(
 
 
 def home_key(home: Path) -> bytes:
-    """Give the key that this home's cookies and tokens are made with."""
+    """Return the key that this home's cookies and tokens are made with."""
     return config.key(home / KEY, hint="remove it to create a new one")
 
 
@@ -456,8 +456,8 @@ def _derive(key: bytes, what: str) -> str:
     return hmac.new(key, what.encode(), hashlib.sha256).hexdigest()
 
 
-def _is_equal(given: str, right: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), right.encode())
+def _is_equal(value: str, right: str) -> bool:
+    return hmac.compare_digest(value.encode("utf-8", "replace"), right.encode())
 
 
 def _cookies(headers: Iterable[bytes], name: str) -> list[str]:

@@ -51,7 +51,7 @@ _TIES: Final = 6
 class LineageLink(msgspec.Struct, frozen=True):
     """A session that this one comes from, or that comes from it."""
 
-    said: str
+    text: str
     name: str
     href: str = ""
 
@@ -104,7 +104,7 @@ class SessionTail(msgspec.Struct, frozen=True):
     """The live end of a session."""
 
     state: str
-    said: str
+    text: str
     cls: str
     what: str = ""
     note: str = ""
@@ -153,7 +153,7 @@ def head(
     row: SessionRow,
     standing: Standing | None,
     clock: DisplayClock,
-    kept: dict[str, str],
+    stored_uids: dict[str, str],
     *,
     working: str = "",
 ) -> Head:
@@ -162,7 +162,7 @@ def head(
     `working` says how long it was at work, where that is known; else its whole time is shown.
     """
     session = row.session
-    said, cls = standing_text(row, standing)
+    status, cls = standing_text(row, standing)
     spent, ticks = row.spent, row.ticks
     wall = round(session.cost.wall_clock_s * 1000)
     return Head(
@@ -170,7 +170,7 @@ def head(
         id=short_id(session.native_session_id),
         page=address(session.session_uid),
         flavor=session.flavor,
-        standing=said,
+        standing=status,
         standing_class=cls,
         turns=session.cost.turns,
         events=f"{row.events:,}",
@@ -189,7 +189,7 @@ def head(
         dead=money(ticks["dead"]) if ticks.get("dead") else "",
         side=money(ticks["side"]) if ticks.get("side") else "",
         empty="Its log has no messages.",
-        ties=list(_ties(row, kept)),
+        ties=list(_ties(row, stored_uids)),
         notes=list(_notes(row)),
         bounds=[clean(why) for why in row.lower_bound[:3]],
     )
@@ -250,19 +250,19 @@ def _tokens(row: SessionRow) -> str:
 
 def _tokens_of(parts: Sequence[Usage]) -> str:
     kinds = (
-        ("input", sum(one.input_tokens for one in parts)),
-        ("cache read", sum(one.cache_read_input_tokens for one in parts)),
-        ("cache write", sum(one.cache_creation_input_tokens for one in parts)),
-        ("output", sum(one.output_tokens for one in parts)),
+        ("input", sum(part.input_tokens for part in parts)),
+        ("cache read", sum(part.cache_read_input_tokens for part in parts)),
+        ("cache write", sum(part.cache_creation_input_tokens for part in parts)),
+        ("output", sum(part.output_tokens for part in parts)),
     )
-    said = ", ".join(f"{name} {short(number)}" for name, number in kinds if number)
-    return f"Tokens: {said or 'none billed'}"
+    text = ", ".join(f"{name} {short(number)}" for name, number in kinds if number)
+    return f"Tokens: {text or 'none billed'}"
 
 
-def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[LineageLink]:
+def _ties(row: SessionRow, stored_uids: dict[str, str]) -> Iterator[LineageLink]:
     edges: dict[tuple[str, str], Edge] = {(e.link, e.session): e for e in row.edges}
     for edge in list(edges.values())[:_TIES]:
-        uid = kept.get(edge.session)
+        uid = stored_uids.get(edge.session)
         yield LineageLink(tie(edge), short_id(edge.session), address(uid) if uid else "")
     if len(edges) > _TIES:
         yield LineageLink("and", several(len(edges) - _TIES, "more tie"))
@@ -294,8 +294,8 @@ def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Sess
     if state is TurnState.INTERRUPTED:
         return SessionTail("interrupted", "Interrupted", "b-orphaned", "", "the turn was cut short")
     if state in (TurnState.RUNNING, TurnState.WAITING):
-        said = "Stopped in the middle of a turn"
-        return SessionTail("open", said, "b-orphaned", open_call, "no process is working on it")
+        text = "Stopped in the middle of a turn"
+        return SessionTail("open", text, "b-orphaned", open_call, "no process is working on it")
     return SessionTail("done", "Finished", "st-running", "", "no open tool calls")
 
 
@@ -309,7 +309,7 @@ def _open_call(chart: Chart) -> str:
 
 
 def last_words(chart: Chart) -> str:
-    """Give the end of the last thing the agent said: where questions stand."""
+    """Return the end of the last thing the agent said: where questions stand."""
     for place in reversed(chart.line[-60:]):
         for block in reversed(chart.records[place].blocks):
             if block.kind == "assistant_msg" and block.summary:
@@ -321,8 +321,8 @@ def last_words(chart: Chart) -> str:
 
 def current_action(chart: Chart) -> tuple[str, str]:
     """Say what a running session is at: the open call, else the last one; and what kind it is."""
-    if found := _open_call(chart):
-        return "term", found
+    if call := _open_call(chart):
+        return "term", call
     for place in reversed(chart.line[-60:]):
         for block in reversed(chart.records[place].blocks):
             if block.kind in ("tool_call", "assistant_msg") and block.summary:

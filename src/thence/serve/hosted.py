@@ -127,7 +127,7 @@ class HostedSessions:
         self._context = context
         self._hub = hub
         self._journal = Journal(context.home, enabled=context.writes)
-        self._held: dict[str, OpenSession] = {}
+        self._open_sessions: dict[str, OpenSession] = {}
         self._mutex = threading.RLock()
         self._stop = threading.Event()
         self._is_used = threading.Event()
@@ -147,10 +147,10 @@ class HostedSessions:
         if self._thread.is_alive():
             self._thread.join()
         with self._mutex:
-            for held in self._held.values():
-                held.idle.close()
-                held.session.close("server ended")
-            self._held.clear()
+            for opened in self._open_sessions.values():
+                opened.idle.close()
+                opened.session.close("server ended")
+            self._open_sessions.clear()
 
     def _run(self) -> None:
         self._is_used.wait()
@@ -163,10 +163,10 @@ class HostedSessions:
     def poll(self) -> None:
         """Do what is due: close who rests, answer for who does not."""
         with self._mutex:
-            held = list(self._held.values())
-        for one in held:
-            with one.mutex:
-                one.idle.poll()
+            opened = list(self._open_sessions.values())
+        for session in opened:
+            with session.mutex:
+                session.idle.poll()
 
     # -- opening ------------------------------------------------------------------------
 
@@ -189,37 +189,41 @@ class HostedSessions:
             raise NotAppendable("recording is switched off", hint="unset THENCE_NO_PERSISTENCE")
 
     def _hold(self, session: Session) -> OpenSession:
-        def rested() -> None:
+        def close_idle() -> None:
             session.close("idle")
             with self._mutex:
-                self._held.pop(session.id, None)
-            held.idle.close()
+                self._open_sessions.pop(session.id, None)
+            opened.idle.close()
             self._tell(session)
 
-        def unanswered(call: str) -> None:
+        def answer_for_user(call: str) -> None:
             why = not_approved(context.approval_timeout)
             made = synthetic(session.id, call, ts=now_text(), prev_uuid=None, why=why)
-            after = held.asked.pop(call, None)
+            after = opened.asked.pop(call, None)
             session.record("user", made.payload, uuid=made.uuid, parent=after)
             self._tell(session)
 
         context = self._context
         idle = Idle(
-            context.idle_timeout, context.approval_timeout, context.ticks, rested, unanswered
+            context.idle_timeout,
+            context.approval_timeout,
+            context.ticks,
+            close_idle,
+            answer_for_user,
         )
-        held = self._held[session.id] = OpenSession(session, idle)
+        opened = self._open_sessions[session.id] = OpenSession(session, idle)
         self._is_used.set()
-        return held
+        return opened
 
     def _open(self, name: str) -> OpenSession:
-        """Give a session that is open here, or go on with one that is not."""
+        """Return a session that is open here; one that is not is opened."""
         agent, _, native = name.rpartition(":")
         if agent not in ("", AGENT):
             raise NotWritable(f"{agent} writes its own sessions", hint="thence only reads them")
         with self._mutex:
-            held = self._held.get(native)
-            if held is not None:
-                return held
+            opened = self._open_sessions.get(native)
+            if opened is not None:
+                return opened
             if not layout.is_id(native) or not self._journal.has(native):
                 raise SessionNotFound(
                     f"no recorded session {native[:64]!r}", hint="give the full id"
@@ -233,66 +237,66 @@ class HostedSessions:
         self._may_write()
         if event.type in ("user", "assistant"):
             _check(event)
-        held = self._open(name)
-        uid = session_uid(AGENT, held.session.id)
-        with held.mutex:
-            tip = held.session.tip
+        opened = self._open(name)
+        uid = session_uid(AGENT, opened.session.id)
+        with opened.mutex:
+            tip = opened.session.tip
             branched = event.expected_tip not in (None, tip)
             if event.type == "turn":
-                self._ends(held, event)
-                written = WrittenOut(uid, None, held.session.tip, branched=False)
+                self._ends(opened, event)
+                written = WrittenOut(uid, None, opened.session.tip, branched=False)
             else:
-                written = self._record(held, uid, event, branched=branched)
-        self._tell(held.session, wait=True)
+                written = self._record(opened, uid, event, branched=branched)
+        self._tell(opened.session, wait=True)
         return written
 
     def _record(
-        self, held: OpenSession, uid: str, event: NewEvent, *, branched: bool
+        self, opened: OpenSession, uid: str, event: NewEvent, *, branched: bool
     ) -> WrittenOut:
         payload = event.payload
         if event.type in ("user", "assistant"):
             payload = {**payload, "role": event.type}
-        receipt = held.session.record(
+        receipt = opened.session.record(
             event.type,
             payload,
             uuid=event.uuid,
             expected_tip=event.expected_tip,
             on_stale=event.on_stale,
         )
-        self._time(held, event)
-        tip = held.session.tip if event.type == "waiting" else receipt.uuid
+        self._time(opened, event)
+        tip = opened.session.tip if event.type == "waiting" else receipt.uuid
         return WrittenOut(uid, receipt.uuid, tip, branched)
 
-    def _time(self, held: OpenSession, event: NewEvent) -> None:
+    def _time(self, opened: OpenSession, event: NewEvent) -> None:
         """Let the timers know."""
         if event.type == "waiting":
             call = event.payload.get("tool_use_id")
             if isinstance(call, str):
-                held.asked.setdefault(call, event.expected_tip or held.session.tip)
-                held.idle.approval_asked(call)
+                opened.asked.setdefault(call, event.expected_tip or opened.session.tip)
+                opened.idle.approval_asked(call)
         elif event.type == "user":
-            answered = [one.get("tool_use_id") for one in blocks(event.payload.get("content"))]
+            answered = [block.get("tool_use_id") for block in blocks(event.payload.get("content"))]
             for call in answered:
-                if isinstance(call, str) and held.asked.pop(call, "") != "":
-                    held.idle.approval_answered(call)
-            held.idle.turn_started()
+                if isinstance(call, str) and opened.asked.pop(call, "") != "":
+                    opened.idle.approval_answered(call)
+            opened.idle.turn_started()
         elif event.type == "assistant":
-            held.idle.turn_started()
+            opened.idle.turn_started()
             if event.payload.get("stop_reason") not in (None, "tool_use", "pause_turn"):
-                held.session.flush()
-                held.idle.turn_ended()
+                opened.session.flush()
+                opened.idle.turn_ended()
 
-    def _ends(self, held: OpenSession, event: NewEvent) -> None:
+    def _ends(self, opened: OpenSession, event: NewEvent) -> None:
         state = event.payload.get("state")
-        held.session.flush(state=state if state in _STATES else "done")
-        held.idle.turn_ended()
+        opened.session.flush(state=state if state in _STATES else "done")
+        opened.idle.turn_ended()
 
     def _tell(self, session: Session, *, wait: bool = False) -> None:
         """Have it swept now, so that who follows it sees it, and who wrote it reads it."""
         if session.transcript_path is not None and self._context.sweeps is not None:
-            kept = self._hub.sweeper.nudge([session.transcript_path])
+            swept = self._hub.sweeper.nudge([session.transcript_path])
             if wait:
-                kept.wait(MAX_SWEEP_WAIT_S)
+                swept.wait(MAX_SWEEP_WAIT_S)
 
 
 _STATES = ("done", "interrupted")

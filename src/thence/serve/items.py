@@ -67,7 +67,7 @@ class FoldedSection(msgspec.Struct, frozen=True):
     """Its name in the address of its rows."""
     head: str
     much: str
-    said: str = ""
+    text: str = ""
     end: str = ""
     state: str = "dead"
     gist: Markup = Markup("")
@@ -148,7 +148,7 @@ class Side(msgspec.Struct, frozen=True):
 class Body(msgspec.Struct, frozen=True):
     """What a folded row holds: what was given, and what came back."""
 
-    given: Markup = Markup("")
+    input: Markup = Markup("")
     got: str = ""
     rest: str = ""
     """What is not shown of it."""
@@ -174,20 +174,20 @@ def status_of(call: Call | None) -> tuple[str, bool]:
     return (f"exit {code}" if code is not None else "ok"), False
 
 
-def tests_of(found: kinds.Tests | None, text: str, *, failed: bool) -> TestTicks:
+def tests_of(counts: kinds.Tests | None, text: str, *, failed: bool) -> TestTicks:
     """Say how a run of tests went, drawn one by one where that can be."""
-    if found is None:
+    if counts is None:
         return TestTicks("failed" if failed else "passed", "", failed, [], [])
-    bad, good, left = found.failed or 0, found.passed or 0, found.skipped or 0
+    bad, good, left = counts.failed or 0, counts.passed or 0, counts.skipped or 0
     red = bad > 0 or failed
     parts = [
         f"{bad:,} failed" if bad else "",
         f"{good:,} passed" if good else "",
         f"{left:,} skipped" if left else "",
     ]
-    said = [part for part in parts if part] or ["failed" if failed else "passed"]
+    shown = [part for part in parts if part] or ["failed" if failed else "passed"]
     return TestTicks(
-        said[0], ", ".join(said[1:]), red, _ticks(bad, good), _faults(text) if bad else []
+        shown[0], ", ".join(shown[1:]), red, _ticks(bad, good), _faults(text) if bad else []
     )
 
 
@@ -202,7 +202,7 @@ def _ticks(bad: int, good: int) -> list[Tick]:
 
 
 def _faults(text: str) -> list[str]:
-    """Give the lines that name tests which failed, a few."""
+    """Return the lines that name tests which failed, a few."""
     marks = ("FAILED ", "--- FAIL: ", "not ok ", "FAIL ", "✗ ", "✕ ", "× ")
     lines = (line.strip() for line in output.lines(text))
     named = [clean(line)[:240] for line in lines if line.startswith(marks)]

@@ -64,8 +64,8 @@ def label(context: ContextDependency, uid: FromPath[str], data: JSONBody[LabelIn
     """Name a session and set its tags."""
     _check_writable(context)
     session = context.row(uid).session
-    name = None if data.name is None else one_line(context.redacted(data.name), MAX_NAME)
-    tags = None if data.tags is None else [tag_of(context.redacted(tag)) for tag in data.tags]
+    name = None if data.name is None else one_line(context.redact(data.name), MAX_NAME)
+    tags = None if data.tags is None else [tag_of(context.redact(tag)) for tag in data.tags]
     notes = read_notes(context.home, "name", "tag")
     for kind, payload in label_changes(notes, session, name=name, tags=tags, origin="viewer"):
         _append(context, kind, payload)
@@ -79,7 +79,7 @@ def add_note(context: ContextDependency, uid: FromPath[str], data: JSONBody[Note
     _check_writable(context)
     session = context.row(uid).session
     payload: dict[str, JSON] = {
-        "text": clean(context.redacted(data.text)),
+        "text": clean(context.redact(data.text)),
         "cwd": session.cwd,
         "origin": "viewer",
         "session_uid": session.session_uid,

@@ -38,7 +38,7 @@ class StreamPosition(NamedTuple):
     check: int = 0
 
     def __str__(self) -> str:
-        """Give it as the id of a server-sent event."""
+        """Return it as the id of a server-sent event."""
         return f"{self.end:013x}-{self.number}-{self.check:08x}"
 
     @classmethod
@@ -81,7 +81,7 @@ class EventLine:
         before = [] if self._own else session.inherited_events(end, boundaries=False)
         return before + session.along(session.graph.chain(end, boundaries=False))
 
-    def continued(
+    def extend(
         self, window: Readout, state: FoldState, load: Callable[[], Readout]
     ) -> EventLine | None:
         """Return the live line after new records, by the end of the session alone.
@@ -113,7 +113,7 @@ class EventLine:
         self._checks = self._checks[:shared] + _checks(new, self._checks[shared])
 
     def mark(self, count: int | None = None) -> StreamPosition:
-        """Give the mark of a client that has so many events of this line, or all."""
+        """Return the mark of a client that has so many events of this line, or all."""
         count = len(self.ids) if count is None else count
         return (
             StreamPosition(self.ids[count - 1], count, self._checks[count])
@@ -162,7 +162,7 @@ class EventLine:
         return StreamUpdate(common if common < len(have) else None, common)
 
     def _of(self, mark: StreamPosition) -> Sequence[int] | None:
-        """Give the events that a client at a mark has, on this line or on one that was left."""
+        """Return the events that a client at a mark has, on this line or on one that was left."""
         if not mark.number:
             return ()
         if self._fits(mark, self.ids, self._checks):
@@ -196,15 +196,17 @@ def last_place(rows: Sequence[StoredEvent], event_id: int) -> int | None:
 
 def _checks(ids: Sequence[int], start: int = 0) -> list[int]:
     return list(
-        accumulate(ids, lambda check, one: crc32(one.to_bytes(8, "big"), check), initial=start)
+        accumulate(
+            ids, lambda check, event_id: crc32(event_id.to_bytes(8, "big"), check), initial=start
+        )
     )
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
     """How many at the beginning of two lists are the same."""
-    if len(one) <= len(other) and list(one) == list(other[: len(one)]):
-        return len(one)
-    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+    if len(first) <= len(second) and list(first) == list(second[: len(first)]):
+        return len(first)
+    for at, (a, b) in enumerate(zip(first, second, strict=False)):
         if a != b:
             return at
-    return min(len(one), len(other))
+    return min(len(first), len(second))

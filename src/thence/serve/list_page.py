@@ -103,16 +103,16 @@ class ListQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     """The zone of days; this machine's if none is named."""
 
     def href(self, **changed: str) -> str:
-        """Give the address of the list with something changed; another filter starts anew."""
+        """Return the address of the list with something changed; another filter starts anew."""
         fields = {**msgspec.structs.asdict(self), "cursor": "", **changed}
-        given = {name: value for name, value in fields.items() if value}
-        return f"/sessions?{urlencode(given)}" if given else "/sessions"
+        filters = {name: value for name, value in fields.items() if value}
+        return f"/sessions?{urlencode(filters)}" if filters else "/sessions"
 
 
 class FilterChoice(msgspec.Struct, frozen=True):
     """One filter that can be put on or taken off."""
 
-    said: str
+    text: str
     href: str
     on: bool
 
@@ -183,8 +183,8 @@ def page(
         took = round(1000 * (time.monotonic() - began))
         days = [Day("", "", "", cards)] if cards else []
         made = _page(context, wanted, f"{lede}, {took} ms", days, looking=True)
-        found = matching_notes(context.searchable_notes(), _narrow(query, base))[:PAGE_SESSIONS]
-        notes = [note_line(note, clock) for note in found]
+        matches = matching_notes(context.searchable_notes(), _narrow(query, base))[:PAGE_SESSIONS]
+        notes = [note_line(note, clock) for note in matches]
         return msgspec.structs.replace(made, notes=notes, remarks=remarks)
     rows, total, lede = _list_sessions(context, wanted, base, query)
     offset = _offset(wanted, total)
@@ -254,10 +254,10 @@ def unknown_filters(text: str) -> list[str]:
     remarks = []
     for name, value in _FILTER_LIKE.findall(re.sub(r'"[^"]*"', "", text[:400])):
         if name not in names:
-            known = ", ".join(f"{one}:" for one in names)
+            known = ", ".join(f"{known_name}:" for known_name in names)
             remarks.append(f"{name}: is not a filter, so it was searched as text. Filters: {known}")
         elif not value:
-            example = next(example for one, example, _ in SYNTAX if one == name)
+            example = next(example for known_name, example, _ in SYNTAX if known_name == name)
             remarks.append(f"{name}: needs a value, such as {example}")
     return list(dict.fromkeys(remarks))[:3]
 
@@ -314,11 +314,11 @@ def _page(
 
 
 def _sorts(wanted: ListQuery, *, looking: bool) -> Iterator[FilterChoice]:
-    """Give the ways to sort; what was looked for is sorted by how well it fits, unless asked."""
+    """Return the ways to sort; what was looked for is sorted by how well it fits, unless asked."""
     usual = "best" if looking else "recent"
     asked = wanted.sort if wanted.sort in SORTS else usual
-    for name, said in ({"best": "Best match", **SORTS} if looking else SORTS).items():
-        yield FilterChoice(said, wanted.href(sort="" if name == usual else name), name == asked)
+    for name, label in ({"best": "Best match", **SORTS} if looking else SORTS).items():
+        yield FilterChoice(label, wanted.href(sort="" if name == usual else name), name == asked)
 
 
 def _sort(wanted: ListQuery) -> str:
@@ -376,9 +376,9 @@ def _choices(wanted: ListQuery) -> Iterator[FilterChoice]:
             yield FilterChoice(clean(label)[-40:], wanted.href(**{name: ""}), on=True)
     is_open = wanted.standing == "open"
     yield FilterChoice("active", wanted.href(standing="" if is_open else "open"), on=is_open)
-    for name, said in _OUTCOMES:
+    for name, outcome in _OUTCOMES:
         is_on = wanted.outcome == name
-        yield FilterChoice(said, wanted.href(outcome="" if is_on else name), on=is_on)
+        yield FilterChoice(outcome, wanted.href(outcome="" if is_on else name), on=is_on)
 
 
 def _controls(context: AppContext, wanted: ListQuery) -> list[Control]:
@@ -392,7 +392,7 @@ def _controls(context: AppContext, wanted: ListQuery) -> list[Control]:
 
 
 def _options_with(options: Sequence[tuple[str, str]], value: str) -> list[Option]:
-    known = [Option(one, label, one == value) for one, label in options]
+    known = [Option(name, label, name == value) for name, label in options]
     if value and not any(option.is_chosen for option in known):
         known.insert(0, Option(value, clean(value)[-40:], is_chosen=True))
     return known
@@ -517,9 +517,9 @@ def _search_cards(
     """List the sessions that match, each with the sentences that do and how many there are."""
     answer = context.search(narrowed, MAX_HITS)
     matches: dict[str, list[Found]] = {}
-    for one in answer.found:
-        if base.agent is None or one.session_uid.startswith(f"{base.agent}:"):
-            matches.setdefault(one.session_uid, []).append(one)
+    for hit in answer.found:
+        if base.agent is None or hit.session_uid.startswith(f"{base.agent}:"):
+            matches.setdefault(hit.session_uid, []).append(hit)
     uids = tuple(matches)
     stored = context.display(list(context.store.sessions(Filter(uids=uids))))
     rows = {row.session.session_uid: row for row in stored}
@@ -533,7 +533,7 @@ def _search_cards(
         if uid in rows and (wanted.standing != "open" or context.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
-    looked_at = Answer([one for some in shown.values() for one in some])
+    looked_at = Answer([hit for some in shown.values() for hit in some])
     left = iter(hits(looked_at, narrowed, context.store.blobs).hits)
     cards = []
     for uid, some in shown.items():
@@ -558,12 +558,12 @@ def _search_cards(
         )
     number = sum(map(len, matches.values()))
     least = "at least " if answer.capped or number >= MAX_HITS else ""
-    said = f"{least}{several(number, 'match')} in {several(len(matches), 'session')}"
-    return cards, "; ".join(filter(None, (said if matches else "no match", answer.explanation)))
+    summary = f"{least}{several(number, 'match')} in {several(len(matches), 'session')}"
+    return cards, "; ".join(filter(None, (summary if matches else "no match", answer.explanation)))
 
 
 def start_near_match(snippet: str) -> str:
-    """Give a snippet from shortly before what was looked for: a card shows its beginning only."""
+    """Return a snippet from shortly before what was looked for: a card shows its beginning only."""
     at = snippet.find(OPEN)
     if at <= SNIPPET_LEAD_CHARS:
         return snippet

@@ -95,13 +95,13 @@ class Hub:
     def __init__(self, context: AppContext) -> None:
         self._context = context
         self._streams: dict[Name, Stream] = {}
-        self._everywhere: set[Client] = set()
+        self._followers_of_all: set[Client] = set()
         self._clients: set[Client] = set()
         self._mutex = threading.Lock()
         """Held for moments only, in the loop as well: who is there."""
         self._publishing = threading.Lock()
         """Held by threads: what all clients hear of comes in one order."""
-        self._told: dict[str, int] = {}
+        self._published: dict[str, int] = {}
         self._standing: bytes = b""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -111,14 +111,16 @@ class Hub:
         self._next = 0.0
         """When clients may be woken next, by the clock of the loop."""
         self.sweeper = Sweeper(context, self)
-        self._listener = StoreListener(context.store, self.changed)
+        self._listener = StoreListener(context.store, self.publish_changes)
 
     # -- living -------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to watch, in the loop that runs."""
         self._loop = asyncio.get_running_loop()
-        self._told = {uid: one.change for uid, one in self._context.store.known().sessions.items()}
+        self._published = {
+            uid: entry.change for uid, entry in self._context.store.known().sessions.items()
+        }
         self._watch = asyncio.create_task(self._look_after())
         if self._context.sweeps is not None:
             self.sweeper.start()
@@ -145,7 +147,7 @@ class Hub:
             now = time.monotonic()
             for client in list(self._clients):
                 if client.sending is None:
-                    if client.heard < now - HEARTBEAT_S:
+                    if client.last_sent < now - HEARTBEAT_S:
                         client.push((b": \n\n",))
                         client.wake()
                 elif client.sending < now - SEND_TIMEOUT_S and client.task is not None:
@@ -162,7 +164,7 @@ class Hub:
         """Forget a client; a session that nobody follows is not looked at any more."""
         with self._mutex:
             self._clients.discard(client)
-            self._everywhere.discard(client)
+            self._followers_of_all.discard(client)
             if stream is not None:
                 stream.clients.discard(client)
                 if not stream.clients and self._streams.get(stream.name) is stream:
@@ -199,25 +201,29 @@ class Hub:
 
     # -- all sessions -------------------------------------------------------------------
 
-    def changed(self, uids: Iterable[str], *, again: bool = False) -> None:
+    def publish_changes(self, uids: Iterable[str], *, again: bool = False) -> None:
         """Publish what is new in sessions; who has it already gets nothing, unless `again`."""
         wanted = tuple(dict.fromkeys(uids))
         if not wanted:
             return
         rows = self._rows(wanted)
         for row in rows:
-            uid, told = row.session.session_uid, self._changed(row)
+            uid, news = row.session.session_uid, self._changed_frame(row)
             with self._publishing:
-                if self._told.get(uid) == row.change and not again:
+                if self._published.get(uid) == row.change and not again:
                     continue
-                self._told[uid] = row.change
+                self._published[uid] = row.change
                 with self._mutex:
-                    here = list(self._everywhere)
-                to = {one for one in here if again or one.told.pop(uid, 0) != row.change}
-                self._send(to, [told])
+                    here = list(self._followers_of_all)
+                to = {
+                    client
+                    for client in here
+                    if again or client.known_changes.pop(uid, 0) != row.change
+                }
+                self._send(to, [news])
             for stream in self._of(uid):
                 self._refresh(stream, row)
-            self._above(row)
+            self._publish_to_parent(row)
 
     def _rows(self, uids: Sequence[str]) -> list[SessionRow]:
         """Return the rows of sessions in the order of their sweeps."""
@@ -228,33 +234,33 @@ class Hub:
     def _with_lineage(self, row: SessionRow) -> SessionRow:
         return self._context.display([row])[0]
 
-    def _changed(self, row: SessionRow) -> bytes:
-        told = {"change": row.change, "session": session_out(self._context, row)}
-        return frame("changed", told, _place(row))
+    def _changed_frame(self, row: SessionRow) -> bytes:
+        data = {"change": row.change, "session": session_out(self._context, row)}
+        return frame("changed", data, _place(row))
 
-    def _above(self, row: SessionRow) -> None:
+    def _publish_to_parent(self, row: SessionRow) -> None:
         """Tell who follows the session that started this one."""
         agent = row.session
         for edge in row.edges:
             if edge.link == "subagent" and not edge.child:
-                told = _agent(agent.native_session_id, agent.session_uid, row.events, agent.cwd)
+                news = _agent(agent.native_session_id, agent.session_uid, row.events, agent.cwd)
                 for stream in self._of(f"{agent.flavor}:{edge.session}"):
-                    self._send(stream.clients, [told])
+                    self._send(stream.clients, [news])
 
-    def everywhere(self, client: Client, last: str | None) -> list[bytes]:
-        """Let a client hear of all sessions; give what it missed since the last it heard."""
+    def follow_all(self, client: Client, last: str | None) -> list[bytes]:
+        """Let a client follow all sessions; return the frames that it missed since `last`."""
         with self._publishing:
             with self._mutex:
-                self._everywhere.add(client)
+                self._followers_of_all.add(client)
             known = self._context.store.known().sessions
-            places = sorted((one.ingested or 0, uid) for uid, one in known.items())
+            places = sorted((entry.ingested or 0, uid) for uid, entry in known.items())
             since = _read_place(last)
             missed = [uid for at, uid in places if since is not None and (at, uid) > since]
             rows = self._rows(missed)
-            client.told = {row.session.session_uid: row.change for row in rows}
-            frames = [self._changed(row) for row in rows]
+            client.known_changes = {row.session.session_uid: row.change for row in rows}
+            frames = [self._changed_frame(row) for row in rows]
         at = _place_text(*places[-1]) if places else None
-        self._standing = self._stands()
+        self._standing = self._standing_frame()
         return [*frames, frame("ready", {"sessions": len(known)}, at), self._standing]
 
     @property
@@ -262,24 +268,24 @@ class Hub:
         """Whether any page or program listens."""
         return bool(self._clients)
 
-    def stand(self) -> None:
+    def publish_standing(self) -> None:
         """Publish how sessions stand, when that has changed."""
-        if not self._everywhere:  # nobody would hear it
+        if not self._followers_of_all:  # nobody would hear it
             return
-        told = self._stands()
-        if told != self._standing:
-            self._standing = told
-            self._send(self._everywhere, [told])
+        standings = self._standing_frame()
+        if standings != self._standing:
+            self._standing = standings
+            self._send(self._followers_of_all, [standings])
 
-    def _stands(self) -> bytes:
+    def _standing_frame(self) -> bytes:
         now, at = self._context.now(), self._context.clock()
-        found: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
+        by_standing: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
         for row in standing.open_sessions(
             self._context.store, Filter(), now, at, self._context.labels()
         ):
-            found[now.of(row, at) or "idle"].append(row.session.session_uid)
-        waits = {uid: one.waiting_for for uid, one in now.live.items() if one.waiting_for}
-        return frame("standing", {**found, "waiting_for": waits})
+            by_standing[now.of(row, at) or "idle"].append(row.session.session_uid)
+        waits = {uid: status.waiting_for for uid, status in now.live.items() if status.waiting_for}
+        return frame("standing", {**by_standing, "waiting_for": waits})
 
     # -- one session --------------------------------------------------------------------
 
@@ -315,7 +321,7 @@ class Hub:
     def _readout(self, row: SessionRow) -> Readout:
         return read_session(self._context.store, row, self._context.clean)
 
-    def _continued(self, stream: Stream) -> tuple[EventLine, SessionRow] | None:
+    def _extend_line(self, stream: Stream) -> tuple[EventLine, SessionRow] | None:
         """Return a followed line after new records, at a cost that does not grow with it.
 
         None when it must be put together anew: a branch is followed, or the session was rebuilt
@@ -326,7 +332,7 @@ class Hub:
         end = read_end(self._context.store, stream.uid, since=stream.row.change)
         if end is None:
             return None
-        line = stream.line.continued(end.readout, end.state, lambda: self._readout(end.row))
+        line = stream.line.extend(end.readout, end.state, lambda: self._readout(end.row))
         return None if line is None else (line, end.row)
 
     def _refresh(self, stream: Stream, row: SessionRow) -> None:
@@ -336,32 +342,32 @@ class Hub:
         with stream.mutex:
             if stream.row.change >= row.change:
                 return
-            line, row = self._continued(stream) or (
+            line, row = self._extend_line(stream) or (
                 self._line(row, stream.via, own=stream.own),
                 row,
             )
             frames = [
-                *self._news(stream, line, row),
+                *self._new_frames(stream, line, row),
                 frame("session", session_out(self._context, self._with_lineage(row))),
             ]
             stream.line, stream.row = line, row
             self._send(stream.clients, frames)
 
-    def _news(self, stream: Stream, line: EventLine, row: SessionRow) -> Iterator[bytes]:
+    def _new_frames(self, stream: Stream, line: EventLine, row: SessionRow) -> Iterator[bytes]:
         before = stream.line
         step = line.after(before.ids, line.shared)
         if step.back_to is not None:
             yield rewind_frame(line, step.back_to)
-        yield from self.told(line, step.start, len(line.events))
+        yield from self.event_frames(line, step.start, len(line.events))
         if line.pending or before.pending:
-            yield self.pending(line)
+            yield self.pending_frame(line)
         for channel, number in row.channels.items():
             if number != stream.row.channels.get(channel):
                 session = row.session
                 yield _agent(agent_name(channel), session.session_uid, number, session.cwd)
 
-    def told(self, line: EventLine, start: int, end: int) -> Iterator[bytes]:
-        """Give events of a line as frames, bodies and all."""
+    def event_frames(self, line: EventLine, start: int, end: int) -> Iterator[bytes]:
+        """Yield the frames of some events of a line, with their bodies."""
         for at in range(start, end):
             yield frame(
                 "event",
@@ -369,7 +375,7 @@ class Hub:
                 line.mark(at + 1),
             )
 
-    def pending(self, line: EventLine) -> bytes:
+    def pending_frame(self, line: EventLine) -> bytes:
         """Say what may be on the line soon."""
         return frame(
             "pending",
@@ -380,16 +386,16 @@ class Hub:
 def rewind_frame(line: EventLine, count: int) -> bytes:
     """Say that only so many of the events that were sent are on the line still."""
     end = line.ids[count - 1] if count else None
-    told = {"count": count, "event_id": end, "name": None if end is None else event_name(end)}
-    return frame("rewound", told, line.mark(count))
+    data = {"count": count, "event_id": end, "name": None if end is None else event_name(end)}
+    return frame("rewound", data, line.mark(count))
 
 
 def _agent(agent: str, uid: str, events: int, cwd: str | None) -> bytes:
     """Say that a subagent went on: with its session, and with its project as a nudge to look."""
     project = layout.project_id(cwd) if cwd else None
     nudge = {"projectId": project, "agentSessionId": agent}
-    told = {"agent": agent, "session_uid": uid, "events": events}
-    return frame("agent", told) + frame("agentSessionChanged", nudge)
+    data = {"agent": agent, "session_uid": uid, "events": events}
+    return frame("agent", data) + frame("agentSessionChanged", nudge)
 
 
 def _ingest_order(row: SessionRow) -> tuple[str, str]:
@@ -423,12 +429,12 @@ class EventStreams:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
 
-    async def everything(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def all_sessions(self, scope: Scope, receive: Receive, send: Send) -> None:
         """All sessions."""
         client = Client()
         self.hub.enter(client)
         try:
-            opening = await asyncio.to_thread(self.hub.everywhere, client, _last_id(scope))
+            opening = await asyncio.to_thread(self.hub.follow_all, client, _last_id(scope))
             await self._run(client, iter([b"".join(opening)]), receive, send)
         finally:
             self.hub.leave(client)
@@ -462,15 +468,17 @@ class EventStreams:
             if step.back_to is not None:
                 yield rewind_frame(line, step.back_to)
         for at in range(start, len(line.events), REPLAY_BATCH_EVENTS):
-            yield b"".join(self.hub.told(line, at, min(at + REPLAY_BATCH_EVENTS, len(line.events))))
+            yield b"".join(
+                self.hub.event_frames(line, at, min(at + REPLAY_BATCH_EVENTS, len(line.events)))
+            )
         if line.pending:
-            yield self.hub.pending(line)
+            yield self.hub.pending_frame(line)
         uid = row.session.session_uid
         if step is None or mark != line.mark():
             for channel, number in row.channels.items():
                 yield _agent(agent_name(channel), uid, number, row.session.cwd)
-        told = {"change": row.change, "events": len(line.events), "turn": row.turn}
-        yield frame("ready", told, line.mark())
+        data = {"change": row.change, "events": len(line.events), "turn": row.turn}
+        yield frame("ready", data, line.mark())
 
     async def _run(
         self, client: Client, opening: Iterator[bytes], receive: Receive, send: Send
@@ -478,7 +486,7 @@ class EventStreams:
         """Send the opening and then all that comes, until either side ends it."""
 
         async def put(body: bytes) -> None:
-            client.sending = client.heard = time.monotonic()
+            client.sending = client.last_sent = time.monotonic()
             await send({"type": "http.response.body", "body": body, "more_body": True})
             client.sending = None
 
@@ -510,7 +518,7 @@ HubDependency = NamedDependency[Hub]
 @get("/api/live", include_in_schema=False)
 async def all_sessions(hub: HubDependency) -> ASGIApp:
     """What changes in all sessions, and how they stand."""
-    return cast("ASGIApp", EventStreams(hub).everything)
+    return cast("ASGIApp", EventStreams(hub).all_sessions)
 
 
 @get("/api/sessions/{uid:str}/live", include_in_schema=False)
@@ -532,16 +540,14 @@ def _last_id(scope: Scope) -> str | None:
 
 def _requested_events(scope: Scope) -> int | None:
     """How many of the last events are wanted; None for all."""
-    told = _query(scope).get("last", [""])[0] or ""
-    if not told:
+    number = _query(scope).get("last", [""])[0] or ""
+    if not number:
         return None
-    if not told.isdecimal() or len(told) > 9:
-        raise ThenceError(f"last={told[:20]}: not a number", hint="use last=200")
-    return int(told)
+    if not number.isdecimal() or len(number) > 9:
+        raise ThenceError(f"last={number[:20]}: not a number", hint="use last=200")
+    return int(number)
 
 
 def _query(scope: Scope) -> dict[str, list[str | None]]:
-    found: dict[str, list[str | None]] = {}
-    for name, values in parse_qs(scope["query_string"].decode("latin-1")).items():
-        found[name] = list(values)
-    return found
+    fields = parse_qs(scope["query_string"].decode("latin-1"))
+    return {name: list(values) for name, values in fields.items()}

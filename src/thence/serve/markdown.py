@@ -169,9 +169,9 @@ class _Renderer(RendererHTML):
         del options, env
         token = tokens[idx]
         address = str(token.attrGet("src") or "")
-        said = escape(f"image: {address[:300]}")
+        label = escape(f"image: {address[:300]}")
         if not _LINK.match(address):
-            return f'<span class="nolink">{said}</span>'
+            return f'<span class="nolink">{label}</span>'
         return str(
             Markup('<a href="{}" rel="noopener noreferrer nofollow" target="_blank">{}</a>').format(
                 address, f"image: {address[:300]}"
@@ -272,7 +272,7 @@ _MARKDOWN: Final = _reader()
 
 @lru_cache(maxsize=2048)
 def render(text: str) -> Markup:
-    """Give a text that was written as Markdown."""
+    """Return a text that was written as Markdown."""
     text = clean_text(text)
     if len(text) > MAX_MARKDOWN_CHARS:
         return _plain(text)
@@ -331,14 +331,14 @@ def _plain(text: str) -> Markup:
 
 
 def code_block(text: str, language: str) -> Markup:
-    """Give a block of code, coloured where its language is known."""
+    """Return a block of code, coloured where its language is known."""
     return Markup('<pre class="code" tabindex="0"><code>{}</code></pre>\n').format(
         highlight(text.removesuffix("\n"), language)
     )
 
 
 def highlight(text: str, language: str) -> Markup:
-    """Give code with the classes of its parts; without any when the language is not known."""
+    """Return code with the classes of its parts; without any when the language is not known."""
     text = clean_text(text)
     lexer = _lexer(_name(language)) if len(text) <= MAX_COLOURED_CHARS else None
     if lexer is None:
@@ -393,7 +393,7 @@ class DiffLine(msgspec.Struct, frozen=True):
 
 
 def diff_lines(before: str, after: str, path: str = "") -> list[DiffLine]:
-    """Give the lines that differ between two texts, with a few around them."""
+    """Return the lines that differ between two texts, with a few around them."""
     old, new = clean_text(before).split("\n"), clean_text(after).split("\n")
     if before == "":
         return list(_added_lines(new, path))
@@ -416,7 +416,7 @@ def diff_lines(before: str, after: str, path: str = "") -> list[DiffLine]:
 
 
 def patch_lines(lines: Sequence[str], path: str = "") -> list[DiffLine]:
-    """Give the lines of a patch as they stand in it."""
+    """Return the lines of a patch as they stand in it."""
     language = language_of(path)
     out: list[DiffLine] = []
     for line in lines[:MAX_DIFF_LINES]:

@@ -50,30 +50,30 @@ def tools() -> list[types.Tool]:
 
 
 def _schema(asked: type[msgspec.Struct]) -> dict[str, Any]:
-    """Give the arguments in as few words as a model needs; bounds are checked when it asks."""
+    """Return the arguments in as few words as a model needs; bounds are checked when it asks."""
     (_,), parts = msgspec.json.schema_components([asked])
     made = parts[asked.__name__]
-    properties = {name: _short_schema(told) for name, told in made["properties"].items()}
+    properties = {name: _short_schema(schema) for name, schema in made["properties"].items()}
     return {"type": "object", "properties": properties, "required": made["required"]}
 
 
-def _short_schema(told: dict[str, Any]) -> dict[str, Any]:
-    told = {**told, **next(iter(told.get("anyOf", [{}])))}
-    kept: dict[str, Any] = {name: told[name] for name in ("type", "enum") if name in told}
-    default = told.get("default")
-    return kept if default is None else {**kept, "default": default}
+def _short_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    schema = {**schema, **next(iter(schema.get("anyOf", [{}])))}
+    short: dict[str, Any] = {name: schema[name] for name in ("type", "enum") if name in schema}
+    default = schema.get("default")
+    return short if default is None else {**short, "default": default}
 
 
 def server(questions: Questions, version: str) -> Server[Any]:
     """Make the server of these questions."""
     described = tools()
 
-    async def listed(
+    async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=described)
 
-    async def called(
+    async def call_tool(
         _: ServerRequestContext[Any], asked: types.CallToolRequestParams
     ) -> types.CallToolResult:
         try:
@@ -87,8 +87,8 @@ def server(questions: Questions, version: str) -> Server[Any]:
         "thence",
         version=version,
         instructions=INSTRUCTIONS,
-        on_list_tools=listed,
-        on_call_tool=called,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
     )
 
 
@@ -109,7 +109,7 @@ def over_stdio(made: Server[Any]) -> None:
 
 
 def over_http(made: Server[Any], gate: AuthMiddleware) -> ASGIApp:
-    """Give the application that answers over HTTP, behind the gate."""
+    """Return the application that answers over HTTP, behind the gate."""
     app = made.streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True, host=gate.host
     )

@@ -46,7 +46,7 @@ class SpendBar(msgspec.Struct, frozen=True):
     x: float
     live: float
     dead: float
-    said: str
+    text: str
     label: str = ""
 
 
@@ -141,8 +141,8 @@ def _lede(running: int, risks: int) -> str:
 def _waiting_card(context: AppContext, row: SessionRow, clock: DisplayClock) -> SessionCard:
     made = card(context, row, clock, drawn=False)
     chart = _end(context, row)
-    told = context.now().live.get(row.session.session_uid)
-    asks = clean(told.waiting_for or "") if told is not None else ""
+    status = context.now().live.get(row.session.session_uid)
+    asks = clean(status.waiting_for or "") if status is not None else ""
     _, what = current_action(chart) if chart.open_calls else ("", "")
     quote = "" if what else last_words(chart)
     asks = asks or ("asks for permission" if what else "finished its turn with a question")
@@ -161,10 +161,10 @@ def _end(context: AppContext, row: SessionRow) -> Chart:
     return charts.end(row.session.session_uid) or charts.get(context, row)
 
 
-def _recent_cards(context: AppContext, clock: DisplayClock, told: set[str]) -> list[SessionCard]:
-    """Give the sessions that came to their end last."""
-    rows = context.display(list(context.store.sessions(Filter(limit=MAX_ROWS + len(told)))))
-    rest = [row for row in rows if row.session.session_uid not in told]
+def _recent_cards(context: AppContext, clock: DisplayClock, shown: set[str]) -> list[SessionCard]:
+    """Return the sessions that came to their end last."""
+    rows = context.display(list(context.store.sessions(Filter(limit=MAX_ROWS + len(shown)))))
+    rest = [row for row in rows if row.session.session_uid not in shown]
     return [card(context, row, clock) for row in rest[:MAX_ROWS]]
 
 
@@ -187,8 +187,8 @@ def _days(context: AppContext, clock: DisplayClock) -> list[Total]:
     today = _today(context, clock)
     dates = [today - timedelta(days=back) for back in range(SHOWN_DAYS)][::-1]
     wanted = Filter(after=millis(midnight(dates[0], clock.zone)))
-    found = {one.key[0]: one for one in totals_by_day(context.store, wanted, clock.zone)}
-    return [found.get(day.isoformat(), Total((day.isoformat(),))) for day in dates]
+    by_day = {total.key[0]: total for total in totals_by_day(context.store, wanted, clock.zone)}
+    return [by_day.get(day.isoformat(), Total((day.isoformat(),))) for day in dates]
 
 
 def _usual(days: Sequence[Total]) -> str:
@@ -202,11 +202,11 @@ def _columns(days: Sequence[Total]) -> list[SpendBar]:
     for at, day in enumerate(days):
         noon = datetime.fromisoformat(f"{day.key[0]}T12:00:00+00:00")
         live, dead = (day.ticks - day.dead) / top * 64, day.dead / top * 64
-        said = f"{noon.day} {noon:%b}: {money(day.ticks, day.unpriced)}"
-        said += f", {money(day.dead)} discarded" if day.dead else ""
+        title = f"{noon.day} {noon:%b}: {money(day.ticks, day.unpriced)}"
+        title += f", {money(day.dead)} discarded" if day.dead else ""
         label = f"{noon.day} {noon:%b}" if at in (0, SHOWN_DAYS // 2) else ""
         label = "today" if at == len(days) - 1 else label
-        out.append(SpendBar(4 + at * 21, round(live, 1), round(dead, 1), said, label))
+        out.append(SpendBar(4 + at * 21, round(live, 1), round(dead, 1), title, label))
     return out
 
 
@@ -222,18 +222,18 @@ def _hours(context: AppContext, clock: DisplayClock) -> list[SpendBar]:
     top = max(total for _, total in spent)
     out = []
     for hour, (dead, total) in enumerate(spent if top else ()):
-        said = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
-        said += f", {money(dead)} discarded" if dead else ""
+        title = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
+        title += f", {money(dead)} discarded" if dead else ""
         label = f"{hour:02}:00" if hour % 6 == 0 else ""
         live = round((total - dead) / top * 40, 1)
-        out.append(SpendBar(3 + hour * 12.4, live, round(dead / top * 40, 1), said, label))
+        out.append(SpendBar(3 + hour * 12.4, live, round(dead / top * 40, 1), title, label))
     return out
 
 
 def _week(context: AppContext) -> list[tuple[str, int, str]]:
     back = int((context.clock() - 7 * 86_400) * 1000)
     totals = context.store.totals(["agent"], Filter(after=back))
-    ordered = sorted(totals, key=lambda one: -one.ticks)
+    ordered = sorted(totals, key=lambda total: -total.ticks)
     return [
         (f"{total.key[0]}", total.sessions, money(total.ticks, total.unpriced)) for total in ordered
     ]
@@ -241,12 +241,12 @@ def _week(context: AppContext) -> list[tuple[str, int, str]]:
 
 def _promises(context: AppContext) -> tuple[list[Promise], int]:
     back = int((context.clock() - SHOWN_DAYS * 86_400) * 1000)
-    found = promised(context.store, Filter(after=back, limit=100), dismissed_todos(context.home))
-    return [_promise(one) for one in found[:MAX_ROWS]], max(len(found) - MAX_ROWS, 0)
+    todos = promised(context.store, Filter(after=back, limit=100), dismissed_todos(context.home))
+    return [_promise(todo) for todo in todos[:MAX_ROWS]], max(len(todos) - MAX_ROWS, 0)
 
 
-def _promise(told: dict[str, JSON]) -> Promise:
-    event, cwd = told["event_id"], told["cwd"]
-    href = address(told["session_uid"], event if isinstance(event, int) else None)
+def _promise(todo: dict[str, JSON]) -> Promise:
+    event, cwd = todo["event_id"], todo["cwd"]
+    href = address(todo["session_uid"], event if isinstance(event, int) else None)
     where = project(cwd if isinstance(cwd, str) else None)
-    return Promise(clean(one_line(told["text"], 90)), href, where, todo_key(told))
+    return Promise(clean(one_line(todo["text"], 90)), href, where, todo_key(todo))

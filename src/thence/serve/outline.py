@@ -57,7 +57,7 @@ class OutlineEntry(msgspec.Struct, frozen=True):
 
     href: str
     kind: str
-    said: str
+    text: str
     turn: str = ""
     end: str = ""
     bad: bool = False
@@ -93,7 +93,7 @@ class MapLink(msgspec.Struct, frozen=True):
     at: float
     size: float
     href: str
-    said: str
+    text: str
 
 
 class SessionMap(msgspec.Struct, frozen=True):
@@ -139,10 +139,12 @@ class SessionOutline:
         self._base = base
         self._window = window
         self._shown = {item.id for item in window.items}
-        self._shown |= {one.id for item in window.items if item.inner for one in item.inner.items}
+        self._shown |= {
+            inner.id for item in window.items if item.inner for inner in item.inner.items
+        }
 
     def href(self, row: ChartRow) -> str:
-        """Give the address of a row: on this page, or of the page around it."""
+        """Return the address of a row: on this page, or of the page around it."""
         name = self.drawing.row_id(row)
         if name in self._shown:
             return f"#{name}"
@@ -151,12 +153,12 @@ class SessionOutline:
     # -- rows ---------------------------------------------------------------------------
 
     def _of(self, *kinds: RowKind) -> list[ChartRow]:
-        """Give the rows of some kinds, in the order of the line."""
-        found = [self.chart.by_kind.get(kind, []) for kind in kinds]
-        if len(found) == 1:
-            return found[0]
+        """Return the rows of some kinds, in the order of the line."""
+        groups = [self.chart.by_kind.get(kind, []) for kind in kinds]
+        if len(groups) == 1:
+            return groups[0]
         order = self.chart.row_order
-        return sorted((row for some in found for row in some), key=lambda row: order[id(row)])
+        return sorted((row for some in groups for row in some), key=lambda row: order[id(row)])
 
     def jumps(self) -> list[Jump]:
         """Count what one jumps to."""
@@ -167,7 +169,7 @@ class SessionOutline:
         return out
 
     def entries(self) -> tuple[list[OutlineEntry], int]:
-        """Give the list around the window, and how many entries it leaves out."""
+        """Return the list around the window, and how many entries it leaves out."""
         rows = self._of(*_MAJOR)
         minor = sum(len(self.chart.by_kind.get(kind, ())) for kind in _MINOR)
         if len(rows) + minor <= MAX_ENTRIES:
@@ -187,7 +189,7 @@ class SessionOutline:
         chart = self.chart
         record = chart.records[row.place]
         block = record.blocks[row.block]
-        said, bad = clean(one_line(block.summary, 80)), False
+        text, bad = clean(one_line(block.summary, 80)), False
         turn, end = "", self._clock.time(record.ts)
         if row.kind in ("prompt", "correction"):
             turn = f"{chart.turns.get(row.place, '')}"
@@ -195,26 +197,26 @@ class SessionOutline:
             ticks = chart.ticks(places)
             end = money(ticks) if ticks else end
         elif row.kind == "boundary":
-            said = "Context cleared" if chart.clears(row.place) else "Compacted"
+            text = "Context cleared" if chart.clears(row.place) else "Compacted"
         elif row.kind == "branch":
             places = list(chart.branches[row.number].events)
-            said = f"Discarded branch, {self.drawing.much(places)}"
+            text = f"Discarded branch, {self.drawing.much(places)}"
         elif row.kind == "copied":
-            said = "Copied from the original session"
+            text = "Copied from the original session"
         elif row.kind == "agent":
             name = clean(chart.agent_name(chart.channel_of(row)))
-            task = said.removeprefix("asked a subagent: ") if row.number < 0 else ""
-            said = f"{name}: {task}" if task else name
+            task = text.removeprefix("asked a subagent: ") if row.number < 0 else ""
+            text = f"{name}: {task}" if task else name
         elif row.kind == "test":
             call = chart.calls.get(block.call or "")
             bad = call is not None and call.outcome.is_red
-            said = said.removeprefix("ran ")
+            text = text.removeprefix("ran ")
         elif row.kind == "interrupted":
-            said = f"Interrupted: {said.removeprefix('ran ')}"
+            text = f"Interrupted: {text.removeprefix('ran ')}"
         else:
             name = block.summary.rpartition("/")[2] if row.kind == "edit" else block.summary
-            said = clean(one_line(name.removeprefix("ran "), 80))
-        return OutlineEntry(self.href(row), row.kind, said or row.kind, turn, end, bad)
+            text = clean(one_line(name.removeprefix("ran "), 80))
+        return OutlineEntry(self.href(row), row.kind, text or row.kind, turn, end, bad)
 
     # -- the map ------------------------------------------------------------------------
 
@@ -259,9 +261,9 @@ class SessionOutline:
 
     def _marks(self, scale: float) -> Iterator[MapMark]:
         number = sum(len(self.chart.by_kind.get(kind, ())) for kind in _MARKED)
-        found = self._of(*(_MARKED if number <= MAX_MARKS else _RARE))
-        step = max(len(found) // MAX_MARKS + 1, 1)
-        for row in found[::step]:
+        rows = self._of(*(_MARKED if number <= MAX_MARKS else _RARE))
+        step = max(len(rows) // MAX_MARKS + 1, 1)
+        for row in rows[::step]:
             at = self.chart.order.get(row.place, 0)
             yield MapMark(round(min(at * scale, MAP_HEIGHT - 5), 1), _KINDS.get(row.kind, row.kind))
 
@@ -274,8 +276,8 @@ class SessionOutline:
         starts = [chart.order[row.place] * scale for row in some]
         for row, start, end in zip(some, starts, [*starts[1:], float(MAP_HEIGHT)], strict=False):
             turn = chart.turns.get(row.place, 0)
-            said = f"Turn {turn}" + (", correction" if row.kind == "correction" else "")
-            yield MapLink(round(start, 1), round(max(end - start, 1), 1), self.href(row), said)
+            text = f"Turn {turn}" + (", correction" if row.kind == "correction" else "")
+            yield MapLink(round(start, 1), round(max(end - start, 1), 1), self.href(row), text)
 
 
 def _condense(rows: Iterable[ChartRow]) -> list[ChartRow]:
@@ -296,6 +298,6 @@ def _thin_out(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     out: list[tuple[int, int]] = []
     for start in range(0, len(points), step):
         some = points[start : start + step]
-        top = max(some, key=lambda one: one[1])
+        top = max(some, key=lambda point: point[1])
         out += [top] if top == some[-1] else [top, some[-1]]
     return out

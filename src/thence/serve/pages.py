@@ -95,6 +95,8 @@ _PART: Final = re.compile(r"(?:[bkcs]\d{1,9})?")
 _DAY: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 
 Text = Annotated[str, QueryParameter(max_length=400)]
+ShowAll = Annotated[str, QueryParameter(name="whole", max_length=400)]
+"""Whether all of something long is wanted; any text means yes."""
 
 
 def _environment() -> Environment:
@@ -122,12 +124,12 @@ for _name in _PAGES.list_templates():
     _PAGES.get_template(_name)  # read once and now: the first page need not wait for it
 
 
-def _render(name: str, **given: object) -> Response[str]:
-    return Response(_PAGES.get_template(name).render(**given), media_type="text/html")
+def _render(name: str, **values: object) -> Response[str]:
+    return Response(_PAGES.get_template(name).render(**values), media_type="text/html")
 
 
 def _render_page(
-    context: AppContext, name: str, page: str, json: str, **given: object
+    context: AppContext, name: str, page: str, json: str, **values: object
 ) -> Response[str]:
     """Show a page with what all pages have."""
     waiting = [
@@ -141,7 +143,7 @@ def _render_page(
         nav=NAV,
         waiting=len(waiting),
         version=__version__,
-        kept=size(context.store.totals()[0].raw_bytes),
+        stored=size(context.store.totals()[0].raw_bytes),
         clock=f"{datetime.fromtimestamp(context.clock(), UTC).astimezone():%H:%M}",
         json=json,
         is_read_only=context.is_read_only,
@@ -149,7 +151,7 @@ def _render_page(
         max_name=MAX_NAME,
         max_note=MAX_NOTE,
         syntax=list_page.SYNTAX,
-        **given,
+        **values,
     )
 
 
@@ -339,17 +341,17 @@ class _Session:
     def chart(self) -> Chart:
         return charts_of(self.context).get(self.context, self.row)
 
-    def kept(self) -> dict[str, str]:
-        """Give the sessions that this one names and that are kept, by their ids."""
+    def stored_uids(self) -> dict[str, str]:
+        """Return the uids of stored sessions that this one names, by their ids."""
         flavor = self.row.session.flavor
         uids = tuple(edge.uid(flavor) for edge in self.row.edges[:50])
-        found = self.context.store.sessions(Filter(uids=uids)) if uids else ()
-        return {row.session.native_session_id: row.session.session_uid for row in found}
+        rows = self.context.store.sessions(Filter(uids=uids)) if uids else ()
+        return {row.session.native_session_id: row.session.session_uid for row in rows}
 
     def head(self) -> Head:
         """Return what stands over it."""
         working = working_time(self.context, self.row)
-        made = head(self.row, self.standing, self.clock, self.kept(), working=working)
+        made = head(self.row, self.standing, self.clock, self.stored_uids(), working=working)
         folder = self.row.session.cwd
         return msgspec.structs.replace(
             made,
@@ -362,13 +364,13 @@ class _Session:
         """Return what draws its chart, or that of its end; ties lead to stored sessions."""
         flavor = self.row.session.flavor
 
-        def linked(name: str) -> str | None:
-            found = list(self.context.store.sessions(Filter(uids=(f"{flavor}:{name}",))))
-            return found[0].session.session_uid if found else None
+        def find_uid(name: str) -> str | None:
+            rows = list(self.context.store.sessions(Filter(uids=(f"{flavor}:{name}",))))
+            return rows[0].session.session_uid if rows else None
 
-        return Drawing(chart or self.chart, self.clock, linked)
+        return Drawing(chart or self.chart, self.clock, find_uid)
 
-    def inherited(self) -> list[InheritedRows]:
+    def inherited_rows(self) -> list[InheritedRows]:
         """Draw what stands on its line in the sessions that it continues, the oldest first."""
         out = []
         for part in self.chart.session.inherited():
@@ -389,15 +391,15 @@ class _Session:
         if end is not None:
             drawing = self.drawing(end)
             window = drawing.after_in_end(after)
-            settled = self.settled(drawing, window) if window is not None else ""
+            settled = self.last_settled_row(drawing, window) if window is not None else ""
             if window is not None and settled:
                 return drawing, window, settled
         drawing = self.drawing()
         window = drawing.after(after)
-        return drawing, window, self.settled(drawing, window)
+        return drawing, window, self.last_settled_row(drawing, window)
 
     def live(self) -> str:
-        """Give the address of what goes on in it, where something may."""
+        """Return the address of its live stream; empty if nothing more is expected."""
         last = time_of(self.row.session.ended_at)
         passed = self.context.clock() - last.timestamp() if last else RECENT_S
         return f"/api{self.base}/live?last=1" if self.standing or passed < RECENT_S else ""
@@ -414,7 +416,7 @@ class _Session:
         older = (row.session for row in before if (row.session.ended_at or "") < end)
         return newer, next((address(session.session_uid) for session in older), "")
 
-    def settled(self, drawing: Drawing, window: Window) -> str:
+    def last_settled_row(self, drawing: Drawing, window: Window) -> str:
         """Name the last row that will not change any more; what follows is drawn anew."""
         chart = drawing.chart
         rows = chart.rows
@@ -427,7 +429,7 @@ class _Session:
                 return drawing.row_id(rows[at - 1]) if at else ""
         return ""
 
-    def shown(self, name: str = "session.html", **given: object) -> Response[str]:
+    def shown(self, name: str = "session.html", **values: object) -> Response[str]:
         """Show its page."""
         fields: dict[str, object] = {
             "window": None,
@@ -455,7 +457,7 @@ class _Session:
             ],
         }
         return _render_page(
-            self.context, name, "sessions", f"/api{self.base}", **{**fields, **given}
+            self.context, name, "sessions", f"/api{self.base}", **{**fields, **values}
         )
 
 
@@ -467,7 +469,7 @@ def session(
     at: Text = "",
     q: Text = "",
     end: Text = "",
-    whole: Text = "",
+    show_all: ShowAll = "",
     own: Text = "",
     tz: Text = "",
 ) -> Response[str]:
@@ -475,33 +477,33 @@ def session(
 
     What it continues stands before it, unless only its own part is wanted.
     """
-    one = _Session(context, uid, tz)
+    page = _Session(context, uid, tz)
     wanted = at if _EVENT.fullmatch(at) else ""
-    if not whole and not charts_of(context).at_hand(one.row):
-        return one.shown(again=_once_more(one.base, wanted, q, end))
+    if not show_all and not charts_of(context).at_hand(page.row):
+        return page.shown(again=_once_more(page.base, wanted, q, end))
     try:
-        drawing = one.drawing()
+        drawing = page.drawing()
     except (NotReadable, OSError):
-        return one.shown(digest=_digest(context, one.uid))
-    matches = find(one.chart, q) if q else Matches()
-    is_known = bool(wanted) and one.chart.find(wanted) is not None
+        return page.shown(digest=_digest(context, page.uid))
+    matches = find(page.chart, q) if q else Matches()
+    is_known = bool(wanted) and page.chart.find(wanted) is not None
     if not is_known and matches.matches:
         wanted = matches.matches[0].event
     window = drawing.main(wanted or None, end=end == "1", terms=matches.terms)
-    outline = SessionOutline(drawing, window, one.clock, one.base)
+    outline = SessionOutline(drawing, window, page.clock, page.base)
     entries, left = outline.entries()
-    told = context.now().live.get(one.uid)
-    return one.shown(
+    status = context.now().live.get(page.uid)
+    return page.shown(
         window=window,
-        inherited=one.inherited() if not window.start and own != "1" else [],
-        tail=tail(one.chart, one.standing, told.waiting_for if told else None),
+        inherited=page.inherited_rows() if not window.start and own != "1" else [],
+        tail=tail(page.chart, page.standing, status.waiting_for if status else None),
         map=outline.map(),
         outline=entries,
         jumps=outline.jumps(),
         left_out=left,
-        settled=one.settled(drawing, window),
-        live=one.live(),
-        finder=_finder(one.base, q, wanted, matches),
+        settled=page.last_settled_row(drawing, window),
+        live=page.live(),
+        finder=_finder(page.base, q, wanted, matches),
     )
 
 
@@ -515,19 +517,19 @@ def _once_more(base: str, event: str, query: str, end: str) -> str:
 @get("/sessions/{uid:str}/find", include_in_schema=False, sync_to_thread=True)
 def find_in_session(context: ContextDependency, uid: FromPath[str], q: Text = "") -> dict[str, Any]:
     """Return the events of a session that have some words, each with the row that shows it."""
-    one = _Session(context, uid)
-    drawing = one.drawing()
-    matches = find(one.chart, q)
-    paths = paths_of(one.chart)
+    page = _Session(context, uid)
+    drawing = page.drawing()
+    matches = find(page.chart, q)
+    paths = paths_of(page.chart)
     rows = [[match.event, drawing.row_id(paths.row(match.row))] for match in matches.matches]
     return {"terms": matches.terms, "matches": rows}
 
 
 def _digest(context: AppContext, uid: str) -> Digest:
-    """Give what is left of a session that nobody holds any more."""
-    for told in context.store.kept("digests", Filter(uids=(uid,))):
+    """Return the digest of a session whose log nobody has any more."""
+    for digest in context.store.kept("digests", Filter(uids=(uid,))):
         with contextlib.suppress(msgspec.ValidationError):
-            return msgspec.convert(told, Digest)
+            return msgspec.convert(digest, Digest)
     return Digest(DIGEST, "", "unknown", 0.0, ("its digest is unavailable",))
 
 
@@ -539,28 +541,28 @@ def rows(
     start: Annotated[int, QueryParameter(name="from")] = 0,
     end: Annotated[int | None, QueryParameter(name="to")] = None,
 ) -> Response[str]:
-    """Give some rows of a session, for a page that shows others."""
-    one = _Session(context, uid)
-    window = one.drawing().part(part, start, end) if _PART.fullmatch(part) else None
+    """Return some rows of a session, for a page that shows other rows of it."""
+    page = _Session(context, uid)
+    window = page.drawing().part(part, start, end) if _PART.fullmatch(part) else None
     if window is None:
         raise NotFoundException(f"no such part: {part}")
-    return _render("rows.html", base=one.base, window=window, sub=bool(part))
+    return _render("rows.html", base=page.base, window=window, sub=bool(part))
 
 
 @get("/sessions/{uid:str}/tail", include_in_schema=False, sync_to_thread=True)
 def latest(context: ContextDependency, uid: FromPath[str], after: Text = "") -> Response[str]:
-    """Give the rows that follow one, and the live end."""
-    one = _Session(context, uid)
+    """Return the rows that follow one, and the live end."""
+    page = _Session(context, uid)
     name = after.partition("-")[0]
-    drawing, window, settled = one.latest(name if _EVENT.fullmatch(name) else "")
-    told = context.now().live.get(one.uid)
+    drawing, window, settled = page.latest(name if _EVENT.fullmatch(name) else "")
+    status = context.now().live.get(page.uid)
     return _render(
         "tail.html",
-        base=one.base,
+        base=page.base,
         window=window,
         settled=settled,
-        tail=tail(drawing.chart, one.standing, told.waiting_for if told else None),
-        head=head(one.row, one.standing, one.clock, {}),
+        tail=tail(drawing.chart, page.standing, status.waiting_for if status else None),
+        head=head(page.row, page.standing, page.clock, {}),
     )
 
 
@@ -570,54 +572,56 @@ def event(
     context: ContextDependency,
     uid: FromPath[str],
     event: FromPath[str],
-    whole: Text = "",
+    show_all: ShowAll = "",
 ) -> Response[str]:
-    """Give what a folded row holds: what was given, and what came back."""
-    one = _Session(context, uid)
-    body = one.drawing().body(event, whole=bool(whole)) if _EVENT.fullmatch(event) else None
+    """Return the content of a folded row: the input of a call and its result."""
+    page = _Session(context, uid)
+    body = (
+        page.drawing().body(event, is_complete=bool(show_all)) if _EVENT.fullmatch(event) else None
+    )
     if body is None:
         raise NotFoundException(f"no such event: {event}")
-    spill = spills.is_offered(one.row, one.chart, event)
-    fields = {"base": one.base, "body": body, "event": event, "spill": spill}
+    spill = spills.is_offered(page.row, page.chart, event)
+    fields = {"base": page.base, "body": body, "event": event, "spill": spill}
     if "hx-request" in request.headers:
         return _render("body.html", **fields)
-    return one.shown("event.html", **fields)
+    return page.shown("event.html", **fields)
 
 
 @get("/sessions/{uid:str}/text/{event:str}", include_in_schema=False, sync_to_thread=True)
 def text(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) -> Response[str]:
-    """Give the text of an event as a file: as it was written, never as a page."""
-    one = _Session(context, uid)
-    found = one.drawing().text(event) if _EVENT.fullmatch(event) else None
-    if found is None:
+    """Return the text of an event as a file: as it was written, never as a page."""
+    page = _Session(context, uid)
+    written = page.drawing().text(event) if _EVENT.fullmatch(event) else None
+    if written is None:
         raise NotFoundException(f"no such event: {event}")
     headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
-    body = found.encode("utf-8", "replace").decode()
+    body = written.encode("utf-8", "replace").decode()
     return Response(body, media_type="text/plain", headers=headers)
 
 
 @get("/sessions/{uid:str}/spill/{event:str}", include_in_schema=False, sync_to_thread=True)
 def spill(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) -> Response[str]:
-    """Give the whole result of a call that its agent kept beside the log, as a file."""
-    one = _Session(context, uid)
-    found = spills.text(one.row, one.chart, event) if _EVENT.fullmatch(event) else None
-    if found is None:
+    """Return the whole result of a call that its agent kept beside the log, as a file."""
+    page = _Session(context, uid)
+    output = spills.text(page.row, page.chart, event) if _EVENT.fullmatch(event) else None
+    if output is None:
         raise NotFoundException(f"no more of {event} is stored")
     headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
-    return Response(context.redacted(found), media_type="text/plain", headers=headers)
+    return Response(context.redact(output), media_type="text/plain", headers=headers)
 
 
 @get("/sessions/{uid:str}/export/{form:str}", include_in_schema=False, sync_to_thread=True)
 def export(context: ContextDependency, uid: FromPath[str], form: FromPath[str]) -> Response[str]:
-    """Give a session as a file to share, as it is stored: secrets are redacted."""
-    one = _Session(context, uid)
+    """Return a session as a file to share, as it is stored: secrets are redacted."""
+    page = _Session(context, uid)
     if form not in _EXPORTS:
         raise NotFoundException(f"no such export: {form}")
     write, media_type, ending = _EXPORTS[form]
-    notes = note_events(context.notes(), one.uid)
-    label = context.labels().get(one.uid, Label())
-    body = "\n".join(write(context.whole(one.row).whole, label, notes))
-    name = re.sub(r"[^A-Za-z0-9-]", "", one.row.session.native_session_id)[:13] or "session"
+    notes = note_events(context.notes(), page.uid)
+    label = context.labels().get(page.uid, Label())
+    body = "\n".join(write(context.load_session(page.row).whole, label, notes))
+    name = re.sub(r"[^A-Za-z0-9-]", "", page.row.session.native_session_id)[:13] or "session"
     headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
     body = body.encode("utf-8", "replace").decode()
     return Response(body, media_type=media_type, headers=headers)
@@ -658,17 +662,17 @@ def dismiss(context: ContextDependency, data: JSONBody[Dismissal]) -> dict[str, 
 _Writer = Callable[[Whole, Label, Sequence[SessionEvent]], Iterator[str]]
 
 
-def _json_lines(whole: Whole, label: Label, notes: Sequence[SessionEvent]) -> Iterator[str]:
-    for line in forms.lines(whole, notes, name=label.name, tags=list(label.tags)):
+def _json_lines(session: Whole, label: Label, notes: Sequence[SessionEvent]) -> Iterator[str]:
+    for line in forms.lines(session, notes, name=label.name, tags=list(label.tags)):
         yield msgspec.json.encode(line).decode()
 
 
-def _markdown(whole: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
-    return forms.markdown(whole, name=label.name)
+def _markdown(session: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+    return forms.markdown(session, name=label.name)
 
 
-def _html_page(whole: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
-    return forms.page(whole, name=label.name)
+def _html_page(session: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+    return forms.page(session, name=label.name)
 
 
 _EXPORTS: Final[dict[str, tuple[_Writer, str, str]]] = {
@@ -686,29 +690,29 @@ def branch(
     uid: FromPath[str],
     event: FromPath[str],
 ) -> Response[str] | Redirect:
-    """Give the rows of the branch that an event is on, or the page with it opened."""
-    one = _Session(context, uid)
-    chart = one.chart
-    found = chart.find(event) if _EVENT.fullmatch(event) else None
-    number = chart.branch_at(found[0]) if found is not None else None
+    """Return the rows of the branch that an event is on, or the page with it opened."""
+    page = _Session(context, uid)
+    chart = page.chart
+    position = chart.find(event) if _EVENT.fullmatch(event) else None
+    number = chart.branch_at(position[0]) if position is not None else None
     if number is None:
         raise NotFoundException(f"no branch holds {event}")
     if "hx-request" not in request.headers:
-        return Redirect(f"{one.base}?at={event}#{event}")
-    window = one.drawing().part(f"b{number}")
-    return _render("rows.html", base=one.base, window=window, sub=True)
+        return Redirect(f"{page.base}?at={event}#{event}")
+    window = page.drawing().part(f"b{number}")
+    return _render("rows.html", base=page.base, window=window, sub=True)
 
 
 @get("/sessions/{uid:str}/compare/{number:int}", include_in_schema=False, sync_to_thread=True)
 def compare(context: ContextDependency, uid: FromPath[str], number: FromPath[int]) -> Response[str]:
     """Show a discarded branch beside what took its place."""
-    one = _Session(context, uid)
-    drawing = one.drawing()
-    outcome, _ = standing_text(one.row, one.standing)
-    made = compare_branch(drawing, number, one.base, outcome) if number >= 0 else None
+    page = _Session(context, uid)
+    drawing = page.drawing()
+    outcome, _ = standing_text(page.row, page.standing)
+    made = compare_branch(drawing, number, page.base, outcome) if number >= 0 else None
     if made is None:
         raise NotFoundException(f"no such branch: {number}")
-    return one.shown("compare.html", made=made, what="Two branches")
+    return page.shown("compare.html", made=made, what="Two branches")
 
 
 @get("/sessions/{uid:str}/beside/{other:str}", include_in_schema=False, sync_to_thread=True)
@@ -738,14 +742,14 @@ def side(
     start: Annotated[int, QueryParameter(name="from")] = 0,
 ) -> Response[str]:
     """Show a subagent alone."""
-    one = _Session(context, uid)
-    drawing = one.drawing()
+    page = _Session(context, uid)
+    drawing = page.drawing()
     window = drawing.part(key, start) if re.fullmatch(r"s\d{1,9}", key) else None
     if window is None:
         raise NotFoundException(f"no such subagent: {key}")
-    chart = one.chart
+    chart = page.chart
     channel = list(chart.channels)[int(key[1:])]
-    return one.shown(window=window, head=agent_head(one.head(), chart, channel, one.clock))
+    return page.shown(window=window, head=agent_head(page.head(), chart, channel, page.clock))
 
 
 # -- errors ---------------------------------------------------------------------------------
@@ -763,7 +767,7 @@ def problem(
         nav=NAV,
         waiting=0,
         version=__version__,
-        kept="…",
+        stored="…",
         clock="now",
         json="",
         is_read_only=False,

@@ -57,7 +57,10 @@ class Paths:
             if inner and inner not in seen:
                 seen.add(inner)
                 rows = rows_of_part(chart, inner) or []
-                todo += ((number, inner, n, one) for n, one in reversed(list(enumerate(rows))))
+                todo += (
+                    (number, inner, n, inner_row)
+                    for n, inner_row in reversed(list(enumerate(rows)))
+                )
 
     def _register(self, row: ChartRow, number: int) -> None:
         """Note which events a row shows; rows that only stand for others show none."""

@@ -95,23 +95,23 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
     after = int((context.clock() - days * 86_400) * 1000)
     wanted = Filter(after=after)
     known = memories(context.store.kept("digests", wanted), context.store.kept("signals", wanted))
-    found = select_recurring(patterns(known))
-    named = {proof.uid for one in found for proof in one.evidence}
+    recurring = select_recurring(patterns(known))
+    named = {proof.uid for pattern in recurring for proof in pattern.evidence}
     rows = {r.session.session_uid: r for r in context.store.sessions(Filter(uids=tuple(named)))}
-    some = [one for one in found if kind in ("", one.kind)]
-    ticks = sum(int(one.data.get("ticks", 0)) for one in found)
+    some = [pattern for pattern in recurring if kind in ("", pattern.kind)]
+    ticks = sum(int(pattern.data.get("ticks", 0)) for pattern in recurring)
     lost = f" cost you {money(ticks)}" if ticks else ""
-    heading = f"{several(len(found), 'pattern')}{lost}" if found else "No patterns yet"
-    counts: Counter[str] = Counter(one.kind for one in found)
+    heading = f"{several(len(recurring), 'pattern')}{lost}" if recurring else "No patterns yet"
+    counts: Counter[str] = Counter(pattern.kind for pattern in recurring)
 
     def href(days: int = days, kind: str = kind) -> str:
-        given = {n: v for n, v in (("kind", kind), ("days", days)) if v not in ("", DEFAULT_DAYS)}
-        return f"/patterns?{urlencode(given)}" if given else "/patterns"
+        filters = {n: v for n, v in (("kind", kind), ("days", days)) if v not in ("", DEFAULT_DAYS)}
+        return f"/patterns?{urlencode(filters)}" if filters else "/patterns"
 
-    chips = [("All", href(kind=""), "", len(found), kind == "")]
+    chips = [("All", href(kind=""), "", len(recurring), kind == "")]
     chips += [
-        (said, href(kind=name), icon, counts[name], kind == name)
-        for name, (said, icon, *_) in KINDS.items()
+        (label, href(kind=name), icon, counts[name], kind == name)
+        for name, (label, icon, *_) in KINDS.items()
         if counts[name]
     ]
     return PatternPage(
@@ -119,16 +119,16 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
         f"last {days} days, {several(len(known), 'session')} analysed",
         [(f"{n} days", href(days=n), n == days) for n in RANGES],
         chips,
-        [_pattern_card(context, one, rows) for one in some],
+        [_pattern_card(context, pattern, rows) for pattern in some],
         None if known else earlier(context, days, lambda n: href(days=n)),
     )
 
 
-def select_recurring(found: Sequence[Pattern]) -> list[Pattern]:
+def select_recurring(known: Sequence[Pattern]) -> list[Pattern]:
     """Return the patterns that several sessions have, without those that say nothing."""
     return [
         pattern
-        for pattern in found
+        for pattern in known
         if pattern.sessions >= MIN_SESSIONS
         and (pattern.kind != "recurring_error" or _has_words(pattern.name))
     ]
@@ -163,31 +163,33 @@ def unmask(name: str, pattern: Pattern) -> str:
     return _MASK.sub(value, name)
 
 
-def _pattern_card(context: AppContext, one: Pattern, rows: dict[str, SessionRow]) -> PatternCard:
-    _, icon, cls, unit = KINDS[one.kind]
-    ticks = int(one.data.get("ticks", 0))
+def _pattern_card(
+    context: AppContext, pattern: Pattern, rows: dict[str, SessionRow]
+) -> PatternCard:
+    _, icon, cls, unit = KINDS[pattern.kind]
+    ticks = int(pattern.data.get("ticks", 0))
     now = datetime.fromtimestamp(context.clock(), UTC)
-    proofs = [_proof(seen, rows, now) for seen in one.evidence]
+    proofs = [_proof(seen, rows, now) for seen in pattern.evidence]
     title = {
-        "recurring_error": unmask(one.name.partition(": ")[2] or one.name, one),
-        "costly_detour": one.text[:1].upper() + one.text[1:],
-        "breaking_file": f"Tests fail after edits of {one.name.rpartition('/')[2]}",
-        "flaky_test": f"Flaky: {one.name}",
-    }[one.kind]
+        "recurring_error": unmask(pattern.name.partition(": ")[2] or pattern.name, pattern),
+        "costly_detour": pattern.text[:1].upper() + pattern.text[1:],
+        "breaking_file": f"Tests fail after edits of {pattern.name.rpartition('/')[2]}",
+        "flaky_test": f"Flaky: {pattern.name}",
+    }[pattern.kind]
     return PatternCard(
-        one.kind,
+        pattern.kind,
         icon,
         cls,
         clean(one_line(title, 160)),
-        clean(one_line(_sign(one), 160)),
-        one.count,
+        clean(one_line(_sign(pattern), 160)),
+        pattern.count,
         unit,
-        one.sessions,
+        pattern.sessions,
         money(ticks) if ticks else "",
         proofs[0].age if proofs else "",
         [
             Help(clean(one_line(cure.what, 200)), cure.sessions, _where(cure.evidence[0]))
-            for cure in one.cures
+            for cure in pattern.cures
             if cure.evidence
         ],
         proofs,

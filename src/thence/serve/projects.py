@@ -139,7 +139,9 @@ def _project(path: str, label: str, totals: Sequence[Total], age: str) -> Projec
 
 def page(context: AppContext, path: str, clock: DisplayClock) -> ProjectPage | None:
     """Return how a project stands; None when no session works there."""
-    project = next((one for one in projects(context, clock) if one.path == path), None)
+    project = next(
+        (candidate for candidate in projects(context, clock) if candidate.path == path), None
+    )
     if project is None or not path:
         return None
     rows = [
@@ -206,9 +208,9 @@ def _files(context: AppContext, wanted: Filter, path: str) -> list[ProjectFile]:
 def _todos(context: AppContext, wanted: Filter) -> list[ProjectTodo]:
     after = int((context.clock() - TODO_MAX_AGE_S) * 1000)
     recent = msgspec.structs.replace(wanted, after=after)
-    found = promised(context.store, recent, dismissed_todos(context.home))
+    stored = promised(context.store, recent, dismissed_todos(context.home))
     todos = []
-    for todo in found[:MAX_TODOS]:
+    for todo in stored[:MAX_TODOS]:
         event = todo["event_id"]
         href = address(f"{todo['session_uid']}", event if isinstance(event, int) else None)
         todos.append(ProjectTodo(clean(one_line(f"{todo['text']}", 140)), href, todo_key(todo)))

@@ -181,14 +181,14 @@ class Questions:
         self._store, self._redact, self._write, self._notes = store, redact, decide, notes
         self._turn = threading.Lock()
 
-    def answer(self, tool: str, given: JSON) -> str:
+    def answer(self, tool: str, arguments: JSON) -> str:
         """Answer one question; raises when it cannot be meant."""
         if tool not in TOOLS:
             raise InvalidQuestion(
                 f"unknown tool {flatten(tool, 40)}", hint=f"one of {', '.join(TOOLS)}"
             )
         try:
-            asked = msgspec.convert(given, TOOLS[tool])
+            asked = msgspec.convert(arguments, TOOLS[tool])
         except msgspec.ValidationError as error:
             message = f"{tool}: {flatten(str(error))}"
             raise InvalidQuestion(message, hint="see the tool's schema") from error
@@ -241,13 +241,13 @@ class Questions:
         names = [name for name, _ in records]
         at = names.index(wanted.native_id)
         part = records[max(at - asked.before, 0) : at + asked.after + 1]
-        lines = self._said_in(part, wanted.native_id)
+        lines = self._record_lines(part, wanted.native_id)
         missing = asked.before - min(at, asked.before)
         if missing and recall.origin_of(row) is not None:
-            return _name(uid), chain(self._said_before(uid, asked.event, missing), lines)
+            return _name(uid), chain(self._records_before(uid, asked.event, missing), lines)
         return _name(uid), lines
 
-    def _said_before(self, uid: str, event: str, number: int) -> Iterator[str]:
+    def _records_before(self, uid: str, event: str, number: int) -> Iterator[str]:
         """Yield the last records before a session began, from those that it continues."""
         session = self._session(uid)[1]
         place = recall.place_of(session, event)
@@ -257,18 +257,20 @@ class Questions:
             for at in part.places
             if part.session.states[at] is not State.INTERNAL
         ]
-        for origin, some in groupby(records[len(records) - number :], lambda one: one[0]):
-            yield from self._said_in([("", events) for _, events in some], wanted=" ")
+        for origin, some in groupby(records[len(records) - number :], lambda record: record[0]):
+            yield from self._record_lines([("", events) for _, events in some], wanted=" ")
             yield f"continued from {_name(origin)}"
 
-    def _said_in(self, records: list[tuple[str, list[SessionEvent]]], wanted: str) -> Iterator[str]:
+    def _record_lines(
+        self, records: list[tuple[str, list[SessionEvent]]], wanted: str
+    ) -> Iterator[str]:
         for name, events in records:
             for event in events:
                 mark = " <- asked for" if name == wanted else ""
                 yield _head(event) + mark
-                said = words_of(recall.with_body(self._store.blobs, event)) or event.summary
+                text = words_of(recall.with_body(self._store.blobs, event)) or event.summary
                 yield from quote_lines(
-                    said, MAX_EVENT_CHARS if name == wanted else MAX_NEIGHBOUR_CHARS
+                    text, MAX_EVENT_CHARS if name == wanted else MAX_NEIGHBOUR_CHARS
                 )
 
     def _read_spill(self, asked: ReadSpillQuestion) -> tuple[str, Iterable[str]]:
@@ -277,7 +279,7 @@ class Questions:
             if wanted is None:
                 break
             row, session = self._session(wanted)
-            text = self._spilled(session, asked.name)
+            text = self._find_spill(session, asked.name)
             if text is not None:
                 return _part(row, self._redact(text), asked.offset)
             older = (e.uid(row.session.flavor) for e in session.edges if not e.child)
@@ -287,7 +289,7 @@ class Questions:
             hint="the name is in a placeholder in the session; import first if it is new",
         )
 
-    def _spilled(self, session: Readout, name: str) -> str | None:
+    def _find_spill(self, session: Readout, name: str) -> str | None:
         """Find what was spilled in a session under a name."""
         for event in session.events:
             if event.kind == "lifecycle" and event.summary == spills.NOTE:
@@ -327,9 +329,9 @@ class Questions:
                 yield f"continued from {_name(part.session.uid)}, {part.messages} messages"
                 rows = part.session.along(part.places)
                 yield from _named_prompts(row.event for row in rows)
-        said = list(_prompts_in(events))
-        yield f"prompts: {len(said)}"
-        yield from _named_prompts(said)
+        prompts = list(_prompts_in(events))
+        yield f"prompts: {len(prompts)}"
+        yield from _named_prompts(prompts)
 
     # -- learning -----------------------------------------------------------------------
 
@@ -345,27 +347,27 @@ class Questions:
         return f"{often}, fixed in {pattern.data['settled']}", _cure_lines(pattern)
 
     def _files(self, asked: FilesQuestion) -> tuple[str, Iterable[str]]:
-        found = touched(self._store, Filter(), asked.path)
-        return f"{len(found)} sessions touched it", self._touches(found[: asked.limit])
+        touches = touched(self._store, Filter(), asked.path)
+        return f"{len(touches)} sessions touched it", self._touches(touches[: asked.limit])
 
-    def _touches(self, found: list[dict[str, JSON]]) -> Iterator[str]:
-        for one in found:
-            edits, reads = (sum(f[name] for f in one["files"]) for name in ("edits", "reads"))
+    def _touches(self, touches: list[dict[str, JSON]]) -> Iterator[str]:
+        for touch in touches:
+            edits, reads = (sum(f[name] for f in touch["files"]) for name in ("edits", "reads"))
             did = f"{edits} edits" if edits else f"{reads} reads"
             yield (
-                f"{_name(one['session_uid'])} {_day(one['ended_at'])} {did}, "
-                f"{_outcome(one['outcome'])}: {flatten(one['title'] or '', 100)}"
+                f"{_name(touch['session_uid'])} {_day(touch['ended_at'])} {did}, "
+                f"{_outcome(touch['outcome'])}: {flatten(touch['title'] or '', 100)}"
             )
-            paths = [file["path"] for file in one["files"]]
-            for reason in reasons(self._store, one["session_uid"], paths)[:2]:
+            paths = [file["path"] for file in touch["files"]]
+            for reason in reasons(self._store, touch["session_uid"], paths)[:2]:
                 yield f"  for: {flatten(reason['prompt'], 120)}"
 
     def _todos(self, asked: TodosQuestion) -> tuple[str, Iterable[str]]:
-        found = promised(self._store, Filter(project=asked.project), self._dismissed())
-        return f"{len(found)} open", [
-            f"{_name(one['session_uid'])} {_day(one['ended_at'])} {one['status']}: "
-            f"{flatten(one['text'], 160)}"
-            for one in found[: asked.limit]
+        todos = promised(self._store, Filter(project=asked.project), self._dismissed())
+        return f"{len(todos)} open", [
+            f"{_name(todo['session_uid'])} {_day(todo['ended_at'])} {todo['status']}: "
+            f"{flatten(todo['text'], 160)}"
+            for todo in todos[: asked.limit]
         ]
 
     def _costs(self, asked: CostsQuestion) -> tuple[str, Iterable[str]]:
@@ -376,10 +378,10 @@ class Questions:
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
         return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [
-            f"{money(one.ticks)} in {one.sessions} sessions, "
-            f"{money(one.dead)} on discarded branches, {money(one.side)} by subagents: "
-            f"{_key(one.key[0], asked.by)}"
-            for one in parts
+            f"{money(part.ticks)} in {part.sessions} sessions, "
+            f"{money(part.dead)} on discarded branches, {money(part.side)} by subagents: "
+            f"{_key(part.key[0], asked.by)}"
+            for part in parts
         ]
 
     # -- writing ------------------------------------------------------------------------
@@ -389,8 +391,8 @@ class Questions:
         if asked.session is not None:
             uid = recall.session(self._store, asked.session).session.session_uid
         text = "\n".join(line.removeprefix("| ") for line in quote_lines(asked.text, 4_000))
-        told = self._write(self._redact(text), uid)
-        return "saved", [f"decision {told['uuid']} at {told['ts']}"]
+        decision = self._write(self._redact(text), uid)
+        return "saved", [f"decision {decision['uuid']} at {decision['ts']}"]
 
 
 # -- lines ----------------------------------------------------------------------------------
@@ -423,7 +425,7 @@ def _key(key: str | None, by: str) -> str:
 
 
 def _part(row: SessionRow, text: str, offset: int) -> tuple[str, Iterable[str]]:
-    """Give a part of a long text, and where the next one begins."""
+    """Return a part of a long text, and where the next one begins."""
     part = text[offset : offset + SPILL_PART_CHARS]
     while sum(len(line) + 1 for line in quote_lines(part, SPILL_PART_CHARS)) > SPILL_PART_CHARS:
         part = part[: len(part) * 7 // 8]  # quoting makes short lines longer
@@ -436,18 +438,20 @@ def _part(row: SessionRow, text: str, offset: int) -> tuple[str, Iterable[str]]:
 def _hit(hit: search.Hit) -> str:
     event = recall.event_name(hit.event_id) if hit.event_id is not None else hit.kind
     gone = f" ({hit.state})" if hit.state not in (None, "live") else ""
-    said = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
+    snippet = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
     if hit.unread is not None:
-        said = f"(unreadable: {hit.unread})"
-    return f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flatten(said, 260)}"
+        snippet = f"(unreadable: {hit.unread})"
+    return (
+        f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flatten(snippet, 260)}"
+    )
 
 
 def _note(note: Note, query: search.Query | None = None) -> str:
     """Return a decision or note as one line; it says who wrote it before what."""
     text = search.snippet(note.text, query.terms if query else ())
-    said = text.replace(search.OPEN, "").replace(search.CLOSE, "")
+    shown = text.replace(search.OPEN, "").replace(search.CLOSE, "")
     of = f" of {_name(note.session_uid)}" if note.session_uid else ""
-    return f"{note.kind}{of} {_day(note.ts)}, {note.author}: {flatten(said, 260)}"
+    return f"{note.kind}{of} {_day(note.ts)}, {note.author}: {flatten(shown, 260)}"
 
 
 def _head(event: SessionEvent) -> str:

@@ -31,7 +31,7 @@ _ACTIONS: Final = {
 class TierBar(msgspec.Struct, frozen=True):
     """One tier against its caps; widths are shares of the scale."""
 
-    said: str
+    text: str
     parts: list[tuple[float, float, str, str, str]]
     """Where it starts, how wide, its class, whose it is, how much."""
     caps: list[tuple[float, str]]
@@ -51,7 +51,7 @@ class StoreCheck(msgspec.Struct, frozen=True):
     """One thing that was looked at."""
 
     ok: bool
-    said: str
+    text: str
     end: str = ""
     href: str = ""
 
@@ -63,7 +63,7 @@ class StorePage(msgspec.Struct, frozen=True):
     lede: str
     figures: list[tuple[str, str, str]]
     raw: TierBar
-    kept: TierBar
+    distilled: TierBar
     going: list[PlannedRemoval]
     more: int
     plan_said: str
@@ -78,15 +78,15 @@ def page(context: AppContext) -> StorePage:
     known = context.store.known()
     running = set(context.now().live)
     now = datetime.fromtimestamp(context.clock(), UTC)
-    held = retention.inventory(known, running, only_copies=only_copies(known))
-    plan = retention.plan(context.policy, held, now)
+    inventory = retention.inventory(known, running, only_copies=only_copies(known))
+    plan = retention.plan(context.policy, inventory, now)
     total = context.store.totals()[0]
     rows = list(context.store.sessions())
     skipped = _skips(rows)
     checks = list(_checks(context, known, plan))
-    wrong = sum(not one.ok for one in checks) + len(skipped)
+    wrong = sum(not check.ok for check in checks) + len(skipped)
     redacted = _redaction_counts(rows)
-    here = sum(1 for one in known.sessions.values() if one.gone)
+    here = sum(1 for entry in known.sessions.values() if entry.gone)
     figures = [
         ("Sessions", f"{len(known.sessions):,}", f"{here:,} whose original log is gone"),
         ("Transcripts", size(total.raw_bytes), "rows, index and packs"),
@@ -116,20 +116,20 @@ def page(context: AppContext) -> StorePage:
 
 def _raw_tier(context: AppContext) -> TierBar:
     soft, hard = context.policy.raw_soft_cap_bytes, context.policy.raw_hard_cap_bytes
-    totals = sorted(context.store.totals(["agent"]), key=lambda one: -one.raw_bytes)
-    used = sum(one.raw_bytes for one in totals)
+    totals = sorted(context.store.totals(["agent"]), key=lambda total: -total.raw_bytes)
+    used = sum(total.raw_bytes for total in totals)
     scale = max(hard * 1.05, used * 1.05, 1)
     parts, at = [], 0.0
-    for one in totals:
-        wide = 100 * one.raw_bytes / scale
-        name = f"{one.key[0]}"
+    for total in totals:
+        wide = 100 * total.raw_bytes / scale
+        name = f"{total.key[0]}"
         parts.append(
-            (round(at, 2), round(wide, 2), f"f-{agent_class(name)}", name, size(one.raw_bytes))
+            (round(at, 2), round(wide, 2), f"f-{agent_class(name)}", name, size(total.raw_bytes))
         )
         at += wide
     caps = [(100 * soft / scale, f"soft {size(soft)}"), (100 * hard / scale, f"hard {size(hard)}")]
-    said = f"{size(used)} of {size(soft)}"
-    return TierBar(said, parts, [(round(x, 2), name) for x, name in caps])
+    text = f"{size(used)} of {size(soft)}"
+    return TierBar(text, parts, [(round(x, 2), name) for x, name in caps])
 
 
 def _distilled_tier(context: AppContext, used: int) -> TierBar:
@@ -168,40 +168,42 @@ def _skips(rows: Iterable[SessionRow]) -> list[StoreCheck]:
     out = []
     for row in [row for row in rows if row.skipped][:MAX_ROWS]:
         files = several(len(row.files), "file")
-        said = f"{title_of(row)} ({short_id(row.session.native_session_id)}, {files})"
+        text = f"{title_of(row)} ({short_id(row.session.native_session_id)}, {files})"
         end = several(row.skipped, "line")
-        out.append(StoreCheck(ok=False, said=said, end=end, href=address(row.session.session_uid)))
+        out.append(StoreCheck(ok=False, text=text, end=end, href=address(row.session.session_uid)))
     return out
 
 
 def _checks(context: AppContext, known: Inventory, plan: retention.Plan) -> Iterator[StoreCheck]:
-    late = sum(1 for one in known.sessions.values() if one.analysed is None and not one.evicted)
+    late = sum(
+        1 for entry in known.sessions.values() if entry.analysed is None and not entry.evicted
+    )
     yield StoreCheck(
         ok=not late,
-        said="Every session has its digest" if not late else "Sessions without a digest yet",
+        text="Every session has its digest" if not late else "Sessions without a digest yet",
         end=f"{late:,}" if late else f"{len(known.sessions):,}",
     )
     behind = len(known.unsettled)
     yield StoreCheck(
         ok=not behind,
-        said="Forks are matched to their originals",
+        text="Forks are matched to their originals",
         end=f"{behind} to come" if behind else "",
     )
-    yield StoreCheck(ok=not known.pending, said="Removed data is erased from disk")
+    yield StoreCheck(ok=not known.pending, text="Removed data is erased from disk")
     lost = len(plan.of("drop_unanalysed"))
     yield StoreCheck(
-        ok=not lost, said="Nothing unanalysed will be removed", end=f"{lost}" if lost else ""
+        ok=not lost, text="Nothing unanalysed will be removed", end=f"{lost}" if lost else ""
     )
     risks = len(context.risks())
     yield StoreCheck(
         ok=not risks,
-        said="Everything agents will delete soon is saved",
+        text="Everything agents will delete soon is saved",
         end="thence sweep" if risks else "",
     )
     open_to = _open_to_others(context)
     yield StoreCheck(
         ok=not open_to,
-        said="Only you can read the store" if not open_to else "Other users can read the store",
+        text="Only you can read the store" if not open_to else "Other users can read the store",
         end=open_to,
     )
 
@@ -215,7 +217,7 @@ def _open_to_others(context: AppContext) -> str:
 
 
 def _redaction_counts(rows: Iterable[SessionRow]) -> list[tuple[str, int, int]]:
-    """Give rule, secrets and sessions, as sweeps counted them; never what was found."""
+    """Return rule, secrets and sessions, as sweeps counted them; never what was found."""
     counts: Counter[str] = Counter()
     sessions: Counter[str] = Counter()
     for row in rows:

@@ -54,10 +54,10 @@ _log = logging.getLogger(__name__)
 class SweepListener(Protocol):
     """Who is told of what was swept."""
 
-    def changed(self, uids: Iterable[str], *, again: bool = False) -> None:
+    def publish_changes(self, uids: Iterable[str], *, again: bool = False) -> None:
         """Hear of sessions that went on, `again` when only their digests did."""
 
-    def stand(self) -> None:
+    def publish_standing(self) -> None:
         """Look how sessions stand."""
 
     @property
@@ -73,7 +73,7 @@ class Sweeper:
         self._context = context
         self._hub = hub
         self._stop = threading.Event()
-        self._told: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
         self._undigested: set[str] = set()
         self._reported = ""
         """Why the last sweep failed."""
@@ -100,7 +100,7 @@ class Sweeper:
     def nudge(self, paths: Iterable[Path]) -> threading.Event:
         """Sweep files without waiting for the system to tell of them; set when that is done."""
         done = threading.Event()
-        self._told.put((set(paths), done))
+        self._waiting.put((set(paths), done))
         return done
 
     def watch(self) -> None:
@@ -108,12 +108,12 @@ class Sweeper:
         folders = [path for paths in self._context.roots.values() for path in paths]
         inbox = self._context.home / nudges.FOLDER
         try:
-            told = changes(
+            batches = changes(
                 folders, inbox, gather_ms=GATHER_MS, step_ms=self._step_ms, stop=self._stop
             )
         finally:
             self._watched.set()
-        for paths in told:
+        for paths in batches:
             self.nudge(paths)
 
     def _step_ms(self) -> int:
@@ -122,21 +122,21 @@ class Sweeper:
     def work(self) -> None:
         """Sweep and publish, again and again."""
         self._watched.wait()
-        while not self._caught_up() and not self._stop.wait(TICK_S):
+        while not self._catch_up() and not self._stop.wait(TICK_S):
             pass  # another one sweeps, maybe for the first time
         last = digested = time.monotonic()
         while not self._stop.is_set():
-            paths, done = self._taken()
+            paths, done = self._take_waiting()
             try:
                 rest = 0.0
-                heard = nudges.take(self._context.home)
-                paths |= set(self._named(heard.nudges))
+                received = nudges.take(self._context.home)
+                paths |= set(self._nudged_paths(received.nudges))
                 if paths:
                     rest = self.sweep(paths)
                     last = time.monotonic()
-                heard.done()
-                for one in done:
-                    one.set()
+                received.done()
+                for event in done:
+                    event.set()
                 self._stop.wait(rest)
                 now = time.monotonic()
                 if now - last > IDLE_BEFORE_DIGEST_S or now - digested > MAX_DIGEST_DELAY_S:
@@ -147,15 +147,15 @@ class Sweeper:
                         )
                 if now - last > IDLE_BEFORE_DIGEST_S:
                     self._embed()
-                self._hub.stand()
+                self._hub.publish_standing()
             except Exception as error:  # noqa: BLE001 - the next change must be heard of
                 self._report(error)
                 self._stop.wait(TICK_S)
 
-    def _caught_up(self) -> bool:
+    def _catch_up(self) -> bool:
         """Sweep what was written while nobody watched; False when another one sweeps."""
         assert self._context.sweeps is not None  # noqa: S101 - it was started
-        before = {uid: one.change for uid, one in self._context.store.known().sessions.items()}
+        before = {uid: entry.change for uid, entry in self._context.store.known().sessions.items()}
         try:
             with self._context.store.sweeping(LOCK_TIMEOUT_S):
                 # The first sweep of all makes digests as it reads; later ones leave them for then.
@@ -167,9 +167,9 @@ class Sweeper:
         except Exception as error:  # noqa: BLE001 - what changes from now on must be heard of
             self._report(error)
         after = self._context.store.known().sessions
-        changed = {uid for uid, one in after.items() if before.get(uid) != one.change}
+        changed = {uid for uid, entry in after.items() if before.get(uid) != entry.change}
         self._undigested |= changed
-        self._hub.changed(changed)
+        self._hub.publish_changes(changed)
         return True
 
     def _report(self, error: Exception) -> None:
@@ -186,25 +186,25 @@ class Sweeper:
             _log.error("New sessions are not imported: %s\nhint: %s", error.message, error.hint)
         self._reported = error.message if isinstance(error, ThenceError) else ""
 
-    def _taken(self) -> tuple[set[Path], list[threading.Event]]:
+    def _take_waiting(self) -> tuple[set[Path], list[threading.Event]]:
         """Take all that waits, or nothing after a while."""
         paths: set[Path] = set()
         done: list[threading.Event] = []
         with contextlib.suppress(queue.Empty):
-            told = self._told.get(timeout=TICK_S if self._hub.has_clients else UNSEEN_TICK_S)
+            item = self._waiting.get(timeout=TICK_S if self._hub.has_clients else UNSEEN_TICK_S)
             while True:
-                paths |= told[0]
-                done.append(told[1])
-                told = self._told.get_nowait()
+                paths |= item[0]
+                done.append(item[1])
+                item = self._waiting.get_nowait()
         return paths, done
 
-    def _named(self, heard: Iterable[nudges.Nudge]) -> Iterator[Path]:
-        """Give the files that hooks say were written; only an agent's reader opens any."""
-        for one in heard:
-            if one.transcript_path:
-                yield Path(one.transcript_path)
+    def _nudged_paths(self, received: Iterable[nudges.Nudge]) -> Iterator[Path]:
+        """Yield the files that hooks name as written; only an agent's reader opens any."""
+        for nudge in received:
+            if nudge.transcript_path:
+                yield Path(nudge.transcript_path)
                 continue
-            uids = (f"{one.agent}:{one.session}",)  # not every hook is told the path
+            uids = (f"{nudge.agent}:{nudge.session}",)  # not every hook is told the path
             for row in self._context.store.sessions(Filter(uids=uids)):
                 yield from (Path(locate(file)) for file in row.files)
 
@@ -223,7 +223,7 @@ class Sweeper:
             self.nudge(paths)  # another one sweeps, and may have passed them already
         uids = {s.uid for name in roots for s in known[name].find(roots[name][0])}
         self._undigested |= uids
-        self._hub.changed(uids)
+        self._hub.publish_changes(uids)
         return rest
 
     def _embed(self) -> None:
@@ -244,6 +244,6 @@ class Sweeper:
             done = self._undigested
             if not report.undigested:
                 self._undigested = set()
-            self._hub.changed(done, again=True)
+            self._hub.publish_changes(done, again=True)
             return bool(report.undigested)
         return False

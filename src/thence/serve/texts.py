@@ -24,12 +24,12 @@ MAX_PREVIEW_CHARS: Final = 20_000
 
 
 def without_plugin(text: str) -> str:
-    """Give a prompt without what an editor's plug-in put before it."""
+    """Return a prompt without what an editor's plug-in put before it."""
     return asked(SessionEvent("", 0, "user_msg", payload=text)) if text[:9] == "# Context" else text
 
 
 def all_of(block: SessionEvent) -> str:
-    """Give all of a block's text."""
+    """Return all of a block's text."""
     payload = block.payload
     if isinstance(payload, dict) and isinstance(payload.get("thinking"), str):
         return str(payload["thinking"])
@@ -37,15 +37,15 @@ def all_of(block: SessionEvent) -> str:
 
 
 def payload_text(payload: JSON) -> str:
-    """Give a payload as text: its texts where it has some, else its JSON."""
+    """Return a payload as text: its texts where it has some, else its JSON."""
     if isinstance(payload, str):
         return payload
-    if isinstance(payload, list) and all(isinstance(one, dict) for one in payload):
+    if isinstance(payload, list) and all(isinstance(block, dict) for block in payload):
         return "\n".join(filter(None, map(_block_text, payload)))
     if isinstance(payload, dict):
         texts = [payload.get(name) for name in ("text", "output", "stdout", "content")]
-        told = next((text for text in texts if isinstance(text, str) and text), None)
-        return told if told is not None else pretty_json(payload)
+        first = next((text for text in texts if isinstance(text, str) and text), None)
+        return first if first is not None else pretty_json(payload)
     return "" if payload is None else pretty_json(payload)
 
 
@@ -57,7 +57,7 @@ def _block_text(block: dict[str, JSON]) -> str:
 
 
 def pretty_json(value: JSON) -> str:
-    """Give a value as JSON of many lines."""
+    """Return a value as JSON of many lines."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
@@ -65,7 +65,7 @@ def pretty_json(value: JSON) -> str:
 
 
 def compact_json(value: JSON) -> str:
-    """Give a value on one line: its only text, or its JSON."""
+    """Return a value on one line: its only text, or its JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
@@ -84,8 +84,8 @@ def render_input(block: SessionEvent) -> Markup:
     script = kinds.command(tool, payload)
     if script is not None:
         return markdown.code_block(script, "bash")
-    found = kinds.changes(tool, payload)
-    if found or payload in (None, {}, ""):
+    changes = kinds.changes(tool, payload)
+    if changes or payload in (None, {}, ""):
         return Markup("")
     if isinstance(payload, str):
         return markdown.code_block(payload, "json" if payload[:1] in "{[" else "")
@@ -110,12 +110,12 @@ def cut_lines(text: str, lines: int | None) -> tuple[str, str]:
 
 
 def first_line(text: str) -> str:
-    """Give the first line that holds something."""
+    """Return the first line that holds something."""
     return next((line.strip() for line in text.split("\n") if line.strip()), "")
 
 
 def answer_line(text: str) -> str:
-    """Give the first line that is no mark-up of the harness."""
+    """Return the first line that is no mark-up of the harness."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     return one_line(next((ln for ln in lines if not ln.startswith("<")), "".join(lines[:1])), 240)
 

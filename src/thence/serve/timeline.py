@@ -42,7 +42,7 @@ class Timeline:
         self.inherited = inherited
         """What stands before both in the sessions that this one continues."""
 
-    def continued(self, window: Readout, state: FoldState) -> Timeline | None:
+    def extend(self, window: Readout, state: FoldState) -> Timeline | None:
         """Return the timeline after new records, by the end of the session alone.
 
         None when this one does not reach the window.
@@ -95,25 +95,25 @@ class Timelines:
                 self._at_hand.move_to_end(uid)
         if known is not None and known[0] == session_key(row, self._store):
             return row, known[1]
-        grown = self._continued(uid, *known) if known is not None else None
+        grown = self._extend(uid, *known) if known is not None else None
         row, made = grown or (row, timeline_of(charts_of(context).get(context, row).session))
         key = session_key(row, self._store)
         with self._mutex:
             self._at_hand[uid] = key, made
             self._at_hand.move_to_end(uid)
-            room = MAX_EVENTS - sum(len(one.line) for _, one in self._at_hand.values())
+            room = MAX_EVENTS - sum(len(timeline.line) for _, timeline in self._at_hand.values())
             while room < 0 and len(self._at_hand) > 1:
                 room += len(self._at_hand.popitem(last=False)[1][1].line)
         return row, made
 
-    def _continued(
+    def _extend(
         self, uid: str, key: SessionKey, timeline: Timeline
     ) -> tuple[SessionRow, Timeline] | None:
         """Return a timeline after new records; None when it must be made anew."""
         end = read_end(self._store, uid, since=key.change)
         if end is None or session_key(end.row, self._store)._replace(change=key.change) != key:
             return None
-        made = timeline.continued(end.readout, end.state)
+        made = timeline.extend(end.readout, end.state)
         return None if made is None else (end.row, made)
 
 

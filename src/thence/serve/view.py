@@ -91,7 +91,7 @@ class PageTarget(msgspec.Struct, frozen=True):
 
     event: str
     trail: tuple[PathStep, ...]
-    found: tuple[int, int]
+    position: tuple[int, int]
     """Its record, and its block there."""
     terms: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ class Drawing:
     def __init__(
         self, chart: Chart, clock: DisplayClock, linked: Callable[[str], str | None]
     ) -> None:
-        """Draw with times of a clock; `linked` gives the uid of a session that is kept."""
+        """Draw with times of a clock; `linked` returns the uid of a stored session."""
         self.chart = chart
         self.clock = clock
         self._linked = linked
@@ -130,13 +130,13 @@ class Drawing:
 
     def _goal(self, name: str, terms: Sequence[str]) -> PageTarget | None:
         """Return where an event is drawn; None when there is no such event."""
-        found = self.chart.find(name)
+        position = self.chart.find(name)
         paths = paths_of(self.chart)
-        number = paths.row_number(*found) if found is not None else None
-        if found is None or number is None:
+        number = paths.row_number(*position) if position is not None else None
+        if position is None or number is None:
             return None
-        event = f"e{self.chart.event_id(*found):013x}"
-        return PageTarget(event, tuple(paths.trail(number)), found, tuple(terms))
+        event = f"e{self.chart.event_id(*position):013x}"
+        return PageTarget(event, tuple(paths.trail(number)), position, tuple(terms))
 
     def _home(self, target: tuple[int, int]) -> int:
         """Return the record whose row shows an event: of a result, that of its call."""
@@ -151,7 +151,7 @@ class Drawing:
         stop = min(start + WINDOW_ROWS if end is None else max(end, start), start + 2 * WINDOW_ROWS)
         return self._drawn(name, rows, start, min(stop, len(rows)), None)
 
-    def compared(self, number: int) -> tuple[Side, Side] | None:
+    def compare(self, number: int) -> tuple[Side, Side] | None:
         """Draw a discarded branch beside what took its place; None when there is no such branch."""
         chart = self.chart
         if number >= len(chart.branches):
@@ -210,11 +210,11 @@ class Drawing:
     def after(self, name: str) -> Window:
         """Draw all rows of the page that follow an event, the last ones of very many."""
         rows = self.chart.rows
-        found = self.chart.find(name)
+        position = self.chart.find(name)
         start = 0
-        if found is not None:
-            place = self._home(found)
-            at = (n for n, row in enumerate(rows) if _is_row(row, place, found))
+        if position is not None:
+            place = self._home(position)
+            at = (n for n, row in enumerate(rows) if _is_row(row, place, position))
             start = next(at, -1) + 1
         start = max(start, len(rows) - 2 * WINDOW_ROWS)
         return self._drawn("", rows, start, len(rows), None)
@@ -225,11 +225,11 @@ class Drawing:
         None when more of the session is needed: the event stands before, or a row that follows
         it stands for others.
         """
-        found = self.chart.find(name)
-        if found is None or not self.chart.is_end_known():
+        position = self.chart.find(name)
+        if position is None or not self.chart.is_end_known():
             return None
-        rows, place = self.chart.rows, self._home(found)
-        at = next((n for n, row in enumerate(rows) if _is_row(row, place, found)), None)
+        rows, place = self.chart.rows, self._home(position)
+        at = next((n for n, row in enumerate(rows) if _is_row(row, place, position)), None)
         if at is None or any(row.kind in FOLDED for row in rows[at + 1 :]):
             return None
         start = max(at + 1, len(rows) - 2 * WINDOW_ROWS)
@@ -290,13 +290,13 @@ class Drawing:
             display_time(self.clock, record.ts),
             gap=self._gap(before, record),
         )
-        draw = _DRAWN[row.kind]
+        draw = _ROW_FIELDS[row.kind]
         fields: dict[str, object] = draw(self, row, record, block)
         if goal is not None:
-            fields |= self._opened(row, base.id, goal, fields)
+            fields |= self._open_fields(row, base.id, goal, fields)
         return msgspec.structs.replace(base, **fields)
 
-    def _opened(
+    def _open_fields(
         self, row: ChartRow, name: str, goal: PageTarget, fields: dict[str, object]
     ) -> dict[str, object]:
         """Return what changes in a row that is on the way to an event, or that shows it."""
@@ -310,7 +310,7 @@ class Drawing:
             "open": True,
             "anchor": goal.event if goal.event != name else "",
         }
-        place, number = goal.found
+        place, number = goal.position
         if not paths_of(self.chart).shows(place, number):
             kind = self.chart.records[place].blocks[number].kind.replace("_", " ")
             label = f"Not part of the conversation: {kind}"
@@ -333,14 +333,14 @@ class Drawing:
     def _goal_body(self, name: str, goal: PageTarget) -> Body | None:
         """Return what the row of an event holds, cut so that the words looked for are in it."""
         body = self.body(name)
-        if body is None or not goal.terms or _has_term(f"{body.given}{body.got}", goal.terms):
+        if body is None or not goal.terms or _has_term(f"{body.input}{body.got}", goal.terms):
             return body
         if any(_has_term(f"{line.text}", goal.terms) for diff in body.diffs for line in diff.lines):
             return body
-        place, number = goal.found
+        place, number = goal.position
         block = self.chart.filled(self.chart.records[place].blocks[number])
         texts = (clean_text(all_of(block)), clean_text(pretty_json(block.payload)))
-        text = next((one for one in texts if _has_term(one, goal.terms)), "")
+        text = next((candidate for candidate in texts if _has_term(candidate, goal.terms)), "")
         if not text:
             return body
         low = text.lower()
@@ -348,7 +348,7 @@ class Drawing:
         start = max(text.rfind("\n", 0, max(first - CHARS_BEFORE_MATCH, 0)), 0)
         got = text[start : first + 8 * CHARS_BEFORE_MATCH]
         rest = f"characters {start + 1:,} to {start + len(got):,} of {len(text):,}"
-        return Body(body.given, got, rest if len(got) < len(text) else "", body.note, body.diffs)
+        return Body(body.input, got, rest if len(got) < len(text) else "", body.note, body.diffs)
 
     def _gap(self, before: Record | None, record: Record) -> str:
         """Say how long nothing was written, where that was long."""
@@ -359,19 +359,19 @@ class Drawing:
         if passed < MIN_GAP_S:
             return ""
         days = round(passed / 86_400)
-        said = several(days, "day") if days > 1 else format_duration(round(passed * 1000))
-        return f"{said} later, {self.clock.day(record.ts)}"
+        text = several(days, "day") if days > 1 else format_duration(round(passed * 1000))
+        return f"{text} later, {self.clock.day(record.ts)}"
 
-    def _said(self, block: SessionEvent) -> str:
-        """Give the text of a block; what is no text is named."""
+    def _block_text(self, block: SessionEvent) -> str:
+        """Return the text of a block; content that is no text is named."""
         return text_in(self.chart.filled(block))
 
     # -- words --------------------------------------------------------------------------
 
     def _prompt(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         chart = self.chart
-        texts = [self._said(b) for b in record.blocks if b.kind == "user_msg"] or [
-            self._said(block)
+        texts = [self._block_text(b) for b in record.blocks if b.kind == "user_msg"] or [
+            self._block_text(block)
         ]
         number = chart.turns.get(row.place, 0)
         places = chart.turn_places(row.place) if number else [row.place]
@@ -389,13 +389,13 @@ class Drawing:
     def _prompt_time(self, record: Record, number: int) -> DisplayTime:
         """Say the time of a prompt, and of the first one the day."""
         made = display_time(self.clock, record.ts)
-        if number != 1 or not made.said:
+        if number != 1 or not made.text:
             return made
-        return msgspec.structs.replace(made, said=f"{self.clock.day(record.ts)}, {made.said}")
+        return msgspec.structs.replace(made, text=f"{self.clock.day(record.ts)}, {made.text}")
 
     def _answer(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
-        return {"say": markdown.render(self._said(block))}
+        return {"say": markdown.render(self._block_text(block))}
 
     def _thinking(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
@@ -404,8 +404,8 @@ class Drawing:
         payload = filled.payload
         text = ""
         if isinstance(payload, dict):
-            told = payload.get("thinking")
-            text = told if isinstance(told, str) else ""
+            value = payload.get("thinking")
+            text = value if isinstance(value, str) else ""
         elif payload is not None:
             text = text_in(filled)
         return {
@@ -419,27 +419,27 @@ class Drawing:
         del row, record
         much = self.chart.size_of(block)
         return {
-            "arg": clean(block.summary or one_line(self._said(block))),
+            "arg": clean(block.summary or one_line(self._block_text(block))),
             "size": size(much) if much > 200 else "",
             "lazy": True,
         }
 
     def _stop(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
-        return {"arg": clean(one_line(self._said(block))) or "interrupted"}
+        return {"arg": clean(one_line(self._block_text(block))) or "interrupted"}
 
     def _decision(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
-        return {"say": markdown.render(self._said(block))}
+        return {"say": markdown.render(self._block_text(block))}
 
     def _error(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         if block.kind == "tool_call":
             return self._call(row, record, block)
-        said = clean(first_line(self._said(block)))
+        text = clean(first_line(self._block_text(block)))
         return {
             "name": "Error",
             "icon": "warn",
-            "arg": said or "nothing else is known",
+            "arg": text or "nothing else is known",
             "bad": True,
             "lazy": True,
             "size": size(self.chart.size_of(block)),
@@ -468,7 +468,7 @@ class Drawing:
         }
 
     def _children(self, block: SessionEvent) -> list[tuple[str, str]]:
-        """Give the sessions of their own that a call started."""
+        """Return the subagent sessions that a call started, each with its address and name."""
         out = []
         for edge in self.chart.children.get(block.call or "", ()):
             uid = self._linked(edge.session)
@@ -477,14 +477,14 @@ class Drawing:
 
     def _arg(self, block: SessionEvent) -> str:
         """Say what a call was asked for: its short line without the verb."""
-        said = block.summary
-        if said == "updated the plan" and (subject := self._plan_subject(block)):
+        summary = block.summary
+        if summary == "updated the plan" and (subject := self._plan_subject(block)):
             return clean(subject)
-        rest = next((said.removeprefix(v) for v in _VERBS if said.startswith(v)), None)
-        if rest is None and said.startswith("called "):
+        rest = next((summary.removeprefix(v) for v in _VERBS if summary.startswith(v)), None)
+        if rest is None and summary.startswith("called "):
             payload = self.chart.payload(block)
             rest = one_line(compact_json(payload)) if payload not in (None, {}, "") else ""
-        text = said if rest is None else rest
+        text = summary if rest is None else rest
         return clean(text.replace(self._here, "") if self._here else text)
 
     def _plan_subject(self, block: SessionEvent) -> str:
@@ -511,22 +511,22 @@ class Drawing:
         if self.chart.size_of(block) <= MAX_DRAWN_EDIT_BYTES:
             return fields | {"diffs": self._diffs(self.chart.filled(block))}
         touches = kinds.touches(block.tool or "", self.chart.payload(block))
-        found = [touch for touch in touches if touch.how != "read"]
-        paths = list(dict.fromkeys(touch.path for touch in found))
+        edits = [touch for touch in touches if touch.how != "read"]
+        paths = list(dict.fromkeys(touch.path for touch in edits))
         if not paths:
             return fields
-        plus, minus = sum(t.added or 0 for t in found), sum(t.removed or 0 for t in found)
+        plus, minus = sum(t.added or 0 for t in edits), sum(t.removed or 0 for t in edits)
         rest = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         path = clean(f"{self._short(paths[0])}{rest}")
-        return fields | {"diffs": [Diff(path, found[0].how, [], plus, minus, numbered=False)]}
+        return fields | {"diffs": [Diff(path, edits[0].how, [], plus, minus, numbered=False)]}
 
     def _short(self, path: str) -> str:
         return path.replace(self._here, "") if self._here else path
 
     def _diffs(self, block: SessionEvent) -> list[Diff]:
         """Draw what a call changed, file by file."""
-        found = kinds.changes(block.tool or "", block.payload)
-        return [self._diff(one) for one in _group_by_file(found)]
+        changes = kinds.changes(block.tool or "", block.payload)
+        return [self._diff(group) for group in _group_by_file(changes)]
 
     def _diff(self, changes: Sequence[kinds.Change]) -> Diff:
         """Draw what was changed in one file, several edits one after the other."""
@@ -552,13 +552,15 @@ class Drawing:
     def _test(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         fields = self._call(row, record, block)
         call = self.chart.calls.get(block.call or "")
-        told = self.chart.payload(call.result) if call and call.result else None
-        text = text_of(told) or output.text(told)
-        found = call.outcome.tests if call is not None else None
-        tests = tests_of(found, text, failed=bool(fields["bad"]))
+        payload = self.chart.payload(call.result) if call and call.result else None
+        text = text_of(payload) or output.text(payload)
+        counts = call.outcome.tests if call is not None else None
+        tests = tests_of(counts, text, failed=bool(fields["bad"]))
         return fields | {"tests": tests, "bad": tests.red, "open": bool(tests.red and tests.faults)}
 
-    def _interrupted(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _interrupted_call(
+        self, row: ChartRow, record: Record, block: SessionEvent
+    ) -> dict[str, object]:
         fields = self._call(row, record, block)
         return fields | {"say": Markup(""), "status": "no result"}
 
@@ -581,10 +583,10 @@ class Drawing:
         return {"fold": fold}
 
     def _prompt_line(self, place: int) -> str:
-        """Give the first line of a prompt."""
+        """Return the first line of a prompt."""
         record = self.chart.records[place]
-        said = next((b.summary for b in record.blocks if b.kind == "user_msg" and b.summary), "")
-        return clean(said)
+        text = next((b.summary for b in record.blocks if b.kind == "user_msg" and b.summary), "")
+        return clean(text)
 
     def much(self, places: Sequence[int], *, turns: bool = True) -> str:
         """Say how much a run of records is: turns, events, money."""
@@ -603,9 +605,9 @@ class Drawing:
             self.chart.bounds[row.number] if row.number >= 0 else ChartBoundary(row.place, [], [])
         )
         if self.chart.clears(row.place):
-            return {"fold": self._cleared(row, bound, record)}
-        prose = [b for b in record.blocks if not self._said(b).startswith("<")]
-        gist = self._said((prose or [block])[-1])
+            return {"fold": self._cleared_fold(row, bound, record)}
+        prose = [b for b in record.blocks if not self._block_text(b).startswith("<")]
+        gist = self._block_text((prose or [block])[-1])
         places = bound.places
         before, after = self._contexts(row.place)
         sizes = f"{short(before)} → {short(after)} tokens" if before > after > 0 else ""
@@ -613,33 +615,35 @@ class Drawing:
             f"k{max(row.number, 0)}",
             "Compacted",
             sizes or self._how(row.place),
-            self._turns_said(places),
-            display_time(self.clock, record.ts).said,
+            self._turns_text(places),
+            display_time(self.clock, record.ts).text,
             gist=markdown.render(gist),
             count=len(bound.rows),
         )
         return {"fold": fold}
 
-    def _cleared(self, row: ChartRow, bound: ChartBoundary, record: Record) -> FoldedSection:
+    def _cleared_fold(self, row: ChartRow, bound: ChartBoundary, record: Record) -> FoldedSection:
         """Return the fold of what stands before a cleared context."""
         return FoldedSection(
             f"k{max(row.number, 0)}",
             "Context cleared",
-            self._turns_said(bound.places),
+            self._turns_text(bound.places),
             "before it, no longer seen by the model",
-            display_time(self.clock, record.ts).said,
+            display_time(self.clock, record.ts).text,
             count=len(bound.rows),
         )
 
     def _how(self, place: int) -> str:
         """Say what the log itself says of a compaction, on the line before its summary."""
-        told = self.chart.records[place - 1].blocks[0].summary if place else ""
-        if not told.startswith("compacted "):
+        summary = self.chart.records[place - 1].blocks[0].summary if place else ""
+        if not summary.startswith("compacted "):
             return ""
-        said = re.sub(r"\d{4,12}", lambda found: short(int(found[0])), told[len("compacted ") :])
-        return clean(said.replace("(", "").replace(")", ""))
+        text = re.sub(
+            r"\d{4,12}", lambda digits: short(int(digits[0])), summary[len("compacted ") :]
+        )
+        return clean(text.replace("(", "").replace(")", ""))
 
-    def _turns_said(self, places: Sequence[int]) -> str:
+    def _turns_text(self, places: Sequence[int]) -> str:
         numbers = [n for p in places if (n := self.chart.turns.get(p))]
         events = several(self.chart.events_in(places), "event") if places else ""
         if not numbers:
@@ -655,7 +659,7 @@ class Drawing:
         after = [size for n, size in self.chart.contexts if n > at]
         return (before[-1] if before else 0), (after[0] if after else 0)
 
-    def _copied(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _copied_rows(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del record, block
         places = self.chart.copies[row.number]
         origins = (self.chart.records[place].link.origin for place in places)
@@ -705,23 +709,25 @@ class Drawing:
 
     # -- bodies -------------------------------------------------------------------------
 
-    def body(self, name: str, *, whole: bool = False) -> Body | None:
-        """Give what a folded row holds; None when there is no such event."""
-        found = self.chart.find(name)
-        if found is None:
+    def body(self, name: str, *, is_complete: bool = False) -> Body | None:
+        """Return the content of a folded row; None when there is no such event."""
+        position = self.chart.find(name)
+        if position is None:
             return None
-        place, number = found
+        place, number = position
         block = self.chart.filled(self.chart.records[place].blocks[number])
         if block.kind == "tool_call":
-            return self._call_body(block, whole=whole)
-        text, rest = cut_lines(clean_text(all_of(block)), PREVIEW_LINES if not whole else None)
+            return self._call_body(block, is_complete=is_complete)
+        text, rest = cut_lines(
+            clean_text(all_of(block)), PREVIEW_LINES if not is_complete else None
+        )
         if block.kind == "user_msg":
             return Body(markdown.render_typed(all_of(block)))
         if block.kind in ("thinking", "assistant_msg", "decision"):
             return Body(markdown.render(all_of(block)))
         return Body(got=text, rest=rest)
 
-    def _call_body(self, block: SessionEvent, *, whole: bool) -> Body:
+    def _call_body(self, block: SessionEvent, *, is_complete: bool) -> Body:
         call = self.chart.calls.get(block.call or "")
         result = self.chart.filled(call.result) if call and call.result else None
         asked = render_input(block)
@@ -733,17 +739,17 @@ class Drawing:
                 return Body(asked, note=note)
             return Body(asked, clean_text(payload_text(returned)))
         text = clean_text(output.plain(all_of(result)))
-        shown, rest = cut_lines(text, None if whole else PREVIEW_LINES)
+        shown, rest = cut_lines(text, None if is_complete else PREVIEW_LINES)
         note = "" if text.strip() else "no output"
         return Body(asked, shown, rest, note, self._diffs(block))
 
     def text(self, name: str) -> str | None:
-        """Give the text of an event, or of the result of a call, whole and as it was written."""
-        found = self.chart.find(name)
-        if found is None:
+        """Return the complete text of an event, or of the result of a call, as it was written."""
+        position = self.chart.find(name)
+        if position is None:
             return None
-        blocks = self.chart.records[found[0]].blocks
-        block = blocks[found[1]]
+        blocks = self.chart.records[position[0]].blocks
+        block = blocks[position[1]]
         if block.kind == "user_msg":
             prompts = (all_of(self.chart.filled(b)) for b in blocks if b.kind == "user_msg")
             return "\n\n".join(filter(None, prompts))
@@ -754,7 +760,7 @@ class Drawing:
         return all_of(self.chart.filled(block))
 
 
-_DRAWN: Final[
+_ROW_FIELDS: Final[
     dict[RowKind, Callable[[Drawing, ChartRow, Record, SessionEvent], dict[str, object]]]
 ] = {
     "prompt": Drawing._prompt,  # noqa: SLF001 - its own table
@@ -765,11 +771,11 @@ _DRAWN: Final[
     "edit": Drawing._edit,  # noqa: SLF001
     "test": Drawing._test,  # noqa: SLF001
     "error": Drawing._error,  # noqa: SLF001
-    "interrupted": Drawing._interrupted,  # noqa: SLF001
+    "interrupted": Drawing._interrupted_call,  # noqa: SLF001
     "agent": Drawing._agent,  # noqa: SLF001
     "boundary": Drawing._boundary,  # noqa: SLF001
     "branch": Drawing._branch,  # noqa: SLF001
-    "copied": Drawing._copied,  # noqa: SLF001
+    "copied": Drawing._copied_rows,  # noqa: SLF001
     "decision": Drawing._decision,  # noqa: SLF001
     "stop": Drawing._stop,  # noqa: SLF001
     "note": Drawing._note,  # noqa: SLF001
