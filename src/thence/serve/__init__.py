@@ -8,7 +8,7 @@ answers   what the API answers with
 live      watch, sweep, publish; server-sent events that resume exactly
 hosted    clients that write into sessions of our own, and their timers
 pages     the HTML pages, each made by a module: now_page, list_page, cost_page, pattern_page,
-          store_page, head and view; cards and days are parts of several
+          store_page, session_page, head and view; cards and days are parts of several
 chart     a session laid out from thin facts; charts keeps some at hand
 view      rows of a chart as they are drawn: items; outline, clock, texts and agents help
 cache     what was made of sessions, the least recently used dropped first

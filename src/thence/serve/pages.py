@@ -26,7 +26,6 @@ from thence import __version__
 from thence.errors import NotReadable
 from thence.format import forms
 from thence.format.figures import clean, several, short, short_id, size
-from thence.format.joins import time_of
 from thence.format.normal import SessionEvent
 from thence.format.whole import Whole
 from thence.memory.account import Digest
@@ -37,8 +36,8 @@ from thence.memory.labels import MAX_NAME, MAX_NOTE, Label
 from thence.memory.notes import note_events
 from thence.memory.pins import set_pinned
 from thence.memory.standing import open_sessions
-from thence.memory.store import Filter, SessionRow
-from thence.memory.zones import millis, zone_named
+from thence.memory.store import Filter
+from thence.memory.zones import zone_named
 from thence.serve import (
     cost_page,
     list_page,
@@ -50,8 +49,6 @@ from thence.serve import (
     year,
 )
 from thence.serve.agents import agent_class, agent_label
-from thence.serve.cards import display_title, working_time
-from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.comparison import compare_branch, compare_sessions
@@ -59,21 +56,13 @@ from thence.serve.context import AppContext, ContextDependency
 from thence.serve.days import RANGES
 from thence.serve.finding import Matches, find, paths_of
 from thence.serve.head import (
-    Head,
-    InheritedRows,
-    address,
     agent_head,
-    event_address,
     head,
-    note_line,
     standing_text,
     tail,
 )
-from thence.serve.items import Window
-from thence.serve.labels import project_label, project_root
 from thence.serve.outline import SessionOutline
-from thence.serve.resuming import own_command
-from thence.serve.view import Drawing
+from thence.serve.session_page import SessionPage, find_box
 
 TEMPLATES: Final = Path(__file__).parent / "web" / "templates"
 NAV: Final = (
@@ -84,10 +73,6 @@ NAV: Final = (
     ("patterns", "/patterns", "Patterns"),
     ("store", "/store", "Store"),
 )
-RECENT_S: Final = 2 * 86_400.0
-"""Seconds for which a session may be expected to go on."""
-MAX_NEIGHBOURS: Final = 50
-"""Sessions among which the one that ended before another is looked for."""
 PIN_WAIT_S: Final = 10.0
 """Seconds that pinning waits for a sweep to end."""
 _EVENT: Final = re.compile(r"e[0-9a-f]{1,13}")
@@ -292,173 +277,10 @@ def store(context: ContextDependency) -> Response[str]:
 # -- one session ----------------------------------------------------------------------------
 
 
-class Finder(msgspec.Struct, frozen=True):
-    """The box that finds words in one session: what it looks for, and where the page stands."""
-
-    query: str = ""
-    count: int = 0
-    position: int = 0
-    """Of the match that is shown, from 1; 0 when none is."""
-    previous: str = ""
-    next: str = ""
-    event: str = ""
-    """The event that the page is opened at."""
-    terms: str = "[]"
-    """The words to mark, as JSON."""
-
-
-def _finder(base: str, query: str, event: str, matches: Matches) -> Finder:
-    """Return the box with the neighbours of the event that is shown."""
-    events = [match.event for match in matches.matches]
-    terms = msgspec.json.encode(matches.terms).decode()
-    if not events:
-        return Finder(query, event=event, terms=terms)
-    at = matches.position(event)
-    before, after = events[at - 1 if at > 0 else -1], events[(at + 1) % len(events)]
-    return Finder(
-        query,
-        len(events),
-        at + 1,
-        event_address(base, before, query),
-        event_address(base, after, query),
-        event,
-        terms,
-    )
-
-
-class _Session:
-    """One session as it is asked for."""
-
-    def __init__(self, context: AppContext, uid: str, tz: str = "") -> None:
-        self.context = context
-        self.row: SessionRow = context.display([context.row(uid)])[0]
-        self.uid = self.row.session.session_uid
-        self.base = address(self.uid)
-        self.clock = DisplayClock(zone_named(tz))
-        self.standing = context.now().of(self.row, context.clock())
-
-    @property
-    def chart(self) -> Chart:
-        return charts_of(self.context).get(self.context, self.row)
-
-    def stored_uids(self) -> dict[str, str]:
-        """Return the uids of stored sessions that this one names, by their ids."""
-        flavor = self.row.session.flavor
-        uids = tuple(edge.uid(flavor) for edge in self.row.edges[:50])
-        rows = self.context.store.sessions(Filter(uids=uids)) if uids else ()
-        return {row.session.native_session_id: row.session.session_uid for row in rows}
-
-    def head(self) -> Head:
-        """Return what stands over it."""
-        working = working_time(self.context, self.row)
-        made = head(self.row, self.standing, self.clock, self.stored_uids(), working=working)
-        folder = self.row.session.cwd
-        return msgspec.structs.replace(
-            made,
-            title=display_title(self.context, self.row),
-            project=project_label(self.context, folder),
-            project_path=project_root(folder or ""),
-        )
-
-    def drawing(self, chart: Chart | None = None) -> Drawing:
-        """Return what draws its chart, or that of its end; ties lead to stored sessions."""
-        flavor = self.row.session.flavor
-
-        def find_uid(name: str) -> str | None:
-            rows = list(self.context.store.sessions(Filter(uids=(f"{flavor}:{name}",))))
-            return rows[0].session.session_uid if rows else None
-
-        return Drawing(chart or self.chart, self.clock, find_uid)
-
-    def inherited_rows(self) -> list[InheritedRows]:
-        """Draw what stands on its line in the sessions that it continues, the oldest first."""
-        out = []
-        for part in self.chart.session.inherited():
-            messages = several(part.messages, "message")
-            drawn = self.drawing(Chart(part.session)).line(part.places)
-            size = len(drawn.items)
-            window = msgspec.structs.replace(drawn, start=0, end=size, total=size)
-            name, page = short_id(part.session.native), address(part.session.uid)
-            out.append(InheritedRows(name, page, messages, window, drawn.start))
-        return out
-
-    def latest(self, after: str) -> tuple[Drawing, Window, str]:
-        """Draw the rows that follow one, by the end of the session alone where that suffices.
-
-        Returns also the last row that will not change any more.
-        """
-        end = charts_of(self.context).end(self.uid) if after else None
-        if end is not None:
-            drawing = self.drawing(end)
-            window = drawing.after_in_end(after)
-            settled = self.last_settled_row(drawing, window) if window is not None else ""
-            if window is not None and settled:
-                return drawing, window, settled
-        drawing = self.drawing()
-        window = drawing.after(after)
-        return drawing, window, self.last_settled_row(drawing, window)
-
-    def live(self) -> str:
-        """Return the address of its live stream; empty if nothing more is expected."""
-        last = time_of(self.row.session.ended_at)
-        passed = self.context.clock() - last.timestamp() if last else RECENT_S
-        return f"/api{self.base}/live?last=1" if self.standing or passed < RECENT_S else ""
-
-    def neighbours(self) -> tuple[str, str]:
-        """Return the addresses of the sessions that ended just after and just before this one."""
-        ended = time_of(self.row.session.ended_at)
-        if ended is None:
-            return "", ""
-        store, end = self.context.store, self.row.session.ended_at or ""
-        after = store.sessions(Filter(after=millis(ended) + 1, order="oldest", limit=1))
-        before = store.sessions(Filter(before=millis(ended), order="recent", limit=MAX_NEIGHBOURS))
-        newer = next((address(row.session.session_uid) for row in after), "")
-        older = (row.session for row in before if (row.session.ended_at or "") < end)
-        return newer, next((address(session.session_uid) for session in older), "")
-
-    def last_settled_row(self, drawing: Drawing, window: Window) -> str:
-        """Name the last row that will not change any more; what follows is drawn anew."""
-        chart = drawing.chart
-        rows = chart.rows
-        for at in range(len(rows) - 1, -1, -1):
-            row = rows[at]
-            block = chart.records[row.place].blocks[row.block]
-            if at < window.start:
-                return ""
-            if block.call not in chart.open_calls:
-                return drawing.row_id(rows[at - 1]) if at else ""
-        return ""
-
-    def shown(self, name: str = "session.html", **values: object) -> Response[str]:
-        """Show its page."""
-        fields: dict[str, object] = {
-            "window": None,
-            "inherited": [],
-            "tail": None,
-            "map": None,
-            "outline": None,
-            "jumps": [],
-            "left_out": 0,
-            "digest": None,
-            "again": "",
-            "finder": Finder(),
-            "settled": "",
-            "live": "",
-            "base": self.base,
-            "neighbours": self.neighbours(),
-            "is_pinned": self.row.pinned,
-            "label": self.context.labels().get(self.uid, Label()),
-            "own_command": own_command(self.row),
-            "head": self.head(),
-            "written": [
-                note_line(note, self.clock)
-                for note in self.context.notes()
-                if note.session_uid == self.uid
-            ],
-        }
-        return _render_page(
-            self.context, name, "sessions", f"/api{self.base}", **{**fields, **values}
-        )
+def _show_session(page: SessionPage, name: str = "session.html", **values: object) -> Response[str]:
+    """Show a page of one session."""
+    fields = {**page.values(), **values}
+    return _render_page(page.context, name, "sessions", f"/api{page.base}", **fields)
 
 
 @get("/sessions/{uid:str}", include_in_schema=False, sync_to_thread=True)
@@ -477,14 +299,14 @@ def session(
 
     What it continues stands before it, unless only its own part is wanted.
     """
-    page = _Session(context, uid, tz)
+    page = SessionPage(context, uid, tz)
     wanted = at if _EVENT.fullmatch(at) else ""
     if not show_all and not charts_of(context).at_hand(page.row):
-        return page.shown(again=_once_more(page.base, wanted, q, end))
+        return _show_session(page, again=_once_more(page.base, wanted, q, end))
     try:
         drawing = page.drawing()
     except (NotReadable, OSError):
-        return page.shown(digest=_digest(context, page.uid))
+        return _show_session(page, digest=_digest(context, page.uid))
     matches = find(page.chart, q) if q else Matches()
     is_known = bool(wanted) and page.chart.find(wanted) is not None
     if not is_known and matches.matches:
@@ -493,7 +315,8 @@ def session(
     outline = SessionOutline(drawing, window, page.clock, page.base)
     entries, left = outline.entries()
     status = context.now().live.get(page.uid)
-    return page.shown(
+    return _show_session(
+        page,
         window=window,
         inherited=page.inherited_rows() if not window.start and own != "1" else [],
         tail=tail(page.chart, page.standing, status.waiting_for if status else None),
@@ -503,7 +326,7 @@ def session(
         left_out=left,
         settled=page.last_settled_row(drawing, window),
         live=page.live(),
-        finder=_finder(page.base, q, wanted, matches),
+        finder=find_box(page.base, q, wanted, matches),
     )
 
 
@@ -517,7 +340,7 @@ def _once_more(base: str, event: str, query: str, end: str) -> str:
 @get("/sessions/{uid:str}/find", include_in_schema=False, sync_to_thread=True)
 def find_in_session(context: ContextDependency, uid: FromPath[str], q: Text = "") -> dict[str, Any]:
     """Return the events of a session that have some words, each with the row that shows it."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     drawing = page.drawing()
     matches = find(page.chart, q)
     paths = paths_of(page.chart)
@@ -542,7 +365,7 @@ def rows(
     end: Annotated[int | None, QueryParameter(name="to")] = None,
 ) -> Response[str]:
     """Return some rows of a session, for a page that shows other rows of it."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     window = page.drawing().part(part, start, end) if _PART.fullmatch(part) else None
     if window is None:
         raise NotFoundException(f"no such part: {part}")
@@ -552,7 +375,7 @@ def rows(
 @get("/sessions/{uid:str}/tail", include_in_schema=False, sync_to_thread=True)
 def latest(context: ContextDependency, uid: FromPath[str], after: Text = "") -> Response[str]:
     """Return the rows that follow one, and the live end."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     name = after.partition("-")[0]
     drawing, window, settled = page.latest(name if _EVENT.fullmatch(name) else "")
     status = context.now().live.get(page.uid)
@@ -575,7 +398,7 @@ def event(
     show_all: ShowAll = "",
 ) -> Response[str]:
     """Return the content of a folded row: the input of a call and its result."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     body = (
         page.drawing().body(event, is_complete=bool(show_all)) if _EVENT.fullmatch(event) else None
     )
@@ -585,13 +408,13 @@ def event(
     fields = {"base": page.base, "body": body, "event": event, "spill": spill}
     if "hx-request" in request.headers:
         return _render("body.html", **fields)
-    return page.shown("event.html", **fields)
+    return _show_session(page, "event.html", **fields)
 
 
 @get("/sessions/{uid:str}/text/{event:str}", include_in_schema=False, sync_to_thread=True)
 def text(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) -> Response[str]:
     """Return the text of an event as a file: as it was written, never as a page."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     written = page.drawing().text(event) if _EVENT.fullmatch(event) else None
     if written is None:
         raise NotFoundException(f"no such event: {event}")
@@ -603,7 +426,7 @@ def text(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) -
 @get("/sessions/{uid:str}/spill/{event:str}", include_in_schema=False, sync_to_thread=True)
 def spill(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) -> Response[str]:
     """Return the whole result of a call that its agent kept beside the log, as a file."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     output = spills.text(page.row, page.chart, event) if _EVENT.fullmatch(event) else None
     if output is None:
         raise NotFoundException(f"no more of {event} is stored")
@@ -614,7 +437,7 @@ def spill(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) 
 @get("/sessions/{uid:str}/export/{form:str}", include_in_schema=False, sync_to_thread=True)
 def export(context: ContextDependency, uid: FromPath[str], form: FromPath[str]) -> Response[str]:
     """Return a session as a file to share, as it is stored: secrets are redacted."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     if form not in _EXPORTS:
         raise NotFoundException(f"no such export: {form}")
     write, media_type, ending = _EXPORTS[form]
@@ -691,7 +514,7 @@ def branch(
     event: FromPath[str],
 ) -> Response[str] | Redirect:
     """Return the rows of the branch that an event is on, or the page with it opened."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     chart = page.chart
     position = chart.find(event) if _EVENT.fullmatch(event) else None
     number = chart.branch_at(position[0]) if position is not None else None
@@ -706,19 +529,19 @@ def branch(
 @get("/sessions/{uid:str}/compare/{number:int}", include_in_schema=False, sync_to_thread=True)
 def compare(context: ContextDependency, uid: FromPath[str], number: FromPath[int]) -> Response[str]:
     """Show a discarded branch beside what took its place."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     drawing = page.drawing()
     outcome, _ = standing_text(page.row, page.standing)
     made = compare_branch(drawing, number, page.base, outcome) if number >= 0 else None
     if made is None:
         raise NotFoundException(f"no such branch: {number}")
-    return page.shown("compare.html", made=made, what="Two branches")
+    return _show_session(page, "compare.html", made=made, what="Two branches")
 
 
 @get("/sessions/{uid:str}/beside/{other:str}", include_in_schema=False, sync_to_thread=True)
 def beside(context: ContextDependency, uid: FromPath[str], other: FromPath[str]) -> Response[str]:
     """Show two sessions side by side, from where they part."""
-    both = (_Session(context, uid), _Session(context, other))
+    both = (SessionPage(context, uid), SessionPage(context, other))
     left, right = both
     if left.uid == right.uid:
         raise NotFoundException("a session cannot be compared with itself")
@@ -731,7 +554,7 @@ def beside(context: ContextDependency, uid: FromPath[str], other: FromPath[str])
         (left.base, right.base),
         (standing_text(left.row, left.standing)[0], standing_text(right.row, right.standing)[0]),
     )
-    return left.shown("compare.html", made=made, what="Two sessions")
+    return _show_session(left, "compare.html", made=made, what="Two sessions")
 
 
 @get("/sessions/{uid:str}/side/{key:str}", include_in_schema=False, sync_to_thread=True)
@@ -742,14 +565,16 @@ def side(
     start: Annotated[int, QueryParameter(name="from")] = 0,
 ) -> Response[str]:
     """Show a subagent alone."""
-    page = _Session(context, uid)
+    page = SessionPage(context, uid)
     drawing = page.drawing()
     window = drawing.part(key, start) if re.fullmatch(r"s\d{1,9}", key) else None
     if window is None:
         raise NotFoundException(f"no such subagent: {key}")
     chart = page.chart
     channel = list(chart.channels)[int(key[1:])]
-    return page.shown(window=window, head=agent_head(page.head(), chart, channel, page.clock))
+    return _show_session(
+        page, window=window, head=agent_head(page.head(), chart, channel, page.clock)
+    )
 
 
 # -- errors ---------------------------------------------------------------------------------
