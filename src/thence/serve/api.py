@@ -77,7 +77,7 @@ FIRST_NOTE_SEQ: Final = 1 << 40
 """The number of a session's first decision or note: above those of all events."""
 MAX_PAGE_EVENTS: Final = 1000
 MAX_LISTED_HITS: Final = 500
-"""Hits that are looked at for a list of the sessions that hold them."""
+"""Hits that are read for a list of the sessions that contain them."""
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_SESSIONS, description="How many, at most.")]
 EventLimit = Annotated[
@@ -142,7 +142,7 @@ def paginate(items: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T
 
 
 MAX_SHIFTED_SESSIONS: Final = 200
-"""Sessions that may have come in before a page, since the one before it was given."""
+"""New sessions that may have moved a page since the page before it was sent."""
 
 
 def _page(context: AppContext, wanted: Filter, cursor: str | None, limit: int) -> Sessions:
@@ -322,7 +322,7 @@ def chain(
 
 
 def _borders(rows: Sequence[StoredEvent]) -> list[Border]:
-    """Say how many of these events stand in which session, in their order."""
+    """Return how many of these events each session has, in their order."""
     groups = groupby(rows, lambda row: row.event.session_uid)
     return [Border(uid, len(list(group))) for uid, group in groups]
 
@@ -666,7 +666,7 @@ def plan(context: ContextDependency) -> PlanOut:
 
 
 MAX_REMOVALS: Final = 50
-"""Removals that are told."""
+"""Removals that an answer lists."""
 
 
 @get("/api/store", sync_to_thread=True)

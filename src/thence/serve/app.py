@@ -113,7 +113,7 @@ class App:
 
     @contextmanager
     def record_failure(self) -> Iterator[None]:
-        """Keep the error that a start ends with: the server would only say that there was one."""
+        """Keep the error that a start fails with: the server would only report a failure."""
         try:
             yield
         except Exception as error:
@@ -267,7 +267,7 @@ def static(name: FromPath[str]) -> Response[bytes]:
 
 @get("/api/openapi.json", include_in_schema=False, sync_to_thread=True)
 def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """Say what may be asked, and what is answered."""
+    """Return the OpenAPI document of the API."""
     return request.app.openapi_schema.to_schema()
 
 
@@ -321,7 +321,7 @@ def _detail_text(problem: object) -> str:
 def _problem_response(
     request: Request[Any, Any, Any], problem: ProblemDetails, headers: dict[str, str] | None = None
 ) -> Response[Any]:
-    """Say it as a page to a browser that asked for one, else as problem+json."""
+    """Return a problem as a page if a browser asked for one, else as problem+json."""
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith(("/api", "/static")):
         shown = pages.problem(request, problem.status, problem.title, problem.hint)
@@ -339,7 +339,7 @@ def _problem_response(
 
 
 def compress_answers(app: ASGIApp) -> ASGIApp:
-    """Answer HEAD, give ETags, and compress what is whole and worth it."""
+    """Wrap an app: answer HEAD, add ETags, compress complete answers that are large enough."""
 
     async def compressing(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -410,7 +410,7 @@ def _header(start: Message, name: bytes) -> bytes:
 
 
 def _compress(body: bytes, kind: bytes, accepts: bytes) -> tuple[bytes, bytes]:
-    """Compress a body where that helps; the name of the way, empty for none."""
+    """Return the encoding and the compressed body; an empty encoding where that does not help."""
     if len(body) < MIN_COMPRESSED_BYTES or not kind.startswith(_TEXTS):
         return b"", body
     ways = {encoding.partition(b";")[0].strip(): encoding for encoding in accepts.split(b",")}

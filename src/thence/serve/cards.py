@@ -77,7 +77,7 @@ class SessionCard(msgspec.Struct, frozen=True):
 
 
 def bars(context: AppContext, row: SessionRow) -> list[SparkBar]:
-    """Draw how busy a session was."""
+    """Return the bars that show how busy a session was."""
     pulse = context.pulse(row)
     if pulse is None:
         return []
@@ -93,7 +93,7 @@ def bars(context: AppContext, row: SessionRow) -> list[SparkBar]:
 def card(
     context: AppContext, row: SessionRow, clock: DisplayClock, *, drawn: bool = True
 ) -> SessionCard:
-    """Tell one session as a list does."""
+    """Return a session as lists show it."""
     now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
     standing = context.now().of(row, context.clock())
     status, cls = standing_text(row, standing)
@@ -125,7 +125,7 @@ def card(
 
 
 def display_title(context: AppContext, row: SessionRow) -> str:
-    """Name a session; one that nobody named is called by the first thing that was answered."""
+    """Return the title of a session; without a name, the first text of its agent."""
     if (row.title or "").strip() or not row.events or row.session.evicted_at is not None:
         return title_of(row)
     charts = charts_of(context)
@@ -140,7 +140,7 @@ def display_title(context: AppContext, row: SessionRow) -> str:
 
 
 def working_time(context: AppContext, row: SessionRow) -> str:
-    """Say how long a session was at work, without the pauses; its whole time if that is unknown."""
+    """Return how long a session worked, without pauses; its total time if that is unknown."""
     pulse = context.pulse(row) if row.session.evicted_at is None else None
     milliseconds = (
         pulse.working_ms if pulse is not None else round(row.session.cost.wall_clock_s * 1000)
@@ -155,7 +155,7 @@ def _dot(standing: Standing | None, cls: str) -> str:
 
 
 def _graph(row: SessionRow) -> list[str]:
-    """Say what to draw of a session's branches, at most six hooks."""
+    """Return what to draw of a session's branches, at most six hooks."""
     dead = row.states.get("dead", 0) + row.states.get("rolled_back", 0)
     side = row.states.get("side", 0)
     hooks = ["dead"] * min(1 + dead // 20, 3) if dead else []

@@ -50,7 +50,7 @@ RowKind = Literal[
 ]
 
 MIN_GAP_S: Final = 30 * 60
-"""Seconds without an event after which the next row says how long nothing was written."""
+"""A pause of at least this many seconds is shown before the next row."""
 
 
 class ChartRow(msgspec.Struct, frozen=True, gc=False):
@@ -291,7 +291,7 @@ class Chart:
         return ChartRow("correction" if wrong else "prompt", place, at)
 
     def _kind(self, record: Record, block: SessionEvent, *, prompt: bool) -> RowKind | None:
-        """Say what a block is a row of; None when it is part of another one, or internal."""
+        """Return what kind of row a block is; None when it is part of another row, or internal."""
         kind = block.kind
         if kind == "tool_call":
             return self._call_kind(block)
@@ -310,7 +310,7 @@ class Chart:
         return None
 
     def _call_kind(self, block: SessionEvent) -> RowKind:
-        """Say what a call is: what it did, and if it went wrong that."""
+        """Return what kind of row a call is: by what it did, or that it failed."""
         call = self.calls.get(block.call or "")
         if block.call in self.agents:
             return "agent"
@@ -424,7 +424,7 @@ class Chart:
         ]
 
     def channel_of(self, row: ChartRow) -> str:
-        """Return the channel of the subagent that a row is of."""
+        """Return the channel of the subagent that a row shows."""
         if row.number >= 0:
             return self.adrift[row.number]
         return self.agents[self.records[row.place].blocks[row.block].call or ""]

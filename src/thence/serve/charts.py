@@ -17,23 +17,23 @@ from thence.serve.chart import Chart
 from thence.serve.context import AppContext
 
 MAX_CACHED_EVENTS: Final = 400_000
-"""Events of all charts at hand together."""
+"""Events of all cached charts together."""
 
 LARGE_SESSION_EVENTS: Final = 4_000
-"""Events from which a session takes a while to be laid out."""
+"""A session with at least this many events takes a while to lay out."""
 
 
 class Charts:
     """The charts of one context."""
 
     def __init__(self, context: AppContext, room: int = MAX_CACHED_EVENTS) -> None:
-        """Lay out sessions of a context."""
+        """Cache the charts of sessions of a context."""
         # The context holds on to us, not we to it.
         self._store = context.store
         self._cache: LruCache[Chart] = LruCache(room, largest=True)
 
     def at_hand(self, row: SessionRow) -> bool:
-        """Whether a session can be shown at once."""
+        """Whether a session can be shown without delay."""
         return row.events < LARGE_SESSION_EVENTS or session_key(row, self._store) in self._cache
 
     def get(self, context: AppContext, row: SessionRow) -> Chart:

@@ -57,7 +57,7 @@ class Client:
         self.task: asyncio.Task[Any] | None = None
 
     def push(self, frames: Iterable[bytes]) -> None:
-        """Let something wait for it until it is woken, in the loop; too much and it is let go."""
+        """Queue frames until the client is woken, in the loop; with too many it is dropped."""
         if self.lost or self.closed:
             return
         for piece in frames:

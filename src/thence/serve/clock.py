@@ -10,7 +10,7 @@ from thence.format import joins
 
 
 class DisplayClock:
-    """Says times in one zone: absolute, and short where the day is known."""
+    """Formats times in one zone: absolute, and short where the day is known."""
 
     def __init__(self, zone: tzinfo | None = None) -> None:
         """Use a zone; the machine's own by default."""
@@ -22,12 +22,12 @@ class DisplayClock:
         return moment.astimezone(self.zone) if moment else None
 
     def time(self, text: str | None) -> str:
-        """Say the time of day."""
+        """Return the time of day."""
         moment = self.of(text)
         return f"{moment:%H:%M}" if moment else ""
 
     def day(self, text: str | None) -> str:
-        """Say the day, with the year where that is not this one."""
+        """Return the day, with the year unless it is the current one."""
         moment = self.of(text)
         if moment is None:
             return ""
@@ -35,12 +35,12 @@ class DisplayClock:
         return f"{moment:%a} {moment.day} {moment:%b}{year}"
 
     def full(self, text: str | None) -> str:
-        """Say the moment, with seconds and zone."""
+        """Return day and time, with seconds and zone."""
         moment = self.of(text)
         return f"{moment:%Y-%m-%d %H:%M:%S %Z}".rstrip() if moment else ""
 
     def iso(self, text: str | None) -> str:
-        """Return the moment as a machine reads it."""
+        """Return the time in ISO 8601."""
         moment = self.of(text)
         return moment.isoformat(timespec="seconds") if moment else ""
 
@@ -54,5 +54,5 @@ class DisplayTime(msgspec.Struct, frozen=True):
 
 
 def display_time(clock: DisplayClock, text: str | None) -> DisplayTime:
-    """Return a time of a log with all that a `time` element says."""
+    """Return a time of a log with all attributes of a `time` element."""
     return DisplayTime(clock.time(text), clock.iso(text), clock.full(text))

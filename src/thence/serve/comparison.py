@@ -123,7 +123,7 @@ def _step_content(chart: Chart, place: int) -> tuple[tuple[str, str, str], ...]:
 
 
 def _describe_shared(steps: Sequence[Step]) -> str:
-    """Say what both sides have in common."""
+    """Return a sentence about what both sides share."""
     if not steps:
         return "They have nothing in common."
     texts = [text for _, _, text in _step_content(*steps[-1]) if text]

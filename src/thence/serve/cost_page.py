@@ -131,7 +131,7 @@ class CostPage(msgspec.Struct, frozen=True):
 
 
 def page(context: AppContext, wanted: CostQuery) -> CostPage:
-    """Add up what was spent."""
+    """Return the page with what was spent."""
     span = _span(context, wanted)
     base = _within(wanted, span)
     bill = _bill(context, wanted, span, base)
@@ -313,12 +313,12 @@ def _sum(total: Total) -> CostRow:
 
 
 def _percent(share: float) -> str:
-    """Say a share; a little is not nothing."""
+    """Return a share in percent; a small share is not shown as zero."""
     return "<1 %" if 0 < share < 0.005 else f"{share:.0%}".replace("%", " %")
 
 
 def _dead_branches(context: AppContext, base: Filter) -> list[DiscardedBranch]:
-    """Find what cost most and led nowhere."""
+    """Return the discarded branches that cost most."""
     costly = msgspec.structs.replace(base, order="cost", limit=200)
     wanted = Filter(uids=tuple(row.session.session_uid for row in context.store.sessions(costly)))
     branches: list[tuple[int, DiscardedBranch]] = []

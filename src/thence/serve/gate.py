@@ -46,15 +46,15 @@ TICKET: Final = "ticket"
 PAGE: Final = "page"
 """Where a browser is led once it is signed in."""
 MAX_TICKETS: Final = 16
-"""Entries that may be open at a time."""
+"""Tickets that are valid at a time."""
 TICKET_MAX_AGE_S: Final = 60.0
-"""Seconds for which an entry of another process may be used."""
+"""How long a ticket of another process is valid, in seconds."""
 COOKIE_MAX_AGE_S: Final = 86_400
 """How long a browser stays signed in, in seconds."""
 OWN_COOKIE_MAX_AGE_S: Final = 30 * 86_400
 """How long a browser of this machine stays signed in, in seconds."""
 MAX_BODY_BYTES: Final = 4 << 20
-"""Bytes of a request's body, at most."""
+"""Largest body of a request, in bytes."""
 
 _STYLE: Final = (
     ":root{color-scheme:light dark}"
@@ -112,7 +112,7 @@ _IN_PATH = (b"%2f", b"%5c", b"%00", b"\\", b"//")
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a request goes no further."""
+    """Why a request is refused."""
 
     status: int
     title: str
@@ -122,7 +122,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class AuthMiddleware:
-    """Lets in who may, for one address; `around` stands before an app."""
+    """Checks requests to one address before an app (`around`): host, origin, credentials."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class AuthMiddleware:
     # -- entering -----------------------------------------------------------------------
 
     def ticket(self) -> str:
-        """Draw an entry that works once; of too many the oldest is void."""
+        """Return a new ticket that works once; of too many the oldest becomes invalid."""
         drawn = secrets.token_urlsafe(32)
         with self._mutex:
             self._tickets[drawn] = None
@@ -169,7 +169,7 @@ class AuthMiddleware:
         return drawn
 
     def sign_ticket(self) -> str:
-        """Make an entry that any server of this home and port lets in, once, for a short while.
+        """Return a ticket that any server of this home and port accepts, once, for a short time.
 
         So that another process can give one out, and whoever listens there in place of a server
         of ours learns nothing that lasts.
@@ -196,7 +196,7 @@ class AuthMiddleware:
         return is_valid
 
     def _is_signed(self, ticket: str) -> bool:
-        """Whether an entry was signed a moment ago and not used since."""
+        """Whether a ticket was signed a moment ago and not used since."""
         drawn, _, proof = ticket.rpartition(".")
         moment = drawn.partition(".")[0]
         now = self._clock()
@@ -214,7 +214,7 @@ class AuthMiddleware:
     # -- guarding -----------------------------------------------------------------------
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """Stand before an app."""
+        """Return an app that checks each request before it passes it to `app`."""
 
         async def guard(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan":
@@ -235,7 +235,7 @@ class AuthMiddleware:
         return guard
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """Tell why a request may not go on; None when it may."""
+        """Return why a request is refused; None when it is allowed."""
         headers = _by_name(scope)
         return (
             self._check_host(headers)

@@ -145,7 +145,7 @@ def event_address(page: str, event: str, query: str = "") -> str:
 
 
 def standing_text(row: SessionRow, standing: Standing | None) -> tuple[str, str]:
-    """Say where a session stands: what goes on, else how it ended."""
+    """Return the status of a session: what it does, else how it ended."""
     return _STANDING[standing] if standing else _OUTCOMES[row.session.outcome]
 
 
@@ -157,7 +157,7 @@ def head(
     *,
     working: str = "",
 ) -> Head:
-    """Say what a session is; `kept` gives the uids of sessions that are kept, by their ids.
+    """Return the head of a session; `stored_uids` has the uids of stored sessions by their ids.
 
     `working` says how long it was at work, where that is known; else its whole time is shown.
     """
@@ -242,7 +242,7 @@ def _moment(text: str | None, clock: DisplayClock) -> DisplayTime:
 
 
 def _tokens(row: SessionRow) -> str:
-    """Say which tokens were billed."""
+    """Return which tokens were billed."""
     spent = row.spent
     unknown = f"; {short(row.unpriced)} of them have no known price" if row.unpriced else ""
     return f"{_tokens_of([spent.live, spent.dead, spent.side])}{unknown}"
@@ -282,7 +282,7 @@ def _notes(row: SessionRow) -> Iterator[str]:
 
 
 def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> SessionTail:
-    """Say how the line ends, and what goes on there."""
+    """Return how the line ends, and what happens there."""
     open_call = _open_call(chart)
     if standing == "waiting":
         what = open_call or clean(waits_for or "")
@@ -300,7 +300,7 @@ def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Sess
 
 
 def _open_call(chart: Chart) -> str:
-    """Say which call is open, if one is."""
+    """Return the open call, if there is one."""
     for place in reversed(chart.line[-60:]):
         for block in reversed(chart.records[place].blocks):
             if block.kind == "tool_call" and block.call in chart.open_calls:
@@ -320,7 +320,7 @@ def last_words(chart: Chart) -> str:
 
 
 def current_action(chart: Chart) -> tuple[str, str]:
-    """Say what a running session is at: the open call, else the last one; and what kind it is."""
+    """Return an icon and what a running session does: the open call, else the last one."""
     if call := _open_call(chart):
         return "term", call
     for place in reversed(chart.line[-60:]):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 AGENT: Final = "thence"
 POLL_INTERVAL_S: Final = 0.25
-"""Seconds between two looks at the timers."""
+"""Seconds between two checks of the timers."""
 MAX_SWEEP_WAIT_S: Final = 2.0
 """Seconds that a client waits until what it wrote can be read, at most; it is written before."""
 
@@ -137,7 +137,7 @@ class HostedSessions:
     # -- living -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let the timers run."""
+        """Start the timers."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -161,7 +161,7 @@ class HostedSessions:
                 _log.exception("hosted.failed")
 
     def poll(self) -> None:
-        """Do what is due: close who rests, answer for who does not."""
+        """Close idle sessions, and answer approvals that nobody answered."""
         with self._mutex:
             opened = list(self._open_sessions.values())
         for session in opened:
@@ -268,7 +268,7 @@ class HostedSessions:
         return WrittenOut(uid, receipt.uuid, tip, branched)
 
     def _time(self, opened: OpenSession, event: NewEvent) -> None:
-        """Let the timers know."""
+        """Start and stop the timers that an event concerns."""
         if event.type == "waiting":
             call = event.payload.get("tool_use_id")
             if isinstance(call, str):
@@ -292,7 +292,7 @@ class HostedSessions:
         opened.idle.turn_ended()
 
     def _tell(self, session: Session, *, wait: bool = False) -> None:
-        """Have it swept now, so that who follows it sees it, and who wrote it reads it."""
+        """Import the session now, so that its followers and its writer see the event."""
         if session.transcript_path is not None and self._context.sweeps is not None:
             swept = self._hub.sweeper.nudge([session.transcript_path])
             if wait:

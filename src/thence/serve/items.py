@@ -160,7 +160,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 def status_of(call: Call | None) -> tuple[str, bool]:
-    """Say how a call stands, and whether that is bad."""
+    """Return the status of a call, and whether it is bad."""
     if call is None:
         return "no result", True
     outcome = call.outcome
@@ -175,7 +175,7 @@ def status_of(call: Call | None) -> tuple[str, bool]:
 
 
 def tests_of(counts: kinds.Tests | None, text: str, *, failed: bool) -> TestTicks:
-    """Say how a run of tests went, drawn one by one where that can be."""
+    """Return the result of a test run, with a tick for each test where possible."""
     if counts is None:
         return TestTicks("failed" if failed else "passed", "", failed, [], [])
     bad, good, left = counts.failed or 0, counts.passed or 0, counts.skipped or 0
@@ -202,7 +202,7 @@ def _ticks(bad: int, good: int) -> list[Tick]:
 
 
 def _faults(text: str) -> list[str]:
-    """Return the lines that name tests which failed, a few."""
+    """Return the first lines that name failed tests."""
     marks = ("FAILED ", "--- FAIL: ", "not ok ", "FAIL ", "✗ ", "✕ ", "× ")
     lines = (line.strip() for line in output.lines(text))
     named = [clean(line)[:240] for line in lines if line.startswith(marks)]

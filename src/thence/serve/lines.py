@@ -152,7 +152,7 @@ class EventLine:
         return start
 
     def step(self, mark: StreamPosition) -> StreamUpdate | None:
-        """Say what a client at a mark needs; None when nobody knows what it has."""
+        """Return what a client at a mark needs; None when it is unknown what it has."""
         have = self._of(mark)
         return None if have is None else self.after(have)
 

@@ -33,7 +33,7 @@ from thence.serve.labels import unique_labels
 PAGE_SESSIONS: Final = 50
 """Sessions of one page of the list."""
 SNIPPET_LEAD_CHARS: Final = 32
-"""Signs of a snippet that stand before what was looked for."""
+"""Characters of a snippet before its match."""
 MAX_HITS: Final = 120
 MAX_SNIPPETS: Final = 3
 """Matches of one session that are shown."""
@@ -249,7 +249,7 @@ def _pager(wanted: ListQuery, offset: int, number: int, total: int) -> Pager | N
 
 
 def unknown_filters(text: str) -> list[str]:
-    """Say which words of a query look like filters and are none."""
+    """Return remarks on words of a query that look like filters and are none."""
     names = [name for name, _, _ in SYNTAX]
     remarks = []
     for name, value in _FILTER_LIKE.findall(re.sub(r'"[^"]*"', "", text[:400])):
@@ -563,7 +563,7 @@ def _search_cards(
 
 
 def start_near_match(snippet: str) -> str:
-    """Return a snippet from shortly before what was looked for: a card shows its beginning only."""
+    """Return a snippet from shortly before its match: a card shows its beginning only."""
     at = snippet.find(OPEN)
     if at <= SNIPPET_LEAD_CHARS:
         return snippet
@@ -572,7 +572,7 @@ def start_near_match(snippet: str) -> str:
 
 
 def mark_matches(snippet: str) -> Markup:
-    """Show a snippet with what was looked for marked in it."""
+    """Return a snippet with the matches marked."""
     out, on = Markup(""), False
     piece = ""
     for sign in f"{snippet}\x03":

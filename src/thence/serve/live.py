@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from thence.serve.gate import Receive, Scope, Send
 
 CHECK_INTERVAL_S: Final = 1.0
-"""Seconds between two looks at the clients."""
+"""Seconds between two checks of the clients."""
 HEARTBEAT_S: Final = 15.0
-"""Seconds of silence after which a client is told that the server is there."""
+"""Seconds of silence after which a client gets a heartbeat."""
 SEND_TIMEOUT_S: Final = 20.0
-"""Seconds that a client may take for what is sent to it."""
+"""Seconds that a client may take to receive what is sent."""
 MAX_CLIENTS: Final = 4000
 MAX_WRITES_PER_S: Final = 10_000
 """Writes to all clients together in a second: what comes quicker is gathered for the next."""
@@ -183,7 +183,7 @@ class Hub:
     def _deliver(
         self, loop: asyncio.AbstractEventLoop, to: list[Client], frames: Sequence[bytes]
     ) -> None:
-        """Let frames wait for clients, in the loop, and wake them: at once, or at the pace."""
+        """Queue frames for clients, in the loop, and wake them: at once, or rate-limited."""
         for client in to:
             client.push(frames)
         self._asleep.update(dict.fromkeys(to))
@@ -192,7 +192,7 @@ class Hub:
             loop.call_at(self._next, self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have clients send what waits for them; the more there are, the longer the next wait."""
+        """Wake clients with pending frames; the more there are, the longer the next wait."""
         self._waking = False
         self._next = loop.time() + len(self._asleep) / MAX_WRITES_PER_S
         asleep, self._asleep = self._asleep, {}
@@ -239,7 +239,7 @@ class Hub:
         return frame("changed", data, _place(row))
 
     def _publish_to_parent(self, row: SessionRow) -> None:
-        """Tell who follows the session that started this one."""
+        """Publish to the followers of the session that started this one."""
         agent = row.session
         for edge in row.edges:
             if edge.link == "subagent" and not edge.child:
@@ -296,7 +296,7 @@ class Hub:
     def follow(
         self, client: Client, uid: str, via: str | None = None, *, own: bool = False
     ) -> tuple[Stream, SessionRow, EventLine]:
-        """Let a client follow a session; what comes after the line that is given waits for it."""
+        """Let a client follow a session; events after the returned line are queued for it."""
         row = self._context.row(uid)
         name = (row.session.session_uid, via, own)
         stream, key = self._streams.get(name), session_key(row, self._context.store)
@@ -376,7 +376,7 @@ class Hub:
             )
 
     def pending_frame(self, line: EventLine) -> bytes:
-        """Say what may be on the line soon."""
+        """Return the frame with the calls that have no result yet."""
         return frame(
             "pending",
             [event_out(self._context, row) for row in line.pending],
@@ -384,14 +384,14 @@ class Hub:
 
 
 def rewind_frame(line: EventLine, count: int) -> bytes:
-    """Say that only so many of the events that were sent are on the line still."""
+    """Return the frame that says how many of the sent events are still on the line."""
     end = line.ids[count - 1] if count else None
     data = {"count": count, "event_id": end, "name": None if end is None else event_name(end)}
     return frame("rewound", data, line.mark(count))
 
 
 def _agent(agent: str, uid: str, events: int, cwd: str | None) -> bytes:
-    """Say that a subagent went on: with its session, and with its project as a nudge to look."""
+    """Return the frames that announce news of a subagent: with its session, and its project."""
     project = layout.project_id(cwd) if cwd else None
     nudge = {"projectId": project, "agentSessionId": agent}
     data = {"agent": agent, "session_uid": uid, "events": events}
@@ -403,7 +403,7 @@ def _ingest_order(row: SessionRow) -> tuple[str, str]:
 
 
 def _place(row: SessionRow) -> str | None:
-    """Name the place of a session among all, by when it was written last."""
+    """Return the place of a session among all, by when it was imported last."""
     from thence.format.joins import time_of
 
     moment = time_of(row.session.ingested_at)

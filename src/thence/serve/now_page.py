@@ -88,7 +88,7 @@ class NowPage(msgspec.Struct, frozen=True):
 
 
 def page(context: AppContext, clock: DisplayClock) -> NowPage:
-    """Say where things stand."""
+    """Return the start page: what waits, runs and will be deleted."""
     at = context.clock()
     standing: dict[Standing, list[SessionRow]] = {"waiting": [], "running": [], "idle": []}
     for row in open_sessions(context.store, Filter(), context.now(), at, context.labels()):
@@ -162,7 +162,7 @@ def _end(context: AppContext, row: SessionRow) -> Chart:
 
 
 def _recent_cards(context: AppContext, clock: DisplayClock, shown: set[str]) -> list[SessionCard]:
-    """Return the sessions that came to their end last."""
+    """Return the sessions that ended last."""
     rows = context.display(list(context.store.sessions(Filter(limit=MAX_ROWS + len(shown)))))
     rest = [row for row in rows if row.session.session_uid not in shown]
     return [card(context, row, clock) for row in rest[:MAX_ROWS]]

@@ -38,7 +38,7 @@ class TierBar(msgspec.Struct, frozen=True):
 
 
 class PlannedRemoval(msgspec.Struct, frozen=True):
-    """A session that the plan names."""
+    """A session that is to be removed."""
 
     href: str
     title: str
@@ -48,7 +48,7 @@ class PlannedRemoval(msgspec.Struct, frozen=True):
 
 
 class StoreCheck(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One check of the store."""
 
     ok: bool
     text: str
@@ -74,7 +74,7 @@ class StorePage(msgspec.Struct, frozen=True):
 
 
 def page(context: AppContext) -> StorePage:
-    """Say what is kept, and what goes next and why."""
+    """Return the page about the store: what is stored, what is removed next and why."""
     known = context.store.known()
     running = set(context.now().live)
     now = datetime.fromtimestamp(context.clock(), UTC)
@@ -217,7 +217,7 @@ def _open_to_others(context: AppContext) -> str:
 
 
 def _redaction_counts(rows: Iterable[SessionRow]) -> list[tuple[str, int, int]]:
-    """Return rule, secrets and sessions, as sweeps counted them; never what was found."""
+    """Return rule, secrets and sessions as sweeps counted them; never the secrets."""
     counts: Counter[str] = Counter()
     sessions: Counter[str] = Counter()
     for row in rows:

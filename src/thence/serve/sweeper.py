@@ -29,36 +29,36 @@ GATHER_MS: Final = 120
 STEP_MS: Final = 40
 """How long changes are gathered, and how long a pause hands them out earlier."""
 TICK_S: Final = 1.0
-"""Seconds between two looks at what agents say of themselves."""
+"""Seconds between two checks of agent status."""
 UNSEEN_STEP_MS: Final = 500
 UNSEEN_TICK_S: Final = 3.0
 """The same two while no page is open: what nobody sees may come a little later."""
 IDLE_BEFORE_DIGEST_S: Final = 5.0
-"""Seconds without a change after which what was swept is digested."""
+"""Seconds without a change after which digests are made."""
 MAX_DIGEST_DELAY_S: Final = 60.0
-"""Seconds after which that is done though there is no quiet."""
+"""Longest delay of digests while changes go on, in seconds."""
 DIGEST_LIMIT_S: Final = 0.3
 """Seconds of digesting after which new lines are looked for again."""
 EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
 DIGEST_PAUSE_RATIO: Final = 9.0
-"""How much longer than digesting took the rest of it waits, while lines are being written."""
+"""Pause before more digests, as a multiple of the time that the last ones took."""
 REST_RATIO: Final = 0.5
-"""How long the sweeps rest, for each second that one took; at most a second."""
+"""Pause after a sweep, in seconds for each second that it took; at most a second."""
 LOCK_TIMEOUT_S: Final = 2.0
-"""Seconds that a sweep waits for another one to end."""
+"""Seconds that a sweep waits for the lock of another one."""
 
 _log = logging.getLogger(__name__)
 
 
 class SweepListener(Protocol):
-    """Who is told of what was swept."""
+    """Receives the sessions that a sweep changed."""
 
     def publish_changes(self, uids: Iterable[str], *, again: bool = False) -> None:
-        """Hear of sessions that went on, `again` when only their digests did."""
+        """Publish sessions that changed, `again` when only their digests did."""
 
     def publish_standing(self) -> None:
-        """Look how sessions stand."""
+        """Publish how sessions stand."""
 
     @property
     def has_clients(self) -> bool:
@@ -67,7 +67,7 @@ class SweepListener(Protocol):
 
 
 class Sweeper:
-    """Sweeps what changed, and tells the hub; digests it when it rests."""
+    """Imports what changed and publishes it; makes digests when nothing changes."""
 
     def __init__(self, context: AppContext, hub: SweepListener) -> None:
         self._context = context
@@ -104,7 +104,7 @@ class Sweeper:
         return done
 
     def watch(self) -> None:
-        """Hear of what is written."""
+        """Watch for new lines of logs."""
         folders = [path for paths in self._context.roots.values() for path in paths]
         inbox = self._context.home / nudges.FOLDER
         try:
@@ -173,7 +173,7 @@ class Sweeper:
         return True
 
     def _report(self, error: Exception) -> None:
-        """Say why a sweep failed, once in a row; only a bug needs the places in the code."""
+        """Log why a sweep failed, once in a row; only a bug is logged with its traceback."""
         if isinstance(error, BROKEN):
             error = damaged(getattr(self._context.store, "path", Path()), error)
         elif is_disk_full(error):
@@ -187,7 +187,7 @@ class Sweeper:
         self._reported = error.message if isinstance(error, ThenceError) else ""
 
     def _take_waiting(self) -> tuple[set[Path], list[threading.Event]]:
-        """Take all that waits, or nothing after a while."""
+        """Return all waiting paths and events, or nothing after a while."""
         paths: set[Path] = set()
         done: list[threading.Event] = []
         with contextlib.suppress(queue.Empty):

@@ -351,7 +351,7 @@ class Drawing:
         return Body(body.input, got, rest if len(got) < len(text) else "", body.note, body.diffs)
 
     def _gap(self, before: Record | None, record: Record) -> str:
-        """Say how long nothing was written, where that was long."""
+        """Return how long the pause before a row was, if it was long."""
         if before is None or before.channel != record.channel:
             return ""
         old, new = joins.time_of(before.ts), joins.time_of(record.ts)
@@ -387,7 +387,7 @@ class Drawing:
         }
 
     def _prompt_time(self, record: Record, number: int) -> DisplayTime:
-        """Say the time of a prompt, and of the first one the day."""
+        """Return the time of a prompt; the first one also has the day."""
         made = display_time(self.clock, record.ts)
         if number != 1 or not made.text:
             return made
@@ -476,7 +476,7 @@ class Drawing:
         return out
 
     def _arg(self, block: SessionEvent) -> str:
-        """Say what a call was asked for: its short line without the verb."""
+        """Return the argument of a call: its short line without the verb."""
         summary = block.summary
         if summary == "updated the plan" and (subject := self._plan_subject(block)):
             return clean(subject)
@@ -589,7 +589,7 @@ class Drawing:
         return clean(text)
 
     def much(self, places: Sequence[int], *, turns: bool = True) -> str:
-        """Say how much a run of records is: turns, events, money."""
+        """Return the size of a run of records: turns, events, money."""
         chart = self.chart
         prompts = chart.prompts_in(places) if turns else 0
         ticks = chart.ticks(places)
@@ -634,7 +634,7 @@ class Drawing:
         )
 
     def _how(self, place: int) -> str:
-        """Say what the log itself says of a compaction, on the line before its summary."""
+        """Return what the log says of a compaction on the line before its summary."""
         summary = self.chart.records[place - 1].blocks[0].summary if place else ""
         if not summary.startswith("compacted "):
             return ""
