@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 from tests.cli.desk import Desk, windows
 from thence.agents.sessions import load
 from thence.bridge.handoff import targets
-from thence.cli.madeup import Homes, made_id, token
+from thence.cli.madeup import Homes, fake_token, made_id
 from thence.format.repair import problems
 
 CLOCK, IMPORT = made_id("clock-change"), made_id("gauge-import")
@@ -72,7 +72,7 @@ def test_a_history_goes_on_as_it_was_and_not_redacted(looked_at: Homes, run: Run
     """A secret that the model saw is still there; the report does not claim otherwise."""
     told = json.loads(run("handoff", IMPORT, "--to", "codex", "--json").stdout)
 
-    assert token() in Path(told["files"][0]).read_text()
+    assert fake_token() in Path(told["files"][0]).read_text()
     assert [] == [note for note in told["notes"] if "redacted" in note]
 
 

@@ -44,7 +44,7 @@ from thence.memory.store import SessionRow, Store
 from thence.serve.shelf import Shelf, key_of
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.memory.redact import Redactor
     from thence.memory.sweep import Sweep
 
@@ -116,7 +116,7 @@ class Desk:
         self.is_read_only = is_read_only
         self._now = _Kept(NOW, lambda: standing.now(self.known, self.roots))
         self._risks = _Kept(RISKS, self._at_risk)
-        self._wholes: Shelf[Loaded] = Shelf(room)
+        self._wholes: Shelf[LoadedSession] = Shelf(room)
         self._pulses: Shelf[Pulse | None] = Shelf(PULSES)
 
     def now(self) -> standing.Now:
@@ -138,7 +138,7 @@ class Desk:
             )
         return recall.session(self.store, prefix)
 
-    def whole(self, row: SessionRow) -> Loaded:
+    def whole(self, row: SessionRow) -> LoadedSession:
         """Give a session put together, from the store or from its source."""
         size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
         key = key_of(row, self.store)
@@ -204,7 +204,7 @@ class Desk:
         """Tell how busy a session was, part by part; None when nothing is held of it."""
         return self._pulses.get(key_of(row), lambda: pulse(self.store, row.session.session_uid))
 
-    def _loaded(self, row: SessionRow) -> Loaded:
+    def _loaded(self, row: SessionRow) -> LoadedSession:
         return recall.loaded(self.store, row, self.clean)
 
     def clean(self, facts: list[Fact]) -> list[Fact]:
