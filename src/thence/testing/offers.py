@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.agents.profiles import Agent, HookFile, ToolForm
 from thence.agents.samples import Machine
 from thence.agents.sessions import load_source
@@ -170,17 +170,17 @@ def handing_over(agent: Agent) -> Iterator[str]:
     if not agent.offers("resume"):
         yield "a session can be handed over, and no command resumes it"
     writer = agent.writer
-    if not isinstance(writer, Writer):
+    if not isinstance(writer, HandoffWriter):
         yield f"{agent.profile.handoff} is no Writer"
         return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve() / "root"
         root.mkdir()
-        named = writer.settings(root) if writer.settings is not None else Settings()
+        named = writer.settings(root) if writer.settings is not None else HandoffSettings()
         messages = history(agent)
         source = {"from": "other:one", "event": "e1", "by": "thence", "at": MOMENT.isoformat()}
         session = writer.session_id(SESSION) if writer.session_id is not None else SESSION
-        bound = Bound(
+        bound = HandoffHistory(
             session, messages, "/work", MOMENT, source, "Tides", named.model, None, named.provider
         )
         for name, rows in writer.files(bound).items():
@@ -195,7 +195,7 @@ def handing_over(agent: Agent) -> Iterator[str]:
             yield from _read_back(agent, root, messages)
 
 
-def _accepted(agent: Agent, writer: Writer, root: Path) -> Iterator[str]:
+def _accepted(agent: Agent, writer: HandoffWriter, root: Path) -> Iterator[str]:
     """Say what keeps the client from taking the one file in; only it can write its sessions."""
     assert writer.accept is not None  # noqa: S101 - asked for such writers only
     paths = [str(path) for path in root.rglob("*") if path.is_file()]

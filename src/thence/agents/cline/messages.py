@@ -15,16 +15,16 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.cline.names import COMPACTION, MESSAGES
-from thence.agents.documents import ListReader, listed, version_name
+from thence.agents.documents import ListReader, list_items, version_name
 from thence.agents.parts import summary_blocks
 from thence.agents.records import (
     Record,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
+    parse_arguments,
     result,
     text,
     usage_with_cache,
@@ -103,7 +103,7 @@ class Messages(ListReader):
 
     def items(self, found: Found) -> Sequence[Record]:
         """Return the messages, and the summary where a compaction put it."""
-        messages = listed(found.value.get("messages"))
+        messages = list_items(found.value.get("messages"))
         if self._is_main:
             summary = files.document(str(self._folder / f"{self._session}{COMPACTION}"))
             replaced = count(summary.get("source_message_count"))
@@ -136,7 +136,7 @@ class Messages(ListReader):
 
     def _event(self, found: Found, message: Record, parts: list[Block], **more: Any) -> Fact:
         name = text(message.get("id"))
-        return self._said(
+        return self._message_fact(
             found,
             word(message.get("role")) or "message",
             version_name(name, message.get("content"), self._name(found)),
@@ -186,14 +186,14 @@ class Messages(ListReader):
             return Block("user_msg" if self._is_main else "lifecycle", "user", "", part)
         typed = _INPUT.fullmatch(_NOTICE.sub("", said))
         if not self._is_main or not said.strip() or (typed is None and said.startswith("<")):
-            return injected(said)
+            return injected_text(said)
         line = typed[2] if typed else said
         payload = {"type": "text", "text": said, **({TYPED: line} if typed else {})}
         return Block("user_msg", "user", one_line(line), payload)
 
     def _compaction(self, found: Found, message: Record) -> Fact:
         """Return what stands for the messages before it."""
-        parts = summary_blocks(message["compaction"]) or (injected(""),)
+        parts = summary_blocks(message["compaction"]) or (injected_text(""),)
         node = Node(self._name(found), PREVIOUS, Is.SUMMARY)
         return self._fact(found, node, "compaction", blocks=parts, unbilled=NOT_BILLED)
 
@@ -226,7 +226,7 @@ def _bill(metrics: Record, name: str | None) -> dict[str, Any]:
 def _result(part: Record) -> tuple[Block, list[CallStatus]]:
     """Return the result of a call; one call may run several commands, each with its own."""
     name, content = text(part.get("tool_use_id")), part.get("content")
-    single = fields(decoded(content)) if isinstance(content, str) else {}
+    single = fields(parse_arguments(content)) if isinstance(content, str) else {}
     answers = [single] if single else objects(content)
     answers = [answer for answer in answers if "query" in answer and "success" in answer]
     if "finishReason" in single:  # of a subagent: the rest stands in its own conversation
@@ -268,4 +268,4 @@ def _callers(folder: Path, session: str) -> dict[str, str]:
 
 
 def _messages(path: Path) -> JSON:
-    return files.document(str(path), files.LIST_LIMIT).get("messages")
+    return files.document(str(path), files.MAX_LIST_BYTES).get("messages")

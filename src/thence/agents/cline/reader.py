@@ -84,12 +84,12 @@ def _source(folder: Path, root: str) -> Source | None:
     for entry in files.walk(str(folder), 0):
         if entry.name == f"{session}{MESSAGES}":
             summary = str(folder / f"{session}{COMPACTION}")
-            own.append(File(entry.path, "main", whole=True, beside=(summary,)))
+            own.append(File(entry.path, "main", is_document=True, beside=(summary,)))
         elif entry.name.endswith(MESSAGES):
             agent = entry.name.removesuffix(MESSAGES)
-            own.append(File(entry.path, f"side/{agent}", f"agent:{agent}", whole=True))
+            own.append(File(entry.path, f"side/{agent}", f"agent:{agent}", is_document=True))
         elif entry.name == f"{session}.json":
-            own.append(File(entry.path, "state", whole=True))
+            own.append(File(entry.path, "state", is_document=True))
     if all(file.key != "main" for file in own):
         return None
     own.sort(key=lambda file: file.key)

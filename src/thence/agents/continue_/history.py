@@ -18,23 +18,23 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.continue_.names import LIST
-from thence.agents.documents import ListReader, listed
+from thence.agents.documents import ListReader, list_items
 from thence.agents.records import (
     Record,
     answer,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     linked_image,
     moment,
     note,
     objects,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
     usage_with_cache,
 )
 from thence.format import codec
@@ -69,7 +69,7 @@ class History(ListReader):
     def items(self, found: Found) -> Sequence[Record]:
         """Return messages, results that have ended, and summaries, each an item of its own."""
         out: list[Record] = []
-        for entry in listed(found.value.get("history")):
+        for entry in list_items(found.value.get("history")):
             message = fields(entry.get("message"))
             summary = text(entry.get("conversationSummary"))
             if summary is None or text_of(message.get("content")) not in ("", summary):
@@ -109,7 +109,9 @@ class History(ListReader):
         when = self._time(found.place.line)
         bill = key if more.get("usage") else None
         name = self._name(found)
-        return self._said(found, kind, name, parts, ts=when, copy_key=key, usage_key=bill, **more)
+        return self._message_fact(
+            found, kind, name, parts, ts=when, copy_key=key, usage_key=bill, **more
+        )
 
     def _time(self, line: int) -> str | None:
         """Return when an item was written; the list of sessions says when the first one was."""
@@ -124,7 +126,7 @@ class History(ListReader):
             parts.append(prompt(word(part["text"])) if is_text else picture)
         attached = objects(found.value.get("context"))
         shown = (f"{word(item.get('name'))}\n{word(item.get('content'))}" for item in attached)
-        parts += map(injected, shown)
+        parts += map(injected_text, shown)
         return self._event(found, "user", parts or [prompt("")], flags=Is.PROMPT)
 
     def _reply(self, found: Found, message: Record) -> Fact:
@@ -132,7 +134,7 @@ class History(ListReader):
         parts = [answer(line) for line in said if line]
         for item in objects(message.get("toolCalls")):
             function = fields(item.get("function"))
-            arguments = decoded(function.get("arguments"))
+            arguments = parse_arguments(function.get("arguments"))
             parts.append(call(word(function.get("name")), arguments, text(item.get("id"))))
         usage = fields(message.get("usage"))
         bill = usage_with_cache(
@@ -164,7 +166,9 @@ class History(ListReader):
 
     def _other(self, found: Found, message: Record) -> Fact:
         is_system = message.get("role") == "system"
-        block = unindexed("system prompt", message) if is_system else note("unknown", found.value)
+        block = (
+            unindexed_note("system prompt", message) if is_system else note("unknown", found.value)
+        )
         return self._event(found, word(message.get("role")), [block], flags=Is.INTERNAL)
 
     def _result(self, found: Found, state: Record) -> Fact:
@@ -182,7 +186,7 @@ class History(ListReader):
     def _summary(self, found: Found, summary: str) -> Fact:
         """Return what stands for the messages before it."""
         return self._event(
-            found, "summary", [injected(summary)], flags=Is.SUMMARY, unbilled=NOT_BILLED
+            found, "summary", [injected_text(summary)], flags=Is.SUMMARY, unbilled=NOT_BILLED
         )
 
 

@@ -39,7 +39,7 @@ class Continue(QuietAgent):
             return None
         if path.parent.name == "sessions" and path.parent.parent.name == ".continue":
             return _source(path, str(path.parent.parent))
-        document = files.document(str(path), files.LIST_LIMIT)
+        document = files.document(str(path), files.MAX_LIST_BYTES)
         if "sessionId" not in document or not isinstance(document.get("history"), list):
             return None
         above = path.parent
@@ -53,4 +53,4 @@ class Continue(QuietAgent):
 
 
 def _source(path: Path, root: str) -> Source:
-    return Source(Continue.name, path.stem, (File(str(path), "main", whole=True),), root)
+    return Source(Continue.name, path.stem, (File(str(path), "main", is_document=True),), root)

@@ -18,17 +18,17 @@ from thence.agents.records import (
     Record,
     answer,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
     usage_with_cache,
 )
 from thence.format.codec import Found
@@ -118,7 +118,7 @@ class Events(LineReader):
     ) -> list[Fact]:
         """Return an event that is book-keeping."""
         node = self._node(found, event, flags)
-        make = unindexed if word(event.get("type")) in _BULKY else note
+        make = unindexed_note if word(event.get("type")) in _BULKY else note
         return [self._event(found, event, node, make(line, event.get("data")), **more)]
 
     # -- conversation -------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Events(LineReader):
         said = word(data.get("content"))
         is_human = not data.get("source") and not data.get("isAutopilotContinuation")
         is_human = is_human and _channel(event) == "main"
-        parts = [prompt(said) if is_human else injected(said)]
+        parts = [prompt(said) if is_human else injected_text(said)]
         if attached := objects(data.get("attachments")):
             parts.append(note(f"{len(attached)} attachments", attached))
         node = self._node(found, event, Is.PROMPT if is_human else 0)
@@ -141,7 +141,7 @@ class Events(LineReader):
         if said := text(data.get("content")):
             parts.append(answer(said))
         for request in objects(data.get("toolRequests")):
-            arguments = decoded(request.get("arguments"))
+            arguments = parse_arguments(request.get("arguments"))
             name = text(request.get("toolCallId"))
             parts.append(call(word(request.get("name")), arguments, name))
         self._thought = ""
@@ -208,7 +208,7 @@ class Events(LineReader):
         if summary is None or data.get("success") is False:
             return self._noted(found, event, "compaction", **bill)
         node = self._node(found, event, Is.SUMMARY)
-        return [self._event(found, event, node, injected(summary), **bill)]
+        return [self._event(found, event, node, injected_text(summary), **bill)]
 
     def _cleared(self, found: Found, event: Record, data: Record) -> list[Fact]:
         """Return the start of a new context; what was said before it is no longer sent."""

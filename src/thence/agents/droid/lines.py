@@ -14,7 +14,7 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.documents import TotalReader
-from thence.agents.records import LineReader, Record, fields, injected, moment, note, text
+from thence.agents.records import LineReader, Record, fields, injected_text, moment, note, text
 from thence.format.codec import Found
 from thence.format.facts import (
     Block,
@@ -40,7 +40,7 @@ _COUNTS = ("inputTokens", "outputTokens", "cacheCreationTokens", "cacheReadToken
 
 def opened(source: Source, file: File, mark: Mark) -> files.Records:
     """Return the reader of one file of a session."""
-    return Totals(source, file, mark) if file.whole else Lines(source, file, mark)
+    return Totals(source, file, mark) if file.is_document else Lines(source, file, mark)
 
 
 def is_record(value: Record) -> bool:
@@ -60,7 +60,7 @@ class Totals(TotalReader):
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         # To archive a session writes the document, too: the last line of the log is older then.
-        logged = files.measured(Source(source.adapter, source.session, source.files[:1]))[1]
+        logged = files.measure_source(Source(source.adapter, source.session, source.files[:1]))[1]
         written = mark.mtime_ns / 10**9
         is_archived = bool(logged) and written - logged > MAX_WRITE_DELAY_S
         self._moment = moment(logged if is_archived else written)
@@ -80,7 +80,7 @@ class Lines(LineReader):
         carried = self._carried
         self._origin, self._until = text(carried.get("origin")), text(carried.get("until"))
         self._last, self._moved = text(carried.get("last")), text(carried.get("moved"))
-        self._unbilled = None if any(other.whole for other in source.files) else NO_TOTAL
+        self._unbilled = None if any(other.is_document for other in source.files) else NO_TOTAL
         self._makers: dict[str, Callable[[Found, Record], Fact]] = {
             "session_start": self._start,
             "message": self._message,
@@ -190,9 +190,9 @@ class Lines(LineReader):
     def _compaction(self, found: Found, line: Record) -> Fact:
         """Return the summary that stands for the messages before it."""
         name = text(line.get("id")) or self._name(found)
-        parts = [injected(word(line.get("summaryText")))]
+        parts = [injected_text(word(line.get("summaryText")))]
         if anchor := text_of(fields(line.get("anchorMessage")).get("content")):
-            parts.insert(0, injected(anchor))
+            parts.insert(0, injected_text(anchor))
         node = Node(name, None, Is.SUMMARY, logical=self._last)
         self._moved = name
         return self._event(found, line, node, *parts)
@@ -203,7 +203,9 @@ def _asked(part: Block, *, is_hidden: bool) -> Block:
     said = fields(part.payload).get("text")
     if part.kind != "user_msg" or not isinstance(said, str):
         return part
-    return injected(said) if is_hidden or said.lstrip().startswith("<system-reminder>") else part
+    return (
+        injected_text(said) if is_hidden or said.lstrip().startswith("<system-reminder>") else part
+    )
 
 
 def _told(part: Block) -> CallStatus | None:

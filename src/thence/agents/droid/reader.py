@@ -79,4 +79,4 @@ def _add(own: dict[str, File], log: Path) -> None:
     own[f"main{place}"] = File(str(log), f"main{place}")
     totals = log.with_name(log.name.removesuffix(_LOG) + _TOTALS)
     if totals.is_file() and not totals.is_symlink():
-        own[f"totals{place}"] = File(str(totals), f"totals{place}", whole=True)
+        own[f"totals{place}"] = File(str(totals), f"totals{place}", is_document=True)

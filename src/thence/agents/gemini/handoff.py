@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.format.records import JSON, blocks, text_of, word
 
 MODEL: Final = "handed-over"
 """What stands for a model that nobody named; the client takes its usual one."""
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the file of a session, by its place below the client's folder.
 
     A project that the client has no name for lies under the hash of its folder, as older versions
@@ -33,14 +33,14 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     return {f"tmp/{project}/chats/{name}": list(_lines(bound))}
 
 
-def settings(root: Path) -> Settings:
+def settings(root: Path) -> HandoffSettings:
     """Return the names that the client has given to the folders of projects."""
     try:
         named: JSON = json.loads((root / "projects.json").read_text("utf-8-sig"))
         projects = dict(named["projects"])
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return Settings()
-    return Settings(
+        return HandoffSettings()
+    return HandoffSettings(
         projects={
             folder: name
             for folder, name in projects.items()
@@ -54,7 +54,7 @@ def _hash(cwd: str) -> str:
     return sha256(cwd.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _lines(bound: Bound) -> Iterator[JSON]:
+def _lines(bound: HandoffHistory) -> Iterator[JSON]:
     start = bound.time(0)
     yield {
         "sessionId": bound.session,
@@ -80,7 +80,7 @@ def _lines(bound: Bound) -> Iterator[JSON]:
         yield {"$set": {"summary": bound.title}}
 
 
-def _said(bound: Bound, message: JSON, results: dict[str, JSON], at: str) -> JSON:
+def _said(bound: HandoffHistory, message: JSON, results: dict[str, JSON], at: str) -> JSON:
     """Return a message without its frame; nothing for one that only has results."""
     given = blocks(message["content"])
     texts = [word(block.get("text")) for block in given if block.get("type") == "text"]
@@ -110,4 +110,6 @@ def _call(block: JSON, result: JSON, at: str) -> JSON:
     }
 
 
-WRITER: Final = Writer(files, settings=settings, needs_uuid4=True, takes=(), takes_failures=True)
+WRITER: Final = HandoffWriter(
+    files, settings=settings, needs_uuid4=True, takes=(), takes_failures=True
+)

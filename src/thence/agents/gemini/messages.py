@@ -16,7 +16,7 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.parts import (
-    answered,
+    answer_blocks,
     calls_in,
     media,
     output_of,
@@ -29,17 +29,17 @@ from thence.agents.records import (
     LineReader,
     Record,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
 )
 from thence.format import kinds
 from thence.format.codec import Found
@@ -170,7 +170,7 @@ class Messages(LineReader):
             thought(": ".join(filter(None, (word(t.get("subject")), word(t.get("description"))))))
             for t in objects(line.get("thoughts"))
         ]
-        parts += answered(line.get("content"))
+        parts += answer_blocks(line.get("content"))
         says = any(part.kind == "assistant_msg" for part in parts)
         node = Node(word(line.get("id")), self._last, Is.REPLY | (Is.ENDS if says else 0))
         return self._event(
@@ -186,7 +186,7 @@ class Messages(LineReader):
         about: Record = {}
         for item in calls:
             name, tool = text(item.get("id")), word(item.get("name"))
-            asked.append(call(tool, decoded(item.get("args")), name))
+            asked.append(call(tool, parse_arguments(item.get("args")), name))
             if (outcome := _result(item, name, tool)) is not None:
                 given.append(outcome[0])
                 told += outcome[1]
@@ -241,7 +241,7 @@ class Messages(LineReader):
                 if (picture := media(part)) is not None:
                     yield Block("user_msg", "user", "", picture)
             elif self._file.channel != "main" or said.lstrip().startswith(_INJECTED):
-                yield injected(said)
+                yield injected_text(said)
             elif said.startswith(("/", "?")) and "\n" not in said:
                 yield note(said, said)  # a command to the client; no model saw it
             else:
@@ -280,9 +280,11 @@ class Messages(LineReader):
         if context and (folder := _FOLDER.search(text_of_parts(context.get("content")))):
             about["cwd"] = folder[1]
         messages = [m for m in messages if not _is_context(m)]
-        book = self._book(found, unindexed(f"list of {len(listed)} messages", None), about=about)
+        book = self._book(
+            found, unindexed_note(f"list of {len(listed)} messages", None), about=about
+        )
         if context and not messages:  # a process starts; what it goes on with follows
-            shown = unindexed("session context", context.get("content"))
+            shown = unindexed_note("session context", context.get("content"))
             return [self._book(found, shown, about=about)]
         return [book, *self._replaced(found, messages)]
 

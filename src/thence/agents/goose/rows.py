@@ -14,7 +14,7 @@ from typing import Final
 from zlib import crc32
 
 from thence.agents import File, Mark, Source
-from thence.agents.files import remembered
+from thence.agents.files import clean_carry
 from thence.agents.message_rows import TOTALS, MessageRows, Totals
 from thence.agents.records import (
     Record,
@@ -22,7 +22,7 @@ from thence.agents.records import (
     call,
     fields,
     image,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
@@ -31,7 +31,7 @@ from thence.agents.records import (
     text,
     thought,
 )
-from thence.agents.sqlite_rows import Database, RowLog, parsed
+from thence.agents.sqlite_rows import Database, RowLog, parse_json
 from thence.format.codec import Found
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
@@ -100,7 +100,7 @@ def _row_of(database: Database, session: str) -> Record:
 
 
 def _model(row: Record) -> str | None:
-    return text(fields(parsed(row.get("model_config_json"))).get("model_name"))
+    return text(fields(parse_json(row.get("model_config_json"))).get("model_name"))
 
 
 class Usages(Totals):
@@ -158,13 +158,13 @@ class Messages(MessageRows):
     def facts(self, found: Found) -> Iterable[Fact]:
         """Return the fact of one row."""
         told = found.value
-        seen = fields(parsed(told["metadata_json"]))
+        seen = fields(parse_json(told["metadata_json"]))
         is_hidden = seen.get("agentVisible") is False
         is_injected = seen.get("userVisible") is False or self._is_side
         blocks: list[Block] = []
         how: list[CallStatus] = []
         edges: list[Edge] = []
-        for part in objects(parsed(told["content_json"])):
+        for part in objects(parse_json(told["content_json"])):
             if part.get("type") == "toolResponse":
                 _add_response(part, blocks, how, edges)
             elif (block := _block(part, told["role"], is_injected=is_injected)) is not None:
@@ -195,7 +195,7 @@ class Messages(MessageRows):
             )
         ]
 
-    def ending(self) -> Iterator[Fact]:
+    def final_facts(self) -> Iterator[Fact]:
         """Yield what the row of the session says, if it is new."""
         row = self._row
         about: Record = {}
@@ -209,7 +209,7 @@ class Messages(MessageRows):
             about["cwd"] = cwd
         if model := _model(row):
             about["model"] = model
-        known = f"{crc32(remembered(repr(about)).encode('utf-8', 'replace')):08x}"
+        known = f"{crc32(clean_carry(repr(about)).encode('utf-8', 'replace')):08x}"
         if not about or known == self._told_of:
             return
         self._told_of = known
@@ -225,7 +225,7 @@ def _block(part: Record, role: JSON, *, is_injected: bool) -> Block | None:
     if kind == "text" and said:
         if role == "assistant":
             return answer(said)
-        return injected(said) if is_injected else prompt(said)
+        return injected_text(said) if is_injected else prompt(said)
     if kind == "thinking" and (thinking := text(part.get("thinking"))):
         return thought(thinking)
     if kind in ("toolRequest", "frontendToolRequest"):

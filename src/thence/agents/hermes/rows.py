@@ -13,24 +13,24 @@ from typing import Final
 from zlib import crc32
 
 from thence.agents import File, Mark, Source
-from thence.agents.files import remembered
+from thence.agents.files import clean_carry
 from thence.agents.message_rows import TOTALS, MessageRows, Totals
 from thence.agents.records import (
     Record,
     answer,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
 )
-from thence.agents.sqlite_rows import Database, RowLog, parsed
+from thence.agents.sqlite_rows import Database, RowLog, parse_json
 from thence.format import joins
 from thence.format.codec import Found
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
@@ -294,7 +294,7 @@ class Messages(MessageRows):
         if role != "user" or told["observed"] == 1:
             return [note(said or word(role), told["content"])], Is.INTERNAL, ()
         if self._is_side or said.startswith(_INJECTED):
-            return [injected(said)], 0, ()
+            return [injected_text(said)], 0, ()
         return [prompt(said)], Is.PROMPT, ()
 
     def _answer(self, told: Record, said: str) -> tuple[list[Block], int]:
@@ -316,7 +316,7 @@ class Messages(MessageRows):
 
     def _result(self, told: Record) -> tuple[list[Block], int, tuple[CallStatus, ...]]:
         name, tool = text(told["tool_call_id"]), text(told["tool_name"])
-        inner = fields(parsed(told["content"]))
+        inner = fields(parse_json(told["content"]))
         code = inner.get("exit_code")
         code = code if isinstance(code, int) and not isinstance(code, bool) else None
         failed: bool | None = bool(inner.get("error")) or inner.get("success") is False
@@ -327,7 +327,7 @@ class Messages(MessageRows):
 
     # -- the session --------------------------------------------------------------------
 
-    def ending(self) -> Iterator[Fact]:
+    def final_facts(self) -> Iterator[Fact]:
         """Yield where the session stands after rows were taken back, and what its row says."""
         found = Found({}, Place(self._at, self._at, 0), b"")
         if self._live != self._tip and self._tip is not None:
@@ -365,7 +365,7 @@ class Messages(MessageRows):
         parent = text(self._row.get("parent_session_id"))
         if parent is None:
             return
-        settings = fields(parsed(self._row.get("model_config")))
+        settings = fields(parse_json(self._row.get("model_config")))
         ended = self._database.select("sessions", ("end_reason",), "WHERE id = ?", parent)
         if self._is_side or settings.get("_delegate_from"):
             yield Edge("subagent", parent, "parent_session_id")
@@ -414,7 +414,7 @@ def _again(block: Block) -> Block:
 
 
 def _crc(said: str) -> str:
-    return f"{crc32(remembered(said).encode('utf-8', 'replace')):08x}"
+    return f"{crc32(clean_carry(said).encode('utf-8', 'replace')):08x}"
 
 
 def _digest(told: Record) -> str:
@@ -425,17 +425,17 @@ def _digest(told: Record) -> str:
 def _text_of(content: JSON) -> str:
     """Return the text of a message: as it is, or that of the parts in a list."""
     said = word(content)
-    parts = parsed(said) if said.startswith("[{") else None
+    parts = parse_json(said) if said.startswith("[{") else None
     if not isinstance(parts, list):
         return said
     return "\n".join(word(part.get("text")) for part in objects(parts)) or said
 
 
 def _calls(told: JSON) -> Iterator[Block]:
-    for item in objects(parsed(told)):
+    for item in objects(parse_json(told)):
         asked = fields(item.get("function"))
         name = text(item.get("call_id")) or text(item.get("id"))
-        yield call(word(asked.get("name")), decoded(asked.get("arguments")), name)
+        yield call(word(asked.get("name")), parse_arguments(asked.get("arguments")), name)
 
 
 def _goals(payload: JSON) -> list[str]:

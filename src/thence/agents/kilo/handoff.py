@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from thence.agents.handoffs import Writer
+from thence.agents.handoffs import HandoffWriter
 from thence.agents.opencode.handoff import files, session_id, settings_of, taken_in
 
-WRITER: Final = Writer(
+WRITER: Final = HandoffWriter(
     files,
     settings=settings_of(".config/kilo/kilo.json", "kilo*.db"),
     session_id=session_id,

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.agents.kimi.names import CARD, LOG, MAIN, PREFIX
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, text_of, word
@@ -30,7 +30,7 @@ def folder_name(cwd: str) -> str:
     return f"wd_{name}_{sha256(cwd.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the files of a session, by their places below the client's folder."""
     folder = f"sessions/{folder_name(bound.cwd)}/{PREFIX}{bound.session}"
     at = _ms(bound)
@@ -43,14 +43,14 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     }
 
 
-def _ms(bound: Bound) -> int:
+def _ms(bound: HandoffHistory) -> int:
     return int(bound.at.timestamp() * 1000)
 
 
 class _Events:
     """The events of a history."""
 
-    def __init__(self, bound: Bound) -> None:
+    def __init__(self, bound: HandoffHistory) -> None:
         self._bound = bound
         self._count = self._turn = self._step = 0
         self._results = {
@@ -137,4 +137,6 @@ def _is_recorded(block: JSON) -> bool:
     return word(block.get("text")).startswith(RECORDED)
 
 
-WRITER: Final = Writer(files, needs_uuid4=True, is_folder=True, takes=(), takes_failures=True)
+WRITER: Final = HandoffWriter(
+    files, needs_uuid4=True, is_folder=True, takes=(), takes_failures=True
+)

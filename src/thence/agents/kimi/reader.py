@@ -84,7 +84,7 @@ def _source(folder: Path, root: str) -> Source | None:
         return None
     card = folder / CARD
     if card.is_file() and not card.is_symlink():
-        own.append(File(str(card), "state", whole=True))
+        own.append(File(str(card), "state", is_document=True))
     own.sort(key=lambda file: file.key)
     return Source(Kimi.name, session_id(folder.name), tuple(own), root)
 

@@ -21,17 +21,17 @@ from thence.agents.records import (
     Record,
     answer,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     linked_image,
     moment,
     note,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
 )
 from thence.format.codec import Found
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
@@ -50,7 +50,7 @@ _PROMPTS_KEPT = 4096  # prompts that a switch of branches may go back to
 
 def opened(source: Source, file: File, mark: Mark) -> files.Records:
     """Return the reader of one file of a session."""
-    return Card(source, file, mark) if file.whole else Wire(source, file, mark)
+    return Card(source, file, mark) if file.is_document else Wire(source, file, mark)
 
 
 def is_record(value: Record) -> bool:
@@ -159,7 +159,7 @@ class Wire(LineReader):
         """Return an event that is book-keeping."""
         kind = word(event.get("type"))
         payload = None if kind in _MIRRORS else event
-        block = unindexed(line, payload) if kind in _BULKY else note(line, payload)
+        block = unindexed_note(line, payload) if kind in _BULKY else note(line, payload)
         node = Node(self._name(found), PREVIOUS, flags)
         return [self._event(found, event, node, block, **more)]
 
@@ -174,7 +174,7 @@ class Wire(LineReader):
         if is_human:
             self._prompts = [*self._prompts, found.place.line][-_PROMPTS_KEPT:]
         node = Node(name, PREVIOUS, Is.PROMPT if is_human else 0)
-        return [self._event(found, event, node, *(parts or [injected("")]))]
+        return [self._event(found, event, node, *(parts or [injected_text("")]))]
 
     def _appended(self, found: Found, event: Record) -> list[Fact]:
         """Return a message that enters the context; prompts were told before."""
@@ -187,7 +187,7 @@ class Wire(LineReader):
             return self._noted(found, event, f"message of {word(message.get('role'))}")
         parts = [_asked(part, is_human=False) for part in blocks(message.get("content"))]
         node = Node(self._name(found), PREVIOUS)
-        return [self._event(found, event, node, *(parts or [injected("")]))]
+        return [self._event(found, event, node, *(parts or [injected_text("")]))]
 
     def _step(self, found: Found, event: Record) -> list[Fact]:
         inner = fields(event.get("event"))
@@ -199,7 +199,7 @@ class Wire(LineReader):
             block = _part(fields(inner.get("part")))
             return [self._event(found, event, node, block, kind=kind, model=self._model)]
         if kind == "tool.call":
-            arguments = decoded(inner.get("args"))
+            arguments = parse_arguments(inner.get("args"))
             block = call(word(inner.get("name")), arguments, text(inner.get("toolCallId")))
             node = Node(name, PREVIOUS, Is.REPLY, calls=calls_of([block]), response=step)
             return [self._event(found, event, node, block, kind=kind, model=self._model)]
@@ -269,9 +269,9 @@ class Wire(LineReader):
     def _compaction(self, found: Found, event: Record) -> list[Fact]:
         """Return what stands for the context: the prompt that is worked on, and the summary."""
         said = text(event.get("contextSummary")) or word(event.get("summary"))
-        parts = [injected(self._prompt)] if self._prompt else []
+        parts = [injected_text(self._prompt)] if self._prompt else []
         node = Node(self._name(found), PREVIOUS, Is.SUMMARY)
-        return [self._event(found, event, node, *parts, injected(said))]
+        return [self._event(found, event, node, *parts, injected_text(said))]
 
     def _cleared(self, found: Found, event: Record) -> list[Fact]:
         """Return the start of a new context; what was said before it is no longer sent."""
@@ -380,7 +380,7 @@ def _asked(part: Record, *, is_human: bool) -> Block:
     if not isinstance(said, str):
         return Block("user_msg" if is_human else "lifecycle", "user", "", linked_image(part))
     if not is_human or said.lstrip().startswith(("<system-reminder>", "<system>")):
-        return injected(said)
+        return injected_text(said)
     return prompt(said)
 
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.agents.opencode.messages import HANDED_OVER
 from thence.agents.records import fields
 from thence.format.facts import RECORDED
@@ -42,7 +42,7 @@ def _letters(seed: str) -> str:
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in drawn)
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the document that the client takes in."""
     return {f"thence/{bound.session}.json": [_Document(bound).whole()]}
 
@@ -50,7 +50,7 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
 class _Document:
     """One session, as the client exports it."""
 
-    def __init__(self, bound: Bound) -> None:
+    def __init__(self, bound: HandoffHistory) -> None:
         self._bound = bound
         self._start = int(bound.at.timestamp() * 1000)
         self._count = 0
@@ -169,18 +169,18 @@ def _picture(block: JSON) -> dict[str, JSON] | None:
 # -- settings -------------------------------------------------------------------------------
 
 
-def settings_of(config: str, database: str) -> Callable[[Path], Settings]:
+def settings_of(config: str, database: str) -> Callable[[Path], HandoffSettings]:
     """Return what reads the model of the settings, else the one that was used last.
 
     `config` is the file of settings below the home, `database` a pattern below the client's folder.
     """
 
-    def settings(root: Path) -> Settings:
+    def settings(root: Path) -> HandoffSettings:
         home = root.parents[2] if len(root.parents) > 2 else root
         provider, _, model = _configured(home / config).partition("/")
         if not model:
             provider, model = _used_last(root, database)
-        return Settings(model or None, provider or None)
+        return HandoffSettings(model or None, provider or None)
 
     return settings
 
@@ -194,19 +194,19 @@ def _configured(path: Path) -> str:
 
 
 def _used_last(root: Path, pattern: str) -> tuple[str, str]:
-    from thence.agents.sqlite_rows import Database, UnreadableError, look, parsed
+    from thence.agents.sqlite_rows import Database, UnreadableError, parse_json, query
 
     def model(database: Database) -> tuple[str, str]:
         newest = "ORDER BY time_created DESC LIMIT 20"
         for (data,) in database.select("message", ("data",), newest):
-            named = fields(fields(parsed(data)).get("model"))
+            named = fields(fields(parse_json(data)).get("model"))
             if named:
                 return word(named.get("providerID")), word(named.get("modelID"))
         return "", ""
 
     for path in sorted(root.glob(pattern)):
         try:
-            if found := look(str(path), model):
+            if found := query(str(path), model):
                 return found
         except UnreadableError:
             continue
@@ -218,7 +218,7 @@ def taken_in(program: str) -> Callable[[str], list[str]]:
     return lambda path: [program, "import", path]
 
 
-WRITER: Final = Writer(
+WRITER: Final = HandoffWriter(
     files,
     settings=settings_of(".config/opencode/opencode.json", "opencode*.db"),
     session_id=session_id,

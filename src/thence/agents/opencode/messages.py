@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from thence.agents import File, Mark, Source
-from thence.agents.files import remembered
+from thence.agents.files import clean_carry
 from thence.agents.records import (
     LineReader,
     Record,
@@ -25,7 +25,7 @@ from thence.agents.records import (
     call,
     fields,
     image,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
@@ -33,7 +33,7 @@ from thence.agents.records import (
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
 )
 from thence.format.codec import Found
 from thence.format.facts import (
@@ -168,8 +168,8 @@ class Messages(LineReader):
         about: Record = {}
         more: dict[str, Any] = {}
         title = text(info.get("title"))
-        if title is not None and remembered(title) != self._title:
-            was, self._title = self._title, remembered(title)
+        if title is not None and clean_carry(title) != self._title:
+            was, self._title = self._title, clean_carry(title)
             if not title.startswith(_UNNAMED):
                 about["title:ai"] = title
                 if was is not None and was.startswith(_UNNAMED):
@@ -469,7 +469,7 @@ def _blocks(message: _Message, part: Record, *, is_side: bool) -> list[Block]:
     if kind == "file":
         if (picture := _picture(part)) is not None:
             return [Block("user_msg", "user", "", picture)]
-        return [unindexed(f"file {word(part.get('filename'))}", part.get("url"))]
+        return [unindexed_note(f"file {word(part.get('filename'))}", part.get("url"))]
     if kind == "subtask":
         return [prompt(text(part.get("prompt")) or word(part.get("description")))]
     if kind == "retry":
@@ -488,7 +488,7 @@ def _text(message: _Message, part: Record, said: str, *, is_side: bool) -> Block
             return Block("lifecycle", "user", one_line(said), {"type": "text", "text": said})
         return note(said, said) if part.get("synthetic") is True else answer(said)
     if part.get("synthetic") is True or is_side:
-        return injected(said)
+        return injected_text(said)
     return _prompt(said)
 
 

@@ -49,6 +49,6 @@ class OpenCode(RowSources, QuietAgent):
     def versions(self, path: str) -> Iterator[tuple[str, str, float, int]]:
         """Yield id, version, time and size of the sessions in a database."""
         from thence.agents.opencode.rows import versions
-        from thence.agents.sqlite_rows import look
+        from thence.agents.sqlite_rows import query
 
-        return iter(look(path, versions))
+        return iter(query(path, versions))

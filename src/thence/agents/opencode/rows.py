@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from thence.agents import File, Mark, Source
 from thence.agents.opencode.messages import Messages
 from thence.agents.records import Record, fields, text
-from thence.agents.sqlite_rows import Database, parsed, row
+from thence.agents.sqlite_rows import Database, parse_json, row
 from thence.format.codec import Found
 from thence.format.facts import Fact
 from thence.format.records import JSON, count, word
@@ -137,7 +137,7 @@ class Log(Messages):
             if not isinstance(number, int):
                 continue
             self._number, self._event = number, text(name)
-            told: Record = {"id": name, "type": kind, "data": parsed(data)}
+            told: Record = {"id": name, "type": kind, "data": parse_json(data)}
             yield row(line, told, count(size))
             line += 1
 
@@ -146,9 +146,9 @@ class Log(Messages):
             return iter(())
         after = "WHERE aggregate_id = ? AND seq > ? ORDER BY seq"
         names = ("seq", "id", "type", "data")
-        return self._database.sized("event", names, after, self._session, last)
+        return self._database.select_sized("event", names, after, self._session, last)
 
-    def ending(self) -> Iterable[Fact]:
+    def final_facts(self) -> Iterable[Fact]:
         """Return nothing: every fact has its row."""
         return ()
 
@@ -160,10 +160,12 @@ class Log(Messages):
             return
         known = self._messages_in_events()
         where = "WHERE session_id = ? ORDER BY time_created, id"
-        for size, name, data in self._database.sized("message", _NAMES, where, self._session):
+        for size, name, data in self._database.select_sized(
+            "message", _NAMES, where, self._session
+        ):
             if not isinstance(name, str) or name in known:
                 continue
-            info = {**fields(parsed(data)), "id": name}
+            info = {**fields(parse_json(data)), "id": name}
             parts = list(self._parts(name))
             yield _message_event(info), count(size)
             for part, bytes_ in parts:
@@ -176,14 +178,15 @@ class Log(Messages):
         if not self._database.has_columns("part", ("id", "message_id", "data")):
             return
         where = "WHERE message_id = ? ORDER BY id"
-        for size, name, data in self._database.sized("part", _NAMES, where, message):
-            part = {"tokens": None, **fields(parsed(data)), "id": name, "messageID": message}
+        for size, name, data in self._database.select_sized("part", _NAMES, where, message):
+            part = {"tokens": None, **fields(parse_json(data)), "id": name, "messageID": message}
             yield part, count(size)
 
     def _messages_in_events(self) -> set[str]:
         query = "SELECT data FROM event WHERE aggregate_id = ? AND type LIKE 'message.updated%'"
         return {
-            word(fields(fields(parsed(data)).get("info")).get("id")) for (data,) in self._ask(query)
+            word(fields(fields(parse_json(data)).get("info")).get("id"))
+            for (data,) in self._ask(query)
         }
 
 
@@ -200,7 +203,7 @@ def _session_event(told: Record) -> Record:
         "directory": told["directory"],
         "title": told["title"],
         "version": told["version"],
-        "revert": parsed(told["revert"]),
+        "revert": parse_json(told["revert"]),
         "time": {"created": told["time_created"], "updated": told["time_updated"]},
     }
     return {"id": told["id"], "type": "session.updated", "data": {"info": info}}

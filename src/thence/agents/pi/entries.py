@@ -23,7 +23,7 @@ from thence.agents.records import (
     call,
     fields,
     image,
-    injected,
+    injected_text,
     moment,
     note,
     prompt,
@@ -202,7 +202,7 @@ class Entries(LineReader):
     def _compaction(self, found: Found, entry: Record) -> tuple[Fact, ...]:
         """Return the summary, and which of the entries before it stay in view."""
         own, above = text(entry.get("id")), text(entry.get("parentId"))
-        summary = injected(word(entry.get("summary")))
+        summary = injected_text(word(entry.get("summary")))
         reason = None if entry.get("fromHook") is True else COMPACTION
         if own is None or above is None:
             node = self._node(found, entry, Is.SUMMARY)
@@ -216,7 +216,7 @@ class Entries(LineReader):
         return tuple(out)
 
     def _branch_summary(self, found: Found, entry: Record) -> tuple[Fact, ...]:
-        block = injected(word(entry.get("summary")))
+        block = injected_text(word(entry.get("summary")))
         reason = None if entry.get("fromHook") is True else COMPACTION
         return (self._event(found, entry, self._node(found, entry), block, unbilled=reason),)
 
@@ -253,7 +253,7 @@ def _picture(part: Record) -> Record:
 
 def _part(part: Record) -> Block:
     said = word(part.get("text"))
-    return injected(said) if said else Block("lifecycle", "user", "", _picture(part))
+    return injected_text(said) if said else Block("lifecycle", "user", "", _picture(part))
 
 
 def _asked(content: JSON) -> list[Block]:
@@ -285,7 +285,7 @@ def _bash(message: Record) -> Block:
     said = f"$ {command}\n{output}"
     if message.get("excludeFromContext") is True:
         return note(f"! {command}", message)
-    block = injected(said)
+    block = injected_text(said)
     return Block(block.kind, block.role, one_line(f"! {command}"), block.payload)
 
 

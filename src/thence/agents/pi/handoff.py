@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
@@ -32,7 +32,7 @@ def folder_name(cwd: str) -> str:
     return "--" + cwd.removeprefix("/").replace("/", "-").replace(":", "-") + "--"
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the file of a session, by its place below the client's folder."""
     stamp = bound.time(0).replace(":", "-").replace(".", "-")
     return {
@@ -40,18 +40,20 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     }
 
 
-def settings(root: Path) -> Settings:
+def settings(root: Path) -> HandoffSettings:
     """Return the provider and the model of the client's settings."""
     try:
         named: JSON = json.loads((root / "settings.json").read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
-        return Settings()
+        return HandoffSettings()
     if not isinstance(named, dict):
-        return Settings()
-    return Settings(word(named.get("defaultModel")) or None, word(named.get("defaultProvider")))
+        return HandoffSettings()
+    return HandoffSettings(
+        word(named.get("defaultModel")) or None, word(named.get("defaultProvider"))
+    )
 
 
-def _entries(bound: Bound) -> Iterator[JSON]:
+def _entries(bound: HandoffHistory) -> Iterator[JSON]:
     start = bound.time(0)
     header = {"type": "session", "version": 3, "id": bound.session, "timestamp": start}
     yield {**header, "cwd": bound.cwd, "thenceHandoff": bound.provenance}
@@ -72,7 +74,7 @@ def _entries(bound: Bound) -> Iterator[JSON]:
         parent = name
 
 
-def _said(bound: Bound, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
+def _said(bound: HandoffHistory, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
     """Yield the entries of one message."""
     given = blocks(message["content"])
     if message["role"] == "assistant":
@@ -95,14 +97,14 @@ def _sort(block: JSON) -> str:
     return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
 
 
-def _message(bound: Bound, message: JSON) -> JSON:
+def _message(bound: HandoffHistory, message: JSON) -> JSON:
     return {
         "type": "message",
         "message": {**message, "timestamp": int(bound.at.timestamp() * 1000)},
     }
 
 
-def _answer(bound: Bound, given: list[JSON]) -> JSON:
+def _answer(bound: HandoffHistory, given: list[JSON]) -> JSON:
     is_call = any(block.get("type") == "tool_use" for block in given)
     return {
         "role": "assistant",
@@ -144,4 +146,4 @@ def _part(block: JSON) -> JSON:
     return {"type": "image", "data": data, "mimeType": media}
 
 
-WRITER: Final = Writer(files, settings=settings, takes_failures=True)
+WRITER: Final = HandoffWriter(files, settings=settings, takes_failures=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.parts import (
-    answered,
+    answer_blocks,
     calls_in,
     media,
     output_of,
@@ -28,11 +28,11 @@ from thence.agents.records import (
     LineReader,
     Record,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
+    parse_arguments,
     prompt,
     result,
     text,
@@ -60,7 +60,7 @@ _REPEATED = ("originalContent", "newContent", "text", "output", "result", "taskP
 
 def opened(source: Source, file: File, mark: Mark) -> files.Records:
     """Return the reader of one file of a session."""
-    return AgentCard(source, file, mark) if file.whole else Chat(source, file, mark)
+    return AgentCard(source, file, mark) if file.is_document else Chat(source, file, mark)
 
 
 def is_record(value: Record) -> bool:
@@ -161,11 +161,11 @@ class Chat(LineReader):
         parts = [_asked(part, typed, is_human=is_human) for part in parts_of(content)]
         flags = Is.PROMPT if any(part.kind == "user_msg" for part in parts) else 0
         node = self._node(found, record, flags)
-        return [self._event(found, record, node, *(parts or [injected("")]))]
+        return [self._event(found, record, node, *(parts or [injected_text("")]))]
 
     def _assistant(self, found: Found, record: Record) -> list[Fact]:
         content = fields(record.get("message")).get("parts")
-        parts = [*answered(content), *map(_call, calls_in(content))]
+        parts = [*answer_blocks(content), *map(_call, calls_in(content))]
         calls = calls_of(parts)
         ends = any(part.kind == "assistant_msg" for part in parts) and not calls
         counts = fields(record.get("usageMetadata"))
@@ -281,17 +281,17 @@ def _asked(part: Record, typed: str | None, *, is_human: bool) -> Block:
         picture = media(part) or {"type": "text", "text": ""}
         return Block("user_msg" if is_human else "lifecycle", "user", "", picture)
     if not is_human or said.lstrip().startswith(_INJECTED):
-        return injected(said)
+        return injected_text(said)
     shown = prompt(said)
     return shown if typed is None else Block("user_msg", "user", one_line(typed), shown.payload)
 
 
 def _call(function: Record) -> Block:
     """Return a call; a deferred tool is called through another one, which names it."""
-    tool, arguments = word(function.get("name")), decoded(function.get("args"))
+    tool, arguments = word(function.get("name")), parse_arguments(function.get("args"))
     inner = text(fields(arguments).get("name")) if tool == "tool_call" else None
     if inner:
-        tool, arguments = inner, decoded(fields(arguments).get("arguments"))
+        tool, arguments = inner, parse_arguments(fields(arguments).get("arguments"))
     return call(tool, arguments, text(function.get("id")))
 
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, text_of, word
 
@@ -20,13 +20,13 @@ LIKE: Final = "0.24.4"
 """The version whose records these are."""
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the file of a session, by its place below the client's folder."""
     project = re.sub(r"[^A-Za-z0-9]", "-", bound.cwd)
     return {f"projects/{project}/chats/{bound.session}.jsonl": list(_records(bound))}
 
 
-def _records(bound: Bound) -> Iterator[JSON]:
+def _records(bound: HandoffHistory) -> Iterator[JSON]:
     uid, event = bound.provenance["from"], bound.provenance["event"]
     origin = {"sessionId": uid.partition(":")[2], "from": uid, "event": event}
     tools = {
@@ -53,7 +53,7 @@ def _records(bound: Bound) -> Iterator[JSON]:
         parent = name
 
 
-def _said(bound: Bound, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
+def _said(bound: HandoffHistory, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
     """Yield the records of one message, without their frame."""
     given = blocks(message["content"])
     if message["role"] == "assistant":
@@ -108,4 +108,4 @@ def _result(block: JSON, tools: dict[str, str]) -> JSON:
     }
 
 
-WRITER: Final = Writer(files, needs_uuid4=True, takes=(), takes_failures=True)
+WRITER: Final = HandoffWriter(files, needs_uuid4=True, takes=(), takes_failures=True)

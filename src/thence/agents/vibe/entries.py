@@ -18,13 +18,13 @@ import msgspec
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.documents import ListReader, TotalReader, version_name
-from thence.agents.files import Unreadable
+from thence.agents.files import UnreadableDocument
 from thence.agents.records import (
     Record,
     answer,
     call,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
@@ -78,7 +78,7 @@ class _Opener:
         return self._views[key]
 
 
-def opener() -> files.Opened:
+def opener() -> files.OpenRecords:
     """Return what makes the readers of a session for one read."""
     return _Opener()
 
@@ -90,26 +90,26 @@ def view_of(folder: Path, current: Record) -> View:
     """Return a session as it stands; raise Unreadable while the client changes its files."""
     generation = word(current.get("generation"))
     if not _GENERATION.fullmatch(generation):
-        raise Unreadable(NOT_WHOLE)
+        raise UnreadableDocument(NOT_WHOLE)
     place = folder / "generations" / generation
     if any(
         path.is_symlink() for path in (place.parent, place, folder / "chunks", folder / JOURNAL)
     ):
-        raise Unreadable(NOT_WHOLE)
+        raise UnreadableDocument(NOT_WHOLE)
     manifest = fields(_document(place / "manifest.json"))
     named = fields(manifest.get("projection_state"))
     state = fields(_document(place / "projection-state.json"))
     snapshot = fields(state.get("snapshot"))
     entries: list[Record] = []
-    room = files.LIST_LIMIT
+    room = files.MAX_LIST_BYTES
     chunks = named.get("chunks")
     for name in chunks if isinstance(chunks, list) else ():
         if not _SUM.fullmatch(word(name)):
-            raise Unreadable(NOT_WHOLE)
+            raise UnreadableDocument(NOT_WHOLE)
         path = folder / "chunks" / f"{name}.json"
         room -= path.stat().st_size if path.is_file() else 0
         if room < 0:
-            raise Unreadable(codec.TOO_LONG)
+            raise UnreadableDocument(codec.TOO_LONG)
         entries += objects(_document(path))
     entries += objects(fields(snapshot.get("history")).get("entries"))
     out = View(entries, fields(snapshot.get("session")))
@@ -119,11 +119,11 @@ def view_of(folder: Path, current: Record) -> View:
 
 def _document(path: Path) -> JSON:
     """Return a document of a snapshot. One that is cut short is no JSON: no checksum is needed."""
-    raw = files.read_small(str(path), files.LIST_LIMIT)
+    raw = files.read_small(str(path), files.MAX_LIST_BYTES)
     try:
         return msgspec.json.decode(raw or b"")
     except (ValueError, RecursionError):
-        raise Unreadable(NOT_WHOLE, is_torn=True) from None
+        raise UnreadableDocument(NOT_WHOLE, is_torn=True) from None
 
 
 def _replay(view: View, folder: Path, since: int) -> None:
@@ -223,7 +223,7 @@ class Entries(ListReader):
 
     def _event(self, found: Found, kind: str, name: str, *parts: Block, **more: Any) -> Fact:
         # With the mark of names that say nothing in other sessions.
-        return self._said(found, kind, f"{self._file.key}#{name}", parts, **more)
+        return self._message_fact(found, kind, f"{self._file.key}#{name}", parts, **more)
 
     def _entry(self, found: Found, item: Record) -> Fact:
         said = item.get("content", item.get("text"))
@@ -296,7 +296,7 @@ def _asked(part: Record, *, is_human: bool) -> Block:
     said = part.get("text")
     if not isinstance(said, str):
         return Block("user_msg" if is_human else "lifecycle", "user", "", part)
-    return prompt(said) if is_human else injected(said)
+    return prompt(said) if is_human else injected_text(said)
 
 
 def _shown(given: JSON) -> str:

@@ -63,8 +63,8 @@ def _source(folder: Path, root: str) -> Source | None:
     if current.is_symlink() or not current.is_file():
         return None
     journals = tuple(entry.path for entry in files.walk(str(folder / JOURNAL), 0))
-    own = [File(str(current), "main", whole=True, beside=journals)]
+    own = [File(str(current), "main", is_document=True, beside=journals)]
     if card.is_file() and not card.is_symlink():
-        own.append(File(str(card), "state", whole=True))
-    own.append(File(str(current), "total", whole=True, beside=journals))
+        own.append(File(str(card), "state", is_document=True))
+    own.append(File(str(current), "total", is_document=True, beside=journals))
     return Source(Vibe.name, folder.name, tuple(own), root)
