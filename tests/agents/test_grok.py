@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.groks import ONE, THREE, TWO, Folder
-from thence.agents import Live, Prompt
+from thence.agents import AgentPrompt, Live
 from thence.agents.grok.reader import Grok, read_spill
 from thence.agents.sessions import load
 
@@ -250,8 +250,8 @@ def test_prompts_of_all_projects_come_oldest_first(tmp_path: Path) -> None:
     (tmp_path / "sessions" / "slug" / ".cwd").write_text("/work/very/long\n")
 
     assert [
-        Prompt("first", "2026-01", ONE, "/work/very/long"),
-        Prompt("later", "2026-02", ONE, "/work/a"),
+        AgentPrompt("first", "2026-01", ONE, "/work/very/long"),
+        AgentPrompt("later", "2026-02", ONE, "/work/a"),
     ] == list(Grok().prompts(tmp_path))
 
 

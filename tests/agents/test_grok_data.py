@@ -218,7 +218,7 @@ def test_reading_on_after_a_kill_equals_reading_at_once(
     shutil.copytree(after, folder.path, dirs_exist_ok=True)
     whole = growing.read()
 
-    logs = [file for file in folder.source.files if not file.whole]
+    logs = [file for file in folder.source.files if not file.is_document]
     assert told(folder.whole) == told(whole)
     assert sum(Path(file.path).read_bytes().count(b"\n") for file in logs) >= growing.lines > lines
 

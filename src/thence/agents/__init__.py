@@ -140,7 +140,7 @@ class Live(msgspec.Struct, frozen=True, omit_defaults=True):
     since: str | None = None
 
 
-class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
+class AgentPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of an agent's own prompt history."""
 
     text: str
@@ -175,7 +175,7 @@ class Adapter(Protocol):
         """Tell which sessions the agent itself calls running."""
         ...
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the agent's own prompt history, oldest first."""
         ...
 

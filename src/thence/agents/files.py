@@ -55,7 +55,7 @@ _Edges = tuple[bytes, bytes]  # the first bytes of a file, and the last ones tha
 _NO_EDGES = (b"", b"")
 
 
-_carry_cleaner: ContextVar[Callable[[str], str]] = ContextVar("remembered", default=str)
+_carry_cleaner: ContextVar[Callable[[str], str]] = ContextVar("carry_cleaner", default=str)
 
 
 @contextlib.contextmanager

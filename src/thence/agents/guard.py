@@ -19,7 +19,7 @@ from thence.errors import NotReadable
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from thence.agents import Adapter, Batch, Cursor, Live, Prompt, Source
+    from thence.agents import Adapter, AgentPrompt, Batch, Cursor, Live, Source
 
 _T = TypeVar("_T")
 
@@ -86,11 +86,11 @@ class GuardedAdapter:
 
         return self._each(lambda: self._adapter.live(root), Live)
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the prompts that the adapter knows, as far as it comes."""
-        from thence.agents import Prompt
+        from thence.agents import AgentPrompt
 
-        return self._each(lambda: self._adapter.prompts(root), Prompt)
+        return self._each(lambda: self._adapter.prompts(root), AgentPrompt)
 
     def keeps_days(self, root: Path) -> int | None:
         """Return after how many days the agent deletes a session; None where the adapter fails."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from thence.agents import File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, File, Live, Mark, Source, files
 from thence.format import kinds
 from thence.format.codec import Found
 from thence.format.facts import Block, Fact, line_name
@@ -70,7 +70,7 @@ class QuietAgent:
         """Return no session: the agent does not list running ones."""
         return iter(())
 
-    def prompts(self, _root: Path) -> Iterator[Prompt]:
+    def prompts(self, _root: Path) -> Iterator[AgentPrompt]:
         """Return no prompt: the agent has no prompt history of its own that is read."""
         return iter(())
 

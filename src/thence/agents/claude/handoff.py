@@ -44,37 +44,37 @@ def _base36(number: int) -> str:
     return out or "0"
 
 
-def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
+def files(history: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the file of a session, by its place below the client's folder."""
-    path = f"projects/{folder_name(bound.cwd)}/{bound.session}.jsonl"
-    return {path: list(_records(bound))}
+    path = f"projects/{folder_name(history.cwd)}/{history.session}.jsonl"
+    return {path: list(_records(history))}
 
 
-def _records(bound: HandoffHistory) -> Iterator[JSON]:
-    yield {"type": "thence-handoff", "sessionId": bound.session, **bound.provenance}
-    parts = [part for message in bound.messages for part in _parts(message)]
-    uid, event = bound.provenance["from"], bound.provenance["event"]
+def _records(history: HandoffHistory) -> Iterator[JSON]:
+    yield {"type": "thence-handoff", "sessionId": history.session, **history.provenance}
+    parts = [part for message in history.messages for part in _parts(message)]
+    uid, event = history.provenance["from"], history.provenance["event"]
     origin = {"sessionId": uid.partition(":")[2], "messageUuid": event, "thence_handoff": uid}
     parent: str | None = None
     for at, message in enumerate(parts):
-        uuid = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{at}"))
+        uuid = str(uuid5(NAMESPACE_URL, f"thence:{history.session}:{at}"))
         yield {
             "parentUuid": parent,
             "isSidechain": False,
             "userType": "external",
             "entrypoint": "cli",
-            "cwd": bound.cwd,
-            "sessionId": bound.session,
+            "cwd": history.cwd,
+            "sessionId": history.session,
             "version": WRITTEN_AS_VERSION,
-            "gitBranch": bound.git_branch or "HEAD",
+            "gitBranch": history.git_branch or "HEAD",
             "type": message["role"],
             # As the client marks what it put into the user's mouth itself.
             **({"isMeta": True} if _is_recorded(message["content"][0]) else {}),
-            "message": _message(message, f"msg_{uuid.replace('-', '')}", bound.model),
+            "message": _message(message, f"msg_{uuid.replace('-', '')}", history.model),
             "uuid": uuid,
             # The client's own word for a copy: what was said and paid elsewhere counts there.
             "forkedFrom": origin,
-            "timestamp": bound.time(at - len(parts)),
+            "timestamp": history.time(at - len(parts)),
         }
         parent = uuid
 

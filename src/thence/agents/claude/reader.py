@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.agents.claude import sources
 from thence.agents.claude.records import ClaudeDocument, ClaudeLog, is_record
 from thence.format.codec import Found, objects
@@ -80,7 +80,7 @@ class Claude:
                     _moment(state.get("startedAt")),
                 )
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the prompts typed in the terminal, oldest first, pasted texts put in."""
         try:
             handle = files.open_regular(str(root / "history.jsonl"))
@@ -138,13 +138,13 @@ def _is_same_start(stat: bytes, started: JSON) -> bool:
     return int(fields[19]) == int(started)
 
 
-def _prompt(root: Path, line: dict[str, JSON]) -> Prompt:
+def _prompt(root: Path, line: dict[str, JSON]) -> AgentPrompt:
     text = line["display"]
     pasted = line.get("pastedContents")
     if isinstance(pasted, dict) and pasted:
         text = _PASTED.sub(lambda match: _read_paste(root, pasted.get(match[1])) or match[0], text)
     ts, session, cwd = (line.get(name) for name in ("timestamp", "sessionId", "project"))
-    return Prompt(text, _moment(ts), _word(session), _word(cwd))
+    return AgentPrompt(text, _moment(ts), _word(session), _word(cwd))
 
 
 def _read_paste(root: Path, paste: JSON) -> str | None:

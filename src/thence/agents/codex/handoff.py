@@ -26,11 +26,11 @@ DEFAULT_PROVIDER: Final = "openai"
 """The provider that the client uses when its settings name none."""
 
 
-def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
+def files(history: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the file of a session, by its place below the client's folder."""
-    here = bound.at.astimezone()  # names are in local time, as the client's own
-    path = f"sessions/{here:%Y/%m/%d}/rollout-{here:%Y-%m-%dT%H-%M-%S}-{bound.session}.jsonl"
-    return {path: list(_lines(bound))}
+    here = history.at.astimezone()  # names are in local time, as the client's own
+    path = f"sessions/{here:%Y/%m/%d}/rollout-{here:%Y-%m-%dT%H-%M-%S}-{history.session}.jsonl"
+    return {path: list(_lines(history))}
 
 
 def configured_provider(root: Path) -> str:
@@ -45,33 +45,33 @@ def configured_provider(root: Path) -> str:
     return own or word(settings.get("model_provider")) or DEFAULT_PROVIDER
 
 
-def _lines(bound: HandoffHistory) -> Iterator[JSON]:
-    start = bound.time(0)
+def _lines(history: HandoffHistory) -> Iterator[JSON]:
+    start = history.time(0)
     meta = {
-        "id": bound.session,
+        "id": history.session,
         "timestamp": start,
-        "cwd": bound.cwd,
+        "cwd": history.cwd,
         "originator": "thence",
         "cli_version": WRITTEN_AS_VERSION,
         "source": "cli",
-        "model_provider": bound.provider or DEFAULT_PROVIDER,
+        "model_provider": history.provider or DEFAULT_PROVIDER,
     }
-    lines = list(_copies(bound, start))
+    lines = list(_copies(history, start))
     yield {"timestamp": start, "type": "session_meta", "payload": meta}
     # The lines up to this one are copies: they count where they were said.
-    provenance = {**bound.provenance, "lines": len(lines) + 2}
+    provenance = {**history.provenance, "lines": len(lines) + 2}
     yield {"timestamp": start, "type": "thence_handoff", "payload": provenance}
     yield from lines
 
 
-def _copies(bound: HandoffHistory, start: str) -> Iterator[JSON]:
+def _copies(history: HandoffHistory, start: str) -> Iterator[JSON]:
     texts = {
         block["id"]
-        for message in bound.messages
+        for message in history.messages
         for block in blocks(message["content"])
         if block.get("type") == "tool_use" and _takes_text(block)
     }
-    for message in bound.messages:
+    for message in history.messages:
         for item in _items(message, texts):
             yield {"timestamp": start, "type": "response_item", "payload": item}
             if (shown := _event_of(item)) is not None:

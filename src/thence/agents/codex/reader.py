@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import Batch, Cursor, File, Live, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Source, files
 from thence.agents.codex.items import Item
 from thence.agents.codex.meta import head_of
 from thence.agents.codex.records import RolloutReader, is_ours, is_record
@@ -96,12 +96,12 @@ class Codex:
         del root
         return iter(())
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the prompts typed at the terminal, oldest first; `codex exec` writes none."""
         for value in _lines(str(root / HISTORY)):
             text, thread = value.get("text"), word(value.get("session_id"))
             if isinstance(text, str):
-                yield Prompt(text, _moment(value.get("ts")), thread or None)
+                yield AgentPrompt(text, _moment(value.get("ts")), thread or None)
 
     def keeps_days(self, root: Path) -> int | None:
         """Codex deletes no session; it only packs old ones."""

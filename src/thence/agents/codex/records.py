@@ -156,7 +156,7 @@ def _note(what: str, payload: JSON, role: str = "system") -> tuple[Block, ...]:
     return (Block("lifecycle", role, what, payload),)
 
 
-def _bookkeeping(what: str, item: Item) -> RecordContent:
+def _book_entry(what: str, item: Item) -> RecordContent:
     """A record that is not part of what was said. What is encrypted in it is left out."""
     shown = {k: v for k, v in item.items() if k != "encrypted_content"}
     return RecordContent(_note(what, shown), Is.INTERNAL)
@@ -301,18 +301,18 @@ class RolloutReader:
             return self._compaction(item)
         if kind == "thence_handoff":
             return self._handoff(item)
-        return _bookkeeping(kind, item)
+        return _book_entry(kind, item)
 
     def _read_bare(self, kind: str, value: Item, entry: Found) -> RecordContent:
         if not kind and is_bare_head(value):
             return self._meta(value, entry)
         if kind in _BARE or (not kind and "role" in value):
             return self._item(kind, value, bare=True)
-        return _bookkeeping(kind or word(value.get("record_type")) or "record", value)
+        return _book_entry(kind or word(value.get("record_type")) or "record", value)
 
     def _handoff(self, item: Item) -> RecordContent:
         """Read where a session comes from that was handed over: the lines up to one are copies."""
-        content = _bookkeeping("thence_handoff", item)
+        content = _book_entry("thence_handoff", item)
         content.mine = True
         content.edges = handed(item.get("from"), item.get("event"))
         if content.edges:
@@ -323,7 +323,7 @@ class RolloutReader:
     # -- the session --------------------------------------------------------------------
 
     def _meta(self, meta: Item, entry: Found) -> RecordContent:
-        content = _bookkeeping("session_meta", meta)
+        content = _book_entry("session_meta", meta)
         state, name = self._state, word(meta.get("id"))
         content.name = ("session_meta", name, word(meta.get("timestamp")))
         if state.own is None and (
@@ -362,7 +362,7 @@ class RolloutReader:
         state.model = word(item.get("model")) or state.model
         state.turn = word(item.get("turn_id")) or state.turn
         content = _with_name(
-            _bookkeeping("turn_context", item), ("turn_context", word(item.get("turn_id")))
+            _book_entry("turn_context", item), ("turn_context", word(item.get("turn_id")))
         )
         cwd = item.get("cwd")
         content.about = {"cwd": cwd} if isinstance(cwd, str) and cwd else {}
@@ -387,7 +387,7 @@ class RolloutReader:
         elif what == "agent_message":
             content = RecordContent(items.mail(item), 0)
         else:
-            content = _bookkeeping(what or "response_item", item)
+            content = _book_entry(what or "response_item", item)
         if content.flags & Is.REPLY:
             self._state.replied = True
             content.bill_due = self._due(item, bare=bare)
@@ -417,7 +417,7 @@ class RolloutReader:
             state.open = state.open and state.turns
             return RecordContent(blocks or _note("message", item), flags, _words(item))
         if role != "user":
-            return _with_name(_bookkeeping("message", item), _words(item))
+            return _with_name(_book_entry("message", item), _words(item))
         blocks, human = items.user_blocks(item)
         content = RecordContent(blocks or _note("message", item), 0, _words(item))
         if human is not None:
@@ -465,7 +465,7 @@ class RolloutReader:
     def _compaction(self, item: Item) -> RecordContent:
         blocks = items.replacement(item)
         if not any(block.role != "system" for block in blocks):
-            return _bookkeeping("compacted", item)
+            return _book_entry("compacted", item)
         return RecordContent(blocks, Is.SUMMARY, ("compacted", word(item.get("message"))))
 
     # -- events -------------------------------------------------------------------------
@@ -475,7 +475,7 @@ class RolloutReader:
         if what == "item_completed":
             return self._item_completion(item)
         handler = _EVENTS.get(what)
-        content = handler(self, item) if handler is not None else _bookkeeping(what, item)
+        content = handler(self, item) if handler is not None else _book_entry(what, item)
         if what in _TURN_EVENTS:
             content.name = (what, word(item.get("turn_id")))
         elif what.endswith(("_end", "_response")) and "call_id" in item:
@@ -489,7 +489,7 @@ class RolloutReader:
         state.turn = word(item.get("turn_id")) or state.turn
         state.open = state.turns = True
         state.aborted = state.reviews = False
-        content = _bookkeeping("task_started", item)
+        content = _book_entry("task_started", item)
         if cut:
             content.flags = Is.INTERRUPTS
             content.blocks = _note("task_started: the turn before was cut off", item)
@@ -497,7 +497,7 @@ class RolloutReader:
 
     def _review(self, item: Item) -> RecordContent:
         self._state.reviews = True
-        return _bookkeeping(word(item.get("type")) or "review", item)
+        return _book_entry(word(item.get("type")) or "review", item)
 
     def _turn_end(self, item: Item) -> RecordContent:
         self._state.open = False
@@ -515,7 +515,7 @@ class RolloutReader:
         return RecordContent(_note(f"turn_aborted: {why}", item), Is.INTERRUPTS | by_user)
 
     def _rollback(self, item: Item) -> RecordContent:
-        content = _bookkeeping("thread_rolled_back", item)
+        content = _book_entry("thread_rolled_back", item)
         turns = item.get("num_turns")
         huge = isinstance(turns, int) and turns > _MAX_TURNS
         content.undo = Undo(turns=_MAX_TURNS if huge else count(turns))
@@ -526,28 +526,28 @@ class RolloutReader:
         return RecordContent((Block("error", "system", short, item),), Is.INTERNAL)
 
     def _rename(self, item: Item) -> RecordContent:
-        content = _bookkeeping("thread_name_updated", item)
+        content = _book_entry("thread_name_updated", item)
         name = item.get("thread_name")
         content.about = {"title:custom": name} if isinstance(name, str) else {}
         return content
 
     def _collab(self, item: Item) -> RecordContent:
-        content = _bookkeeping("collab_agent_spawn_end", item)
+        content = _book_entry("collab_agent_spawn_end", item)
         call = word(item.get("call_id")) or None
         content.edges = _child(item.get("new_thread_id"), "collab_agent_spawn_end", call)
         return content
 
     def _activity(self, item: Item) -> RecordContent:
-        content = _bookkeeping("sub_agent_activity", item)
+        content = _book_entry("sub_agent_activity", item)
         content.edges = _child(item.get("agent_thread_id"), "sub_agent_activity", None)
         return content
 
     def _item_completion(self, record: Item) -> RecordContent:
         item = record.get("item")
         if not isinstance(item, dict):
-            return _bookkeeping("item_completed", record)
+            return _book_entry("item_completed", record)
         what = word(item.get("type"))
-        content = _bookkeeping(f"item_completed/{what}", record)
+        content = _book_entry(f"item_completed/{what}", record)
         if what in ("EnteredReviewMode", "ExitedReviewMode"):
             self._state.reviews = True
         elif what in ("CommandExecution", "FileChange", "McpToolCall"):
@@ -579,7 +579,7 @@ class RolloutReader:
 
     def _token_count(self, item: Item) -> RecordContent:
         """A running total. Whoever tells single bills need not be added up once more."""
-        content = _bookkeeping("token_count", item)
+        content = _book_entry("token_count", item)
         info = item.get("info")
         if not isinstance(info, dict):
             return content

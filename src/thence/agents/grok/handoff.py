@@ -22,19 +22,19 @@ from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
 
-def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
+def files(history: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the files of a session, by their place below the client's folder."""
     # An absolute path begins with %2F: no folder above this one can be meant.
-    folder = f"sessions/{quote(bound.cwd, safe='', errors='replace')}/{bound.session}"
-    chat = [row for message in bound.messages for row in _rows(message, bound)]
+    folder = f"sessions/{quote(history.cwd, safe='', errors='replace')}/{history.session}"
+    chat = [row for message in history.messages for row in _rows(message, history)]
     prompt = 0
     for row in chat:
         if row["type"] == "user" and "synthetic_reason" not in row:
             row["prompt_index"] = prompt
             prompt += 1
-    updates = list(_updates(bound))
+    updates = list(_updates(history))
     return {
-        f"{folder}/summary.json": [_card(bound, len(updates), len(chat))],
+        f"{folder}/summary.json": [_card(history, len(updates), len(chat))],
         f"{folder}/chat_history.jsonl": chat,
         f"{folder}/updates.jsonl": updates,
     }
@@ -51,28 +51,28 @@ def usual_model(root: Path) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _card(bound: HandoffHistory, updates: int, rows: int) -> JSON:
-    now = bound.time(0)
+def _card(history: HandoffHistory, updates: int, rows: int) -> JSON:
+    now = history.time(0)
     return {
-        "info": {"id": bound.session, "cwd": bound.cwd},
-        "session_summary": bound.title or "",
+        "info": {"id": history.session, "cwd": history.cwd},
+        "session_summary": history.title or "",
         "created_at": now,
         "updated_at": now,
         "last_active_at": now,
         "num_messages": updates,
         "num_chat_messages": rows,
-        "current_model_id": bound.model or "",
+        "current_model_id": history.model or "",
         "chat_format_version": 1,
-        "thence_handoff": bound.provenance,
+        "thence_handoff": history.provenance,
     }
 
 
-def _rows(message: JSON, bound: HandoffHistory) -> Iterator[JSON]:
+def _rows(message: JSON, history: HandoffHistory) -> Iterator[JSON]:
     """Yield what the model is shown."""
     parts = blocks(message["content"])
     if message["role"] == "assistant":
         words = "\n\n".join(word(b.get("text")) for b in parts if b.get("type") == "text")
-        row: JSON = {"type": "assistant", "content": words, "model_id": bound.model or ""}
+        row: JSON = {"type": "assistant", "content": words, "model_id": history.model or ""}
         calls = [
             {"id": b["id"], "name": b["name"], "arguments": json.dumps(b["input"])}
             for b in parts
@@ -129,31 +129,33 @@ def _url(source: JSON) -> str:
 # -- the log --------------------------------------------------------------------------------
 
 
-def _updates(bound: HandoffHistory) -> Iterator[JSON]:
+def _updates(history: HandoffHistory) -> Iterator[JSON]:
     """Yield what a terminal shows."""
     prompts = itertools.count()
-    shown = [update for message in bound.messages for update in _message_updates(message, prompts)]
+    shown = [
+        update for message in history.messages for update in _message_updates(message, prompts)
+    ]
     for number, update in enumerate(shown, 1):
-        yield _line(bound, number, "session/update", update)
-    if bound.messages[-1]["role"] == "assistant":  # at rest, and not still at it
+        yield _line(history, number, "session/update", update)
+    if history.messages[-1]["role"] == "assistant":  # at rest, and not still at it
         ended = {
             "sessionUpdate": "turn_completed",
-            "prompt_id": bound.session,
+            "prompt_id": history.session,
             "stop_reason": "end_turn",
             "usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0, "modelCalls": 0},
         }
-        yield _line(bound, len(shown) + 1, "_x.ai/session/update", ended)
+        yield _line(history, len(shown) + 1, "_x.ai/session/update", ended)
 
 
-def _line(bound: HandoffHistory, number: int, method: str, update: JSON) -> JSON:
-    moment = bound.at.timestamp()
+def _line(history: HandoffHistory, number: int, method: str, update: JSON) -> JSON:
+    moment = history.at.timestamp()
     # Named by the session it was said in, as the client does with a fork: a copy counts once.
     event = {
-        "eventId": f"{bound.provenance['from']}-{number}",
+        "eventId": f"{history.provenance['from']}-{number}",
         "agentTimestampMs": int(moment * 1000),
-        "thence_handoff": bound.provenance["event"],
+        "thence_handoff": history.provenance["event"],
     }
-    params = {"sessionId": bound.session, "update": update, "_meta": event}
+    params = {"sessionId": history.session, "update": update, "_meta": event}
     return {"timestamp": int(moment), "method": method, "params": params}
 
 

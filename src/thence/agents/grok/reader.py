@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.agents.grok.chat import ChatLog, Mirror
 from thence.agents.grok.folder import LOG, is_session, names, source_of, within
 from thence.agents.grok.reading import text
@@ -98,10 +98,10 @@ class Grok:
             since = text(row.get("started_at")) or text(row.get("opened_at"))
             yield Live(session, row["pid"], "running", None, text(row.get("cwd")), since)
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the prompts of all projects; commands to the client are not among them."""
         base = _sessions(root)
-        prompts: list[Prompt] = []
+        prompts: list[AgentPrompt] = []
         for group in names(base, may_be_link=True):
             path = within(base / group, "prompt_history.jsonl")
             if path is not None:
@@ -177,7 +177,7 @@ def _is_running(pid: JSON) -> bool:
     return True
 
 
-def _prompts(path: Path, cwd: str) -> Iterator[Prompt]:
+def _prompts(path: Path, cwd: str) -> Iterator[AgentPrompt]:
     try:
         handle = files.open_regular(str(path))
     except OSError:
@@ -187,7 +187,7 @@ def _prompts(path: Path, cwd: str) -> Iterator[Prompt]:
             if isinstance(entry, codec.Found) and (prompt := text(entry.value.get("prompt"))):
                 value = entry.value
                 when, session = text(value.get("timestamp")), text(value.get("session_id"))
-                yield Prompt(prompt, when, session, cwd)
+                yield AgentPrompt(prompt, when, session, cwd)
     except OSError:
         return
     finally:

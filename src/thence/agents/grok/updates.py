@@ -188,7 +188,7 @@ class Updates(Reader):
             **more,
         )
 
-    def _bookkeeping(self, record: Update, line: str, flags: int = 0, **more: JSON) -> list[Fact]:
+    def _note_facts(self, record: Update, line: str, flags: int = 0, **more: JSON) -> list[Fact]:
         """A record that keeps the books."""
         block = Block("lifecycle", "system", one_line(line), record.update or record.entry.value)
         return [self._event(record, self._node(record, Is.INTERNAL | flags), block, **more)]
@@ -201,7 +201,7 @@ class Updates(Reader):
         part = picture(_dict(record.update.get("content")))
         line = word(part.get("text")) or word(part.get("type"))
         if meta.get("hostTurn") is True:  # a command to the client; no model saw it
-            return self._bookkeeping(record, line)
+            return self._note_facts(record, line)
         if line.startswith(RECORDED) or _is_injected(record, line):  # no human's words
             block = Block("lifecycle", "user", one_line(line), part)
             return [self._event(record, self._node(record), block, model=self._model)]
@@ -265,7 +265,7 @@ class Updates(Reader):
     def _call_update(self, record: Update) -> list[Fact]:
         call, status = text(record.update.get("toolCallId")), record.word("status")
         if status not in _ENDED or call is None:
-            return self._bookkeeping(record, record.word("title") or record.kind)
+            return self._note_facts(record, record.word("title") or record.kind)
         raw = _dict(record.update.get("rawOutput"))
         output, images = _output(record.update, raw), _images(record.update.get("content"))
         line = one_line(output) or ("[image]" if images else "")
@@ -331,7 +331,7 @@ class Updates(Reader):
     def _rewind(self, record: Update) -> list[Fact]:
         target = record.update.get("target_prompt_index")
         if not isinstance(target, int) or isinstance(target, bool):
-            return self._bookkeeping(record, "rewind to nowhere")
+            return self._note_facts(record, "rewind to nowhere")
         standing = len(self._prompts)
         keep = next((at for at in range(standing) if self._prompts[at] >= target), standing)
         del self._prompts[keep:]
@@ -347,12 +347,12 @@ class Updates(Reader):
         history = files.document(str(path)).get("compacted_history") if path else None
         blocks = replacement(history)
         if not blocks:  # without what replaces it, the history goes on as it was
-            return self._bookkeeping(record, "compaction, its history lost", unbilled=COMPACTION)
+            return self._note_facts(record, "compaction, its history lost", unbilled=COMPACTION)
         node = self._node(record, Is.SUMMARY)
         return [self._event(record, node, *blocks, unbilled=COMPACTION)]
 
     def _compaction_failed(self, record: Update) -> list[Fact]:
-        return self._bookkeeping(
+        return self._note_facts(
             record, f"compaction failed: {record.word('error')}", unbilled=COMPACTION
         )
 
@@ -365,7 +365,7 @@ class Updates(Reader):
         line = f"{record.kind}: {record.word('description') or record.word('status')}"
         edge = (Edge("subagent", child, f"{record.kind} in its log", child=True),) if child else ()
         asked = text(record.update.get("parent_prompt_id"))
-        return self._bookkeeping(record, line, edges=edge, usage_key=asked)
+        return self._note_facts(record, line, edges=edge, usage_key=asked)
 
     def _task(self, record: Update) -> list[Fact]:
         """A command in the background has ended: how, its call's result could not tell yet."""
@@ -375,18 +375,18 @@ class Updates(Reader):
         statuses: tuple[CallStatus, ...] = ()
         if call and isinstance(code, int) and not isinstance(code, bool):
             statuses = (CallStatus(call, code != 0, code),)
-        return self._bookkeeping(
+        return self._note_facts(
             record, f"{record.kind}: {word(snapshot.get('command'))}", told=statuses
         )
 
     def _hook(self, record: Update) -> list[Fact]:
         name = record.word("event_name")
-        return self._bookkeeping(record, f"hook: {name}", Is.CLOSES if name == "session_end" else 0)
+        return self._note_facts(record, f"hook: {name}", Is.CLOSES if name == "session_end" else 0)
 
     def _other(self, record: Update) -> list[Fact]:
         more = record.word("message") or record.word("reason") or record.word("title")
         line = record.kind or "unknown"
-        return self._bookkeeping(record, f"{line}: {more}" if more else line)
+        return self._note_facts(record, f"{line}: {more}" if more else line)
 
 
 def _is_injected(record: Update, line: str) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.format import codec, layout, schema
 from thence.format.facts import Base, Block, Edge, Fact, Link, fact_of
 from thence.format.records import INTERNAL, JSON, Event, Header, Notice, Skipped, typed, word
@@ -126,10 +126,10 @@ class Native:
 
         spills = _Spills(source)
 
-        def opened(_: Source, file: File, mark: Mark) -> _Events:
+        def open_events(_: Source, file: File, mark: Mark) -> _Events:
             return _Events(file, mark, skipped, notices, spills)
 
-        batch = files.read(source, cursor, opened, is_record=codec.is_event)
+        batch = files.read(source, cursor, open_events, is_record=codec.is_event)
         batch.skipped += skipped
         batch.notices += notices
         return batch
@@ -138,7 +138,7 @@ class Native:
         """Yield nothing: a journal says by its locks that it is in use, and to writers only."""
         return iter(())
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the history, the files that were rolled over first."""
         numbers = [layout.rollover_of(name) for name in _names(str(root))]
         for number in sorted((n for n in numbers if n is not None), reverse=True):
@@ -411,7 +411,7 @@ class _Line(msgspec.Struct, frozen=True, tag_field="type", tag="prompt"):
     project: str | None = None
 
 
-def _prompts(path: str) -> Iterator[Prompt]:
+def _prompts(path: str) -> Iterator[AgentPrompt]:
     for entry in codec.objects(files.chunks_of(path), is_record=lambda _: False):
         if isinstance(entry, Skipped):
             continue
@@ -419,4 +419,4 @@ def _prompts(path: str) -> Iterator[Prompt]:
             line = msgspec.convert(entry.value, _Line)
         except ValueError:
             continue
-        yield Prompt(line.prompt, line.ts, line.session_id, line.project)
+        yield AgentPrompt(line.prompt, line.ts, line.session_id, line.project)
