@@ -101,7 +101,7 @@ def _records(start: bytes) -> Iterator[dict[str, JSON]]:
 # -- one session ----------------------------------------------------------------------------
 
 
-class SessionFiles:
+class ClaudeFiles:
     """The files of one session, as they are found."""
 
     def __init__(self, session: str) -> None:
@@ -194,9 +194,9 @@ def _list_entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def find_sessions(folders: Iterable[str]) -> dict[str, SessionFiles]:
+def find_sessions(folders: Iterable[str]) -> dict[str, ClaudeFiles]:
     """Find all sessions in folders of projects; one that lies in several is one."""
-    out: dict[str, SessionFiles] = {}
+    out: dict[str, ClaudeFiles] = {}
     for folder in folders:
         for entry in _list_entries(folder):
             if entry.is_dir(follow_symlinks=False):
@@ -206,7 +206,7 @@ def find_sessions(folders: Iterable[str]) -> dict[str, SessionFiles]:
     return out
 
 
-def _add_project(out: dict[str, SessionFiles], folder: str) -> None:
+def _add_project(out: dict[str, ClaudeFiles], folder: str) -> None:
     for entry in _list_entries(folder):
         if entry.is_dir(follow_symlinks=False):
             if is_uuid(entry.name) or os.path.isdir(f"{entry.path}/subagents"):  # noqa: PTH112
@@ -217,7 +217,7 @@ def _add_project(out: dict[str, SessionFiles], folder: str) -> None:
             note_link(entry)
 
 
-def _add_log(out: dict[str, SessionFiles], path: str) -> None:
+def _add_log(out: dict[str, ClaudeFiles], path: str) -> None:
     name = _stem(path)
     if is_uuid(name):
         _session_files(out, name).add_log(path)
@@ -231,14 +231,14 @@ def _add_log(out: dict[str, SessionFiles], path: str) -> None:
         _session_files(out, session_named(start) or name).add_log(path)
 
 
-def _session_files(out: dict[str, SessionFiles], session: str) -> SessionFiles:
-    return out.setdefault(session, SessionFiles(session))
+def _session_files(out: dict[str, ClaudeFiles], session: str) -> ClaudeFiles:
+    return out.setdefault(session, ClaudeFiles(session))
 
 
 # -- the session of one file ----------------------------------------------------------------
 
 
-def session_at(path: str) -> SessionFiles | None:
+def session_at(path: str) -> ClaudeFiles | None:
     """Find the session that a file or folder belongs to."""
     if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
         return _of_folder(path.rstrip("/"))
@@ -252,11 +252,11 @@ def session_at(path: str) -> SessionFiles | None:
     name = _stem(path)
     if name.startswith("agent-"):
         return _of_agent(path, session_named(start))
-    unit = SessionFiles(name if is_uuid(name) else session_named(start) or name)
+    unit = ClaudeFiles(name if is_uuid(name) else session_named(start) or name)
     return _with_agents(unit, path)
 
 
-def _of_side(path: str) -> SessionFiles | None:
+def _of_side(path: str) -> ClaudeFiles | None:
     """The session of a file in the folder of its subagents, if that is what it is."""
     folder, _, inside = path.rpartition("/subagents/")
     nested = inside.count("/")
@@ -267,17 +267,17 @@ def _of_side(path: str) -> SessionFiles | None:
     return unit if any(file.path == path for file in own_files) else None
 
 
-def _of_empty(path: str) -> SessionFiles | None:
+def _of_empty(path: str) -> ClaudeFiles | None:
     """A file without a byte is a session only where the client puts one."""
     folder = os.path.dirname(path)  # noqa: PTH120
     above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
     ours = above == "projects" or os.path.basename(folder).startswith("-")  # noqa: PTH119
-    return _with_agents(SessionFiles(_stem(path)), path) if ours and is_uuid(_stem(path)) else None
+    return _with_agents(ClaudeFiles(_stem(path)), path) if ours and is_uuid(_stem(path)) else None
 
 
-def _of_folder(folder: str) -> SessionFiles | None:
+def _of_folder(folder: str) -> ClaudeFiles | None:
     """The folder of one session: its transcript lies beside it, if it is still there."""
-    unit = SessionFiles(os.path.basename(folder))  # noqa: PTH119
+    unit = ClaudeFiles(os.path.basename(folder))  # noqa: PTH119
     unit.add_folder(folder)
     sides = [file for file in unit.source("").files if file.channel.startswith("agent:")]
     start = head(f"{folder}{_LOG}")
@@ -286,18 +286,18 @@ def _of_folder(folder: str) -> SessionFiles | None:
     return unit if any(is_claudes(head(file.path) or b"") for file in sides) else None
 
 
-def _of_agent(path: str, session: str | None) -> SessionFiles:
+def _of_agent(path: str, session: str | None) -> ClaudeFiles:
     folder = os.path.dirname(path)  # noqa: PTH120
     log = f"{folder}/{session}{_LOG}"
     safe = session is not None and "/" not in session and "\0" not in session
     if safe and head(log) is not None:
-        return _with_agents(SessionFiles(session or ""), log)
-    unit = SessionFiles(session or _stem(path))
+        return _with_agents(ClaudeFiles(session or ""), log)
+    unit = ClaudeFiles(session or _stem(path))
     unit.add_agent(path)
     return unit
 
 
-def _with_agents(unit: SessionFiles, log: str) -> SessionFiles:
+def _with_agents(unit: ClaudeFiles, log: str) -> ClaudeFiles:
     """Add to a transcript what belongs to it: its own folder, and agents that lie beside it."""
     unit.add_log(log)
     folder = os.path.dirname(log)  # noqa: PTH120
