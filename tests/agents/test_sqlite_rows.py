@@ -275,14 +275,14 @@ def test_a_session_is_found_by_any_file_of_its_database(tmp_path: Path) -> None:
 def test_a_long_session_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece ends at a row; together they are the session."""
     from thence.agents.files import Limits
-    from thence.agents.opencode.rows import Log
+    from thence.agents.opencode.rows import OpenCodeLog
 
     run(tmp_path / "opencode.db", OPENCODE, steps())
     source = next(iter(OpenCode().find(tmp_path)))
     once = OpenCode().read(source)
     events, cursor, reads = [], None, 0
     while True:
-        batch = sqlite_rows.read(source, cursor, Log, Limits(bytes=400))
+        batch = sqlite_rows.read(source, cursor, OpenCodeLog, Limits(bytes=400))
         events += batch.events
         cursor, reads = batch.cursor, reads + 1
         if batch.done:

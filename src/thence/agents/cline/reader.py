@@ -17,7 +17,7 @@ from thence.agents import Batch, Cursor, File, Live, Source, files
 from thence.agents.cline.names import COMPACTION, MESSAGES
 from thence.agents.records import QuietAgent, is_running, roots_of, subfolders, text
 
-_RUNS_DAYS = 7  # a session that runs was written to in the last days
+_MAX_IDLE_DAYS = 7  # a session that runs was written to in the last days
 
 
 class Cline(QuietAgent):
@@ -52,13 +52,13 @@ class Cline(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.cline.messages import opened
+        from thence.agents.cline.messages import open_records
 
-        return files.read(source, cursor, opened)
+        return files.read(source, cursor, open_records)
 
     def live(self, root: Path) -> Iterator[Live]:
         """Yield the sessions whose card names a process that runs."""
-        since = time.time() - _RUNS_DAYS * 86_400
+        since = time.time() - _MAX_IDLE_DAYS * 86_400
         for folder in _folders(root):
             path = folder / f"{folder.name}.json"
             try:

@@ -24,7 +24,7 @@ def write(machine: Machine, now: datetime) -> None:
     session = f"{story.messages[0].millis}_{story.session[:5]}"
     folder, last = machine.home / "data" / "sessions" / session, story.messages[-1].at
     origin = {"source": "cli", "sessionId": session, "version": VERSION}
-    messages = [_message(number, one, story) for number, one in enumerate(story.messages)]
+    messages = [_message(number, message, story) for number, message in enumerate(story.messages)]
     talk: Record = {"version": 1, "agent": "lead", "origin": origin, "messages": messages}
     put_document(folder / f"{session}.messages.json", talk, last)
     card: Record = {

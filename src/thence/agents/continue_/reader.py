@@ -47,9 +47,9 @@ class Continue(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.continue_.history import History
+        from thence.agents.continue_.history import ContinueHistory
 
-        return files.read(source, cursor, History)
+        return files.read(source, cursor, ContinueHistory)
 
 
 def _source(path: Path, root: str) -> Source:

@@ -73,26 +73,26 @@ def _lines(bound: HandoffHistory) -> Iterator[JSON]:
     for number, message in enumerate(bound.messages):
         name = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{number}"))
         place = {"id": name, "timestamp": bound.time(number)}
-        said = _said(bound, message, results, place["timestamp"])
-        if said:
-            yield {**place, **said, "handedFrom": bound.provenance["from"]}
+        body = _message_body(bound, message, results, place["timestamp"])
+        if body:
+            yield {**place, **body, "handedFrom": bound.provenance["from"]}
     if bound.title:
         yield {"$set": {"summary": bound.title}}
 
 
-def _said(bound: HandoffHistory, message: JSON, results: dict[str, JSON], at: str) -> JSON:
+def _message_body(bound: HandoffHistory, message: JSON, results: dict[str, JSON], at: str) -> JSON:
     """Return a message without its frame; nothing for one that only has results."""
-    given = blocks(message["content"])
-    texts = [word(block.get("text")) for block in given if block.get("type") == "text"]
+    content = blocks(message["content"])
+    texts = [word(block.get("text")) for block in content if block.get("type") == "text"]
     if message["role"] != "assistant":
         return {"type": "user", "content": [{"text": text} for text in texts]} if texts else {}
     calls = [
         _call(block, results.get(block["id"], {}), at)
-        for block in given
+        for block in content
         if block.get("type") == "tool_use"
     ]
-    said = {"type": "gemini", "content": "\n\n".join(texts), "thoughts": []}
-    return {**said, "model": bound.model or MODEL, **({"toolCalls": calls} if calls else {})}
+    reply = {"type": "gemini", "content": "\n\n".join(texts), "thoughts": []}
+    return {**reply, "model": bound.model or MODEL, **({"toolCalls": calls} if calls else {})}
 
 
 def _call(block: JSON, result: JSON, at: str) -> JSON:

@@ -60,9 +60,9 @@ class Kimi(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.kimi.wire import is_record, opened
+        from thence.agents.kimi.wire import is_record, open_records
 
-        return files.read(source, cursor, opened, is_record=is_record)
+        return files.read(source, cursor, open_records, is_record=is_record)
 
 
 def _is_header(value: Record) -> bool:

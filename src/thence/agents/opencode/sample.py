@@ -81,7 +81,7 @@ def _rows(story: SampleHistory) -> Iterator[tuple[str, Record]]:
 
 
 def _pace(frame: Record, parts: list[Record], story: SampleHistory, millis: int) -> None:
-    """Give a message and its parts the times of the story, and its calls their exit codes."""
+    """Set the times of a message and its parts, and the exit codes of its calls."""
     frame["time"] = dict.fromkeys(frame["time"], millis)
     for part in parts:
         del part["metadata"]

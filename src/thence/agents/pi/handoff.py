@@ -64,23 +64,25 @@ def _entries(bound: HandoffHistory) -> Iterator[JSON]:
         for block in blocks(message["content"])
         if block.get("type") == "tool_use"
     }
-    said = [entry for message in bound.messages for entry in _said(bound, message, tools)]
+    entries = [
+        entry for message in bound.messages for entry in _message_entries(bound, message, tools)
+    ]
     if bound.title:
-        said.append({"type": "session_info", "name": bound.title})
-    for number, entry in enumerate(said):
+        entries.append({"type": "session_info", "name": bound.title})
+    for number, entry in enumerate(entries):
         name = blake2b(f"{bound.session}:{number}".encode(), digest_size=4).hexdigest()
         place = {"id": name, "parentId": parent, "timestamp": bound.time(number)}
         yield {**entry, **place, "handedFrom": bound.provenance["from"]}
         parent = name
 
 
-def _said(bound: HandoffHistory, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
+def _message_entries(bound: HandoffHistory, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
     """Yield the entries of one message."""
-    given = blocks(message["content"])
+    content = blocks(message["content"])
     if message["role"] == "assistant":
-        yield _message(bound, _answer(bound, given))
+        yield _message(bound, _answer(bound, content))
         return
-    for kind, run in groupby(given, key=_sort):
+    for kind, run in groupby(content, key=_sort):
         if kind == "words":
             yield _message(bound, {"role": "user", "content": _parts(run)})
         for block in run if kind != "words" else ():
@@ -104,11 +106,11 @@ def _message(bound: HandoffHistory, message: JSON) -> JSON:
     }
 
 
-def _answer(bound: HandoffHistory, given: list[JSON]) -> JSON:
-    is_call = any(block.get("type") == "tool_use" for block in given)
+def _answer(bound: HandoffHistory, content: list[JSON]) -> JSON:
+    is_call = any(block.get("type") == "tool_use" for block in content)
     return {
         "role": "assistant",
-        "content": [_spoken(block) for block in given],
+        "content": [_answer_part(block) for block in content],
         "api": API,
         "provider": bound.provider or PROVIDER,
         "model": bound.model or MODEL,
@@ -117,7 +119,7 @@ def _answer(bound: HandoffHistory, given: list[JSON]) -> JSON:
     }
 
 
-def _spoken(block: JSON) -> JSON:
+def _answer_part(block: JSON) -> JSON:
     if block.get("type") == "tool_use":
         arguments = {"name": block["name"], "arguments": block["input"]}
         return {"type": "toolCall", "id": block["id"], **arguments}
@@ -132,8 +134,8 @@ def _result(block: JSON, tools: dict[str, str]) -> JSON:
     return {"role": "toolResult", **named, "content": content, "isError": is_error}
 
 
-def _parts(given: Iterable[JSON]) -> list[JSON]:
-    return [_part(block) for block in given]
+def _parts(content: Iterable[JSON]) -> list[JSON]:
+    return [_part(block) for block in content]
 
 
 def _part(block: JSON) -> JSON:

@@ -66,9 +66,9 @@ class Qwen(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.qwen.chat import is_record, opened
+        from thence.agents.qwen.chat import is_record, open_records
 
-        return files.read(source, cursor, opened, is_record=is_record)
+        return files.read(source, cursor, open_records, is_record=is_record)
 
 
 def is_ours(value: Record) -> bool:

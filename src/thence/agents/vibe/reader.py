@@ -18,7 +18,7 @@ from thence.agents.vibe.names import CARD, CURRENT, JOURNAL
 
 SESSIONS = Path("logs", "session", "unified")
 
-_DEPTH = 3  # folders that a file of a session lies in
+_MAX_DEPTH = 3  # folders that a file of a session lies in
 
 
 class Vibe(QuietAgent):
@@ -42,7 +42,7 @@ class Vibe(QuietAgent):
         path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
         if path.is_symlink():
             return None
-        for folder in (path, *path.parents[:_DEPTH]):
+        for folder in (path, *path.parents[:_MAX_DEPTH]):
             above = folder.parents
             is_usual = above[0].parts[-len(SESSIONS.parts) :] == SESSIONS.parts if above else False
             root = above[len(SESSIONS.parts)] if is_usual else folder.parent
