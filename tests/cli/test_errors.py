@@ -167,11 +167,11 @@ def test_an_id_that_was_mistyped_is_guessed(desk: Desk) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_can_be_asked_for_json(command: str) -> None:
-    """Those below a command too; the server of agents speaks nothing else."""
+    """Those below a command too; what serves agents and editors speaks nothing else."""
     found = thence.get_command(click.Context(thence), command)
     assert found is not None
     below = [*found.commands.values()] if isinstance(found, click.Group) else []
-    does = command != "mcp" and (found.params or not below)
+    does = command not in ("acp", "mcp") and (found.params or not below)
     for one in [*([found] if does else []), *below]:
         assert "--json" in [name for option in one.params for name in option.opts], one.name
 

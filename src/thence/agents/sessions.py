@@ -18,7 +18,7 @@ from thence.agents import Adapter, Batch, Cursor, Source, adapters
 from thence.agents.row_sources import sources_at
 from thence.errors import NotReadable, SessionNotFound
 from thence.format import codec, lineage
-from thence.format.facts import COPIES_OF, Base, Fact
+from thence.format.facts import COPIES_OF, Base, Edge, Fact
 from thence.format.nodes import PREVIOUS
 from thence.format.records import JSON, Notice, Skipped
 from thence.format.whole import Before, Whole
@@ -36,6 +36,8 @@ class Loaded(msgspec.Struct):
     """Lines that could not be read; last lines that were cut short among them."""
     notices: list[Notice]
     lines: int = 0
+    generations: list[Generation] = []
+    """Its records as they were read, and those of the sessions it continues, youngest first."""
 
 
 def load(
@@ -120,6 +122,8 @@ class Generation(msgspec.Struct):
     torn: bool = False
     replayed: frozenset[str] = frozenset()
     billed: frozenset[str] = frozenset()
+    ties: tuple[Edge, ...] = ()
+    """Ties to other sessions that no record of this one names."""
 
     @property
     def link(self) -> Fact | None:
@@ -143,9 +147,9 @@ def load_source(adapter: Adapter, source: Source, elsewhere: Find | None = None)
     def find(child: Generation, base: Base) -> Generation | None:
         return beside(child, base) or (elsewhere(child, base) if elsewhere else None)
 
-    whole = put_together(lineage_of(own, find, notices))
+    generations = lineage_of(own, find, notices)
     skipped = batch.skipped + _torn(source, batch.cursor)
-    return Loaded(source, whole, skipped, notices, batch.lines)
+    return Loaded(source, put_together(generations), skipped, notices, batch.lines, generations)
 
 
 def _claimed(

@@ -32,7 +32,9 @@ COMMANDS = {
     "files": "Show which sessions touched a file, and why.",
     "history": "List prompts of all agents, newest first.",
     "inspect": "Count what a session file holds: records, links, calls, tokens, damage.",
-    "export": "Write a session as JSON lines, Markdown, HTML or messages.",
+    "export": "Write a session as JSON lines, Markdown, HTML, messages, ATIF or OTLP.",
+    "import": "Import sessions from files: ATIF, share files, exports, logs.",
+    "share": "Write a session to one file for a colleague, redacted.",
     "sql": "Query all sessions in SQL.",
     "resume": "Resume a session in its agent, or in another one.",
     "handoff": "Continue a session in another agent, with its history.",
@@ -41,6 +43,7 @@ COMMANDS = {
     "setup": "Set everything up: hooks, brief, MCP, daily import, completion.",
     "hook": "Install hooks: agents report new activity.",
     "mcp": "Let agents search past sessions (MCP).",
+    "acp": "Show all sessions in editors (ACP), or record an ACP agent.",
     "schedule": "Import every day, by a systemd timer or by cron.",
     "gc": "Apply storage limits now.",
     "evict": "Remove transcripts; digests, costs and signals stay.",
@@ -68,17 +71,20 @@ COMMANDS = {
 GROUPS = {
     "Start": ("setup", "serve", "open", "demo"),
     "Find": ("ls", "search", "ask", "files", "history", "todos"),
-    "Read and continue": ("show", "export", "resume", "brief"),
+    "Read and continue": ("show", "export", "import", "share", "resume", "brief"),
     "Understand": ("cost", "patterns", "sql"),
     "Keep": ("sweep", "gc", "keep", "doctor", "config"),
 }
 """The commands that `--help` lists, by title; `thence help` lists all of them."""
 
-ALIASES = {"list": "ls", "view": "serve", "pin": "keep", "import": "sweep"}
+ALIASES = {"list": "ls", "view": "serve", "pin": "keep"}
 """Names that people try first; they work and are listed nowhere."""
 
 
-QUIET = ("brief", "mcp", "completion")
+MODULES = {"import": "import_"}
+"""Modules of commands whose names Python keeps for itself."""
+
+QUIET = ("brief", "mcp", "acp", "completion")
 """Commands that programs start: a person would not read a note there."""
 
 
@@ -96,9 +102,9 @@ class Lazy(click.Group):
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"thence.cli.{cmd_name}")
+        module = importlib.import_module(f"thence.cli.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
-        if cmd_name != "exec":  # what follows there is another program's
+        if cmd_name not in ("exec", "acp"):  # what follows there is another program's
             _about_the_screen(command)
         return command
 

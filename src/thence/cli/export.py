@@ -9,10 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import click
 
+from thence import __version__
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.reading import exit_code
@@ -22,11 +23,12 @@ from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
+    from thence.bridge.otlp import Trace
     from thence.format.records import JSON
     from thence.memory.parquet import ExportReport, Progress
     from thence.memory.redact import Redactor
 
-Form = Literal["jsonl", "markdown", "html", "messages"]
+Form = Literal["jsonl", "markdown", "html", "messages", "atif", "otlp"]
 
 
 class Either(click.Group):
@@ -65,8 +67,8 @@ class Either(click.Group):
 @click.group(
     "export",
     cls=Either,
-    help="Write a session as JSON lines, Markdown, HTML or messages. Or all of them as Parquet:"
-    " thence export parquet.",
+    help="Write a session as JSON lines, Markdown, HTML, messages, ATIF or OTLP. Or all of them as"
+    " Parquet: thence export parquet.",
     epilog="Exports the agent's own log unchanged if it still exists, else the stored copy, which"
     " is redacted. --redacted redacts both. See docs/incident.md before you share.",
 )
@@ -79,26 +81,44 @@ class Either(click.Group):
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option(
+    "--to",
+    "endpoint",
+    metavar="URL",
+    help="With --as otlp: send the spans to this OTLP/HTTP collector, redacted.",
+)
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send with --to.")
+@click.option("--content", is_flag=True, help="With --as otlp: include what was said.")
+@click.option("--openinference", is_flag=True, help="With --as otlp: add OpenInference names.")
+@click.option(
     "--json", "json", is_flag=True, help="Print one JSON object: the result, or the export itself."
 )
 def command(
     wanted: str,
     form: Form,
     output: Path | None,
+    endpoint: str | None,
+    headers: tuple[str, ...],
     *,
     redacted: bool,
     flatten: bool,
     force: bool,
+    content: bool,
+    openinference: bool,
     json: bool,
 ) -> int:
     """Write a session out."""
+    if form != "otlp" and (endpoint or headers or content or openinference):
+        raise click.UsageError("--to, --header, --content and --openinference need --as otlp")
+    spans = Spans(content=content, openinference=openinference)
+    if endpoint is not None:
+        return _send(wanted, endpoint, headers, spans, json=json)
     if flatten and form != "jsonl":
         raise click.UsageError("--flatten works with --as jsonl only")
     if output is not None and output.exists() and not force:
         raise NotReadable(f"{output} exists", hint="choose another name, or add --force")
     loaded = original(wanted)
     redactor = wiring.redactor() if redacted else None
-    body = exported(loaded, form, redactor, flatten=flatten)
+    body = exported(loaded, form, redactor, flatten=flatten, spans=spans)
     if json:
         say(as_json(_object(loaded, form, body, output, redactor)))
         return exit_code(loaded.skipped)
@@ -126,8 +146,8 @@ def _object(
         told |= {"path": str(output), "bytes": output.stat().st_size}
     elif form == "jsonl":
         told["lines"] = [text.loads(line) for line in body]
-    elif form == "messages":
-        told["messages"] = text.loads("".join(body))
+    elif form in ("messages", "atif", "otlp"):
+        told["messages" if form == "messages" else "document"] = text.loads("".join(body))
     else:
         told["text"] = "\n".join(body)
     told["skipped"] = len(loaded.skipped)
@@ -227,13 +247,23 @@ def original(wanted: str) -> Loaded:
 
 
 def exported(
-    loaded: Loaded, form: Form, redactor: Redactor | None, *, flatten: bool = False
+    loaded: Loaded,
+    form: Form,
+    redactor: Redactor | None,
+    *,
+    flatten: bool = False,
+    spans: Spans | None = None,
 ) -> Iterator[str]:
     """Give the lines of an export."""
     from thence.format import forms
     from thence.memory.labels import Label
     from thence.memory.notes import note_events, read_notes
 
+    if form in ("atif", "otlp"):
+        # Before it is written: places of texts would not be right after it.
+        loaded = loaded if redactor is None else _redacted(loaded, redactor)
+        yield text.dumps(_document(loaded, form, spans or Spans()), separators=(",", ":"))
+        return
     whole = loaded.whole
     label = wiring.labels().get(whole.uid, Label())
     if form == "messages":
@@ -249,6 +279,70 @@ def exported(
         # As a whole: a secret may stand on several lines.
         told = "\n".join(made)
         yield redactor.redact(told) if redactor is not None else told
+
+
+class Spans(NamedTuple):
+    """What an export as spans has besides."""
+
+    content: bool = False
+    openinference: bool = False
+
+
+def _redacted(loaded: Loaded, redactor: Redactor) -> Loaded:
+    from thence.bridge.share import redacted
+
+    return redacted(loaded, redactor)
+
+
+def _document(loaded: Loaded, form: Form, spans: Spans) -> JSON:
+    """Return a session as a trajectory, or as spans."""
+    if form == "otlp":
+        from thence.bridge.otlp import otlp_json
+
+        return otlp_json(_trace(loaded, spans))
+    from thence.bridge.atif import trajectory_of
+
+    agent = _label(loaded).lower().replace(" ", "-")
+    return trajectory_of(loaded, agent=agent, by=f"thence {__version__}")
+
+
+def _trace(loaded: Loaded, spans: Spans) -> Trace:
+    from thence.bridge.otlp import trace_of
+
+    return trace_of(
+        loaded.whole,
+        agent=_label(loaded),
+        version=__version__,
+        has_content=spans.content,
+        is_openinference=spans.openinference,
+    )
+
+
+def _label(loaded: Loaded) -> str:
+    """Return what people call the agent of a session."""
+    from thence.agents.profiles import agent_of
+
+    name = loaded.whole.uid.partition(":")[0]
+    agent = agent_of(name)
+    return agent.label if agent is not None else name
+
+
+def _send(wanted: str, endpoint: str, headers: tuple[str, ...], spans: Spans, *, json: bool) -> int:
+    """Send a session to a collector, redacted."""
+    from thence.bridge.otlp import send
+
+    given = [header.partition("=") for header in headers]
+    if not all(name and equals for name, equals, _ in given):
+        raise click.UsageError("write a header as NAME=VALUE")
+    loaded = _redacted(original(wanted), wiring.redactor())
+    trace = _trace(loaded, spans)
+    requests = send(trace, endpoint, {name.strip(): value.strip() for name, _, value in given})
+    if json:
+        told = {"session_uid": trace.uid, "trace_id": trace.trace_id.hex(), "endpoint": endpoint}
+        say(as_json({**told, "spans": len(trace.spans), "requests": requests}))
+    else:
+        tell([f"sent {several(len(trace.spans), 'span')} to {clean(endpoint)}, redacted"])
+    return exit_code(loaded.skipped)
 
 
 def _line(value: JSON, redactor: Redactor | None) -> str:

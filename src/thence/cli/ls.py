@@ -256,8 +256,9 @@ _WIDE = (
 
 
 def _title(row: SessionRow) -> str:
-    """Return the title of a session and its tags."""
-    return " ".join([titled(row.title), *(f"#{clean(tag)}" for tag in row.tags)])
+    """Return the title of a session, its tags, and that a file brought it."""
+    origin = ["· imported"] if row.imported is not None else []
+    return " ".join([titled(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
 
 
 def _graph(row: SessionRow, *, open_turn: bool) -> str:

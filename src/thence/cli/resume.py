@@ -221,6 +221,12 @@ def _check(way: Way, *, run: bool) -> None:
     name = session.native_session_id[:13]
     path = locate(session.source_path or "")
     gone = way.row.gone or (path and not Path(path).exists())
+    imported = way.row.imported
+    if imported is not None and not way.is_handed:
+        raise SessionNotFound(
+            f"{name} was imported from {imported.name}: {session.flavor} does not have it here",
+            hint=f"continue a copy: thence resume {argument(name)} --with AGENT",
+        )
     if gone and not way.is_handed:
         raise SessionNotFound(
             f"{session.flavor} has deleted {name}, so it cannot resume it",

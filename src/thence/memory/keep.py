@@ -39,7 +39,7 @@ from thence.format.whole import Whole
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
-from thence.memory.growth import Growing, Growth, light, rebuild, shortened
+from thence.memory.growth import Growing, Growth, Shares, light, rebuild, shortened
 from thence.memory.packs import Blobs, read_all
 from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
@@ -47,6 +47,7 @@ from thence.memory.search import meta
 from thence.memory.store import (
     Change,
     Held,
+    ImportedFrom,
     Known,
     SessionRow,
     Spend,
@@ -260,6 +261,26 @@ class Keeper:
         change = self._grown(growth, stored, row)
         change.cursor = self._clean_cursor(held.cursor)
         change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
+        return change
+
+    def bring_in(
+        self,
+        source: Source,
+        facts: Sequence[Fact],
+        known: Known | None,
+        origin: ImportedFrom,
+        *,
+        torn: bool = False,
+        shares: Shares = (frozenset(), frozenset(), ()),
+    ) -> Change:
+        """Store a session that a file brought: no log of this machine holds it."""
+        uid = source.uid
+        stored = self._stored(uid, clean_fields(list(facts), self._redactor), _Earlier(None))
+        growth = Growth(uid, None, stored.full, torn=torn, shares=shares)
+        row = self._row(growth, source, Batch([], [], Cursor(), torn=torn), known)
+        row = msgspec.structs.replace(self.clean_row(row), gone=True, imported=origin)
+        change = self._grown(growth, stored, row)
+        change.replayed, change.billed, change.ties = shares
         return change
 
     def rebuild(self, uid: str, stored: Held) -> Change:

@@ -107,7 +107,9 @@ def notices_of(row: SessionRow) -> Iterator[Notice]:
     if row.skipped:
         told = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", told)
-    if row.gone:
+    if row.imported is not None:
+        yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
+    elif row.gone:
         yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 
 
@@ -178,19 +180,20 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
     What comes from a source goes through `clean`.
     """
     from thence.agents import File, Source
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import Loaded, put_together
 
     session = row.session
     held = store.held(session.session_uid)
     if held is not None:
         own, broken = _generation(store, held)
         notices = list(notices_of(row))
-        whole = _with_ancestors(store, own, notices, clean=clean)
+        generations = _lineage(store, own, notices, clean=clean)
         if broken:
             notices.append(Notice("text lost", "thence doctor --deep --mend restores it"))
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
-        return Loaded(source, whole, broken, notices)
+        whole = put_together(generations)
+        return Loaded(source, whole, broken, notices, generations=generations)
     from_source = _loaded_source(store, row, clean)
     if from_source is not None:
         return from_source
@@ -203,7 +206,7 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
 
 def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> Loaded | None:
     """Return an evicted session as its source has it; None when that is gone as well."""
-    from thence.agents.sessions import Generation, load
+    from thence.agents.sessions import Generation, load, put_together
     from thence.memory.fields import locate
 
     path = Path(locate(row.session.source_path or ""))
@@ -213,7 +216,8 @@ def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> Loaded | No
     if clean is not list:
         facts = clean([*made.whole.about_only, *made.whole.facts])
         own = Generation(made.whole.uid, facts, made.whole.torn)
-        made.whole = _with_ancestors(store, own, [], clean=clean)
+        made.generations = _lineage(store, own, [], clean=clean)
+        made.whole = put_together(made.generations)
     return made
 
 
@@ -227,24 +231,27 @@ def light(store: Store, held: Held, clean: Cleaned | None = list) -> Whole:
 
     Ancestors that are not stored are read from their sources, unless `clean` is None.
     """
+    from thence.agents.sessions import put_together
+
     own = _generation(store, held, filled=False)[0]
-    return _with_ancestors(store, own, [], filled=False, clean=clean)
+    return put_together(_lineage(store, own, [], filled=False, clean=clean))
 
 
-def _with_ancestors(
+def _lineage(
     store: Store,
     own: Generation,
     notices: list[Notice],
     *,
     filled: bool = True,
     clean: Cleaned | None = list,
-) -> Whole:
-    from thence.agents.sessions import lineage_of, put_together
+) -> list[Generation]:
+    """Return a session and those it continues, youngest first."""
+    from thence.agents.sessions import lineage_of
 
     def find(child: Generation, base: Base) -> Generation | None:
         return _ancestor(store, child, base, filled=filled, clean=clean)
 
-    return put_together(lineage_of(own, find, notices))
+    return lineage_of(own, find, notices)
 
 
 def _generation(
@@ -259,7 +266,8 @@ def _generation(
     broken: list[Skipped] = []
     if filled:
         facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
-    made = Generation(session.session_uid, facts, held.row.torn, held.replayed, held.billed)
+    shares = held.replayed, held.billed, held.ties
+    made = Generation(session.session_uid, facts, held.row.torn, *shares)
     return made, broken
 
 

@@ -111,6 +111,7 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
         "states": row.states,
         "skipped": row.skipped,
         "source_gone": row.gone,
+        "imported": msgspec.to_builtins(row.imported),
         "pinned": row.pinned,
         "tags": list(row.tags),
     }

@@ -77,6 +77,19 @@ class Spend(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Tokens whose price is not known."""
 
 
+class ImportedFrom(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a session comes from that no log of this machine holds."""
+
+    form: str
+    """What kind of file it was: atif, share, jsonl, journal."""
+    name: str = ""
+    """The name of the file, without its folder."""
+    by: str = ""
+    """The program that wrote it, as it says itself."""
+    content_hash: str = ""
+    """Over all records of the session in that file: the same file changes nothing."""
+
+
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One session as the store lists it."""
 
@@ -127,6 +140,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """Versions of the redaction rules, the readers and the fold that it was derived by."""
     tags: tuple[str, ...] = ()
     """What the user tagged it with; on rows for the eye only, stores do not keep it."""
+    imported: ImportedFrom | None = None
+    """Set for sessions that `thence import` brought."""
 
 
 class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -465,7 +465,9 @@ class Sweep:
                 carried = self._carried(adapter, source, before)
             elif before is not None and (tail := self._store.tail(source.uid)) is not None:
                 grown = Growing(tail, partial(self._store.held, source.uid))
-            again = before is not None and self._is_stale(source, before)
+            # A log that turns up here takes the place of what a file had brought.
+            is_imported = grown is not None and grown.tail.row.imported is not None
+            again = is_imported or (before is not None and self._is_stale(source, before))
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:

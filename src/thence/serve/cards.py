@@ -173,5 +173,7 @@ def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
         yield "pinned", ""
     if row.skipped:
         yield several(row.skipped, "skipped line"), "st-waiting"
-    if row.gone:
+    if row.imported is not None:
+        yield "imported", ""
+    elif row.gone:
         yield "source gone", ""

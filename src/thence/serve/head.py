@@ -271,7 +271,9 @@ def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[Tie]:
 def _notes(row: SessionRow) -> Iterator[str]:
     if row.skipped:
         yield f"{several(row.skipped, 'unreadable line')} (see thence doctor)"
-    if row.gone:
+    if row.imported is not None:
+        yield f"Imported from {row.imported.name}; thence resume --with continues it here"
+    elif row.gone:
         yield "The agent deleted its log; this copy is the only one"
     if row.torn:
         yield "The last line is cut off: the process was killed while writing"

@@ -1,0 +1,294 @@
+"""ATIF documents read back into sessions: those that thence wrote, and those of other programs.
+
+Ours come back exactly, by the frames in `extra.thence` (see `atif`). A trajectory of another
+program is one line of records, each following the one before; its subagents are channels of the
+session. Nothing in a document is a path or an instruction, and what has another shape than it
+should is left out or refused with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from thence.bridge.atif import MAIN, OURS, Object
+from thence.bridge.frames import Parcel, fact_in, parcel_in
+from thence.errors import NotReadable
+from thence.format import kinds
+from thence.format.facts import Block, Edge, Fact, answers_of, calls_of
+from thence.format.nodes import Is, Node
+from thence.format.normal import one_line
+from thence.format.records import JSON, Usage, count, text_of, word
+
+FLAVOR: Final = "atif"
+"""The agent of sessions that other programs wrote as trajectories."""
+
+_NAME_LENGTH: Final = 200
+_DEPTH: Final = 8
+"""How deep subagents of subagents are followed."""
+
+
+_PLACE: Final = frozenset({"at", "rest", "key"})
+
+
+def is_trajectory(document: JSON) -> bool:
+    """Whether a JSON document is a trajectory."""
+    if not isinstance(document, dict):
+        return False
+    version = document.get("schema_version")
+    return isinstance(version, str) and version.startswith("ATIF-")
+
+
+def parcels_in(document: JSON, *, name: str) -> Iterator[Parcel]:
+    """Yield the sessions of an ATIF document, those first that others continue.
+
+    `name` names the session of a document that does not name it.
+    """
+    if not is_trajectory(document):
+        raise NotReadable("not an ATIF document", hint="schema_version must be ATIF-v1.x")
+    if _ours(document).get("uid"):
+        yield from _own_parcels(document)
+    else:
+        yield _foreign_parcel(document, name)
+
+
+def written_by(document: Mapping[str, JSON]) -> str:
+    """Return the program that wrote a document, as it says itself."""
+    by = _ours(document).get("by")
+    if isinstance(by, str):
+        return by
+    agent = document.get("agent")
+    told = [agent.get(key) for key in ("name", "version")] if isinstance(agent, dict) else []
+    return " ".join(part for part in told if isinstance(part, str))
+
+
+def _ours(trajectory: JSON) -> Object:
+    extra = trajectory.get("extra") if isinstance(trajectory, dict) else None
+    ours = extra.get(OURS) if isinstance(extra, dict) else None
+    return ours if isinstance(ours, dict) else {}
+
+
+def _list(value: JSON) -> list[Object]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _own_parcels(document: Object) -> Iterator[Parcel]:
+    """Yield the sessions of a document that `trajectory_of` made."""
+    frames = _list(_ours(document).get("records"))
+    todo = [document]
+    while todo:
+        trajectory = todo.pop()
+        steps = _list(trajectory.get("steps"))
+        own = [step for step in steps if "copied_from" not in _ours(step)]
+        for step in own:
+            frames += [_whole_frame(frame, own) for frame in _list(_ours(step).get("records"))]
+        for below in _list(trajectory.get("subagent_trajectories")):
+            if _ours(below).get("uid"):
+                yield from _own_parcels(below)
+            else:
+                todo.append(below)
+    frames.sort(key=lambda frame: frame["n"] if isinstance(frame.get("n"), int) else 0)
+    facts = [fact_in({k: v for k, v in frame.items() if k != "n"}) for frame in frames]
+    yield parcel_in(_ours(document), facts)
+
+
+def _whole_frame(frame: Object, steps: Sequence[Object]) -> Object:
+    try:
+        blocks = [
+            {
+                **{k: v for k, v in stub.items() if k not in _PLACE},
+                "payload": _payload_at(stub, steps),
+            }
+            if "at" in stub
+            else stub
+            for stub in frame.get("blocks", ())
+        ]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise NotReadable(
+            f"a step was changed after thence wrote it: {error}",
+            hint="remove extra.thence to import it as the trajectory of another program",
+        ) from error
+    return {**frame, "blocks": blocks}
+
+
+def _payload_at(stub: Object, steps: Sequence[Object]) -> JSON:
+    """Return the payload of a block whose text stands in a step."""
+    at, field, *place = stub["at"]
+    step = steps[at]
+    if field == "tool_calls":
+        arguments = step["tool_calls"][place[0]]["arguments"]
+        return arguments if place[1] else arguments["input"]
+    if field == "observation":
+        return step["observation"]["results"][place[0]]["content"]
+    start, length = place
+    text = step[field][start : start + length]
+    if len(text) != length:
+        raise ValueError("its text was cut")
+    key = stub.get("key")
+    return text if key is None else {**stub["rest"], key: text}
+
+
+# -- other programs' ------------------------------------------------------------------------
+
+
+def _foreign_parcel(document: Object, name: str) -> Parcel:
+    session = word(document.get("session_id")) or word(document.get("trajectory_id")) or name
+    uid = f"{FLAVOR}:{one_line(session, _NAME_LENGTH)}"
+    return Parcel(uid, list(_facts(document, MAIN, 0)))
+
+
+def _facts(trajectory: Object, channel: str, depth: int) -> Iterator[Fact]:
+    """Yield the records of a trajectory, then those of the subagents in it."""
+    agent = trajectory.get("agent")
+    about = agent if isinstance(agent, dict) else {}
+    model = word(about.get("model_name")) or None
+    if channel == MAIN:
+        yield Fact(
+            Node(f"{channel}/head", flags=Is.INTERNAL),
+            "atif",
+            file=channel,
+            about=_about(trajectory, about),
+        )
+    above: str | None = None
+    for number, step in enumerate(_list(trajectory.get("steps")), start=1):
+        for fact in _step_facts(step, number, channel, model):
+            node = fact.node
+            yield _following(fact, above, 2 * number + node.id.endswith("/results"))
+            above = node.id
+    for number, below in enumerate(_list(trajectory.get("subagent_trajectories"))):
+        if depth < _DEPTH:
+            name = word(below.get("trajectory_id")) or f"{channel}/{number}"
+            yield from _facts(below, one_line(name, _NAME_LENGTH), depth + 1)
+
+
+def _about(trajectory: Object, agent: Object) -> dict[str, JSON]:
+    said = {
+        "version": word(agent.get("version")),
+        "agent": word(agent.get("name")),
+        "model": word(agent.get("model_name")),
+        "cwd": word(_ours(trajectory).get("cwd")),
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+def _following(fact: Fact, above: str | None, line: int) -> Fact:
+    from msgspec.structs import replace
+
+    return replace(fact, node=replace(fact.node, parent=above), line=line)
+
+
+def _step_facts(step: Object, number: int, channel: str, model: str | None) -> Iterator[Fact]:
+    """Yield what a step says, and what its calls gave."""
+    source = step.get("source")
+    name = f"{channel}/{number}"
+    ts = word(step.get("timestamp")) or None
+    is_agent = source == "agent"
+    blocks = tuple(_agent_blocks(step) if is_agent else _said_blocks(step, source))
+    usage = _usage(step.get("metrics")) if is_agent else None
+    cost = step["metrics"].get("cost_usd") if usage is not None else None
+    flags = Is.REPLY if is_agent else Is.PROMPT if source == "user" else 0
+    if step.get("is_copied_context") is True:
+        flags |= Is.REPLAYED
+    where: dict[str, Any] = {"ts": ts, "file": channel, "channel": channel}
+    if blocks or usage is not None:
+        yield Fact(
+            Node(name, flags=flags, calls=calls_of(blocks), response=name if is_agent else None),
+            "step",
+            blocks=blocks or (Block("lifecycle", "system", "step without text"),),
+            model=(word(step.get("model_name")) or model) if is_agent else None,
+            usage=usage,
+            usage_key=name if usage is not None else None,
+            cost_usd=float(cost) if isinstance(cost, (int, float)) else None,
+            **where,
+        )
+    told = step.get("observation")
+    observation: Object = told if isinstance(told, dict) else {}
+    results = tuple(_results(observation.get("results")))
+    if results:
+        node = Node(f"{name}/results", flags=flags & Is.REPLAYED, answers=answers_of(results))
+        edges = tuple(_subagents(observation))
+        yield Fact(node, "observation", blocks=results, edges=edges, **where)
+
+
+def _agent_blocks(step: Object) -> Iterator[Block]:
+    thought = step.get("reasoning_content")
+    if isinstance(thought, str) and thought:
+        payload = {"type": "thinking", "thinking": thought}
+        yield Block("thinking", "assistant", one_line(thought), payload)
+    for text in _texts(step.get("message")):
+        yield Block("assistant_msg", "assistant", one_line(text), {"type": "text", "text": text})
+    for call in _list(step.get("tool_calls")):
+        tool, given = word(call.get("function_name")), call.get("arguments")
+        short = kinds.summary(tool, given)
+        yield Block(
+            "tool_call", "assistant", short, given, tool, word(call.get("tool_call_id")) or None
+        )
+
+
+def _said_blocks(step: Object, source: JSON) -> Iterator[Block]:
+    for text in _texts(step.get("message")):
+        payload = {"type": "text", "text": text}
+        if source == "user":
+            yield Block("user_msg", "user", one_line(text), payload)
+        else:
+            yield Block("lifecycle", "system", one_line(text), payload)
+
+
+def _texts(message: JSON) -> Iterator[str]:
+    if isinstance(message, str):
+        if message:
+            yield message
+        return
+    for part in _list(message):
+        text = part.get("text")
+        source = part.get("source")
+        if isinstance(text, str) and text:
+            yield text
+        elif isinstance(source, dict):
+            yield f"[{word(part.get('type'))}: {word(source.get('path'))}]"
+
+
+def _results(results: JSON) -> Iterator[Block]:
+    for result in _list(results):
+        content = result.get("content")
+        extra = result.get("extra")
+        failed = extra.get("is_error") if isinstance(extra, dict) else None
+        call = word(result.get("source_call_id")) or None
+        kind, role = ("tool_result", "tool") if call else ("lifecycle", "user")
+        payload = list(_parts(content)) if isinstance(content, list) else content
+        yield Block(
+            kind,  # type: ignore[arg-type] # one of two kinds
+            role,
+            one_line(text_of(payload)),
+            payload if call else {"type": "text", "text": text_of(payload)},
+            call=call,
+            failed=failed if isinstance(failed, bool) else None,
+        )
+
+
+def _parts(content: list[JSON]) -> Iterator[JSON]:
+    for text in _texts(content):
+        yield {"type": "text", "text": text}
+
+
+def _subagents(observation: Object) -> Iterator[Edge]:
+    for result in _list(observation.get("results")):
+        call = word(result.get("source_call_id")) or None
+        for ref in _list(result.get("subagent_trajectory_ref")):
+            if name := word(ref.get("trajectory_id")):
+                yield Edge("subagent", one_line(name, _NAME_LENGTH), "ATIF", call=call, child=True)
+
+
+def _usage(metrics: JSON) -> Usage | None:
+    """Return what a step took; cached tokens are part of the prompt there."""
+    if not isinstance(metrics, dict):
+        return None
+    extra = metrics.get("extra")
+    prompt, cached = count(metrics.get("prompt_tokens")), count(metrics.get("cached_tokens"))
+    written = count(extra.get("cache_creation_input_tokens")) if isinstance(extra, dict) else 0
+    cached = min(cached, prompt)
+    written = min(written, prompt - cached)
+    output = count(metrics.get("completion_tokens"))
+    if not prompt and not output:
+        return None
+    return Usage(prompt - cached - written, output, written, cached)

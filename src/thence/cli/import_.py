@@ -1,0 +1,136 @@
+"""`thence import`: bring sessions of files into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import tell
+from thence.cli.terminal import as_json, clean, say, several
+from thence.errors import SKIPS
+
+if TYPE_CHECKING:
+    from thence.bridge.frames import Parcel
+    from thence.bridge.incoming import Arrival, Incoming
+
+WAIT_S = 30.0
+"""How long an import waits for a sweep to end."""
+
+
+@click.command(
+    "import",
+    help="Import sessions from files: ATIF, share files, exports, logs. Without FILE: what your"
+    " agents wrote, as thence sweep does.",
+    epilog="Secrets are redacted. A second import of a file changes nothing, and a session whose"
+    " own log is on this machine stays as it is. Continue an imported session in your agent:"
+    " thence resume ID --with AGENT.",
+)
+@click.argument("paths", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "-i",
+    "--identity",
+    "identities",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Your age or SSH private key, for encrypted files.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    identities: tuple[Path, ...],
+    *,
+    dry_run: bool,
+    json: bool,
+) -> int:
+    """Read files, and store the sessions in them."""
+    from thence.bridge.incoming import read_file
+
+    if not paths:
+        from thence.cli.sweep import command as sweep
+
+        code: int = ctx.invoke(sweep, dry_run=dry_run, json=json)
+        return code
+    files = [(path, read_file(path, identities)) for path in paths]
+    arrivals = _stored(files, dry_run=dry_run)
+    if json:
+        import msgspec
+
+        say(as_json({"dry_run": dry_run, "sessions": msgspec.to_builtins(arrivals)}))
+    else:
+        tell(_lines(arrivals, dry_run=dry_run))
+    return SKIPS if any(one.status in _REFUSED for one in arrivals) else 0
+
+
+def _stored(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arrival]:
+    from thence.bridge.incoming import Importer
+
+    out: list[Arrival] = []
+    with wiring.store(must_exist=False) as store, store.sweeping(WAIT_S):
+        importer = Importer(
+            store,
+            wiring.redactor(),
+            exclude=wiring.settings()["session_memory.exclude"],
+            is_dry=dry_run,
+        )
+        for path, incoming in files:
+            for parcel in incoming.parcels:
+                arrival = importer.bring_in(parcel, incoming.form, name=path.name, by=incoming.by)
+                out.append(arrival)
+                if arrival.status == "new" and not dry_run:
+                    _label(arrival, parcel)
+        if any(one.status in ("new", "updated") for one in out) and not dry_run:
+            wiring.sweep_of(store).run({})  # digests, and who owns what
+    return out
+
+
+def _label(arrival: Arrival, parcel: Parcel) -> None:
+    """Give a session the name and the tags that it had where it comes from."""
+    from thence.cli import notes
+    from thence.format.normal import Session, one_line
+    from thence.memory.labels import MAX_NAME, BadTag, tag_of
+
+    redact = wiring.redactor().redact
+    tags = []
+    for text in parcel.tags:
+        try:
+            tags.append(tag_of(redact(text)))
+        except BadTag:
+            continue
+    name = one_line(redact(parcel.name), MAX_NAME) if parcel.name else None
+    if name or tags:
+        agent, _, native = parcel.uid.partition(":")
+        session = Session(arrival.session_uid, agent, native)
+        notes.label(session, name=name, tags=tags or None)
+
+
+_REFUSED = ("forgotten", "excluded")
+_WORDS = {
+    "unchanged": "already imported",
+    "older": "an older copy than the stored one; not imported",
+    "has its own log": "its own log is on this machine; not imported",
+    "forgotten": "you deleted it for good; not imported",
+    "excluded": "its project is excluded; not imported",
+}
+
+
+def _lines(arrivals: Sequence[Arrival], *, dry_run: bool) -> Iterator[str]:
+    for one in arrivals:
+        what = _WORDS.get(one.status)
+        if what is None:
+            done = "would be " if dry_run else ""
+            what = f"{done}{'imported' if one.status == 'new' else 'updated'}"
+            what += f", {several(one.events, 'event')}"
+            if secrets := sum(one.redacted.values()):
+                what += f", {several(secrets, 'secret')} redacted"
+        title = f"  {clean(one.title)}" if one.title else ""
+        yield f"{clean(one.session_uid)}  {what}{title}"
+    if arrivals and not dry_run:
+        uid = clean(arrivals[-1].session_uid)
+        yield f"thence open {uid} opens it; thence resume {uid} --with AGENT continues it"

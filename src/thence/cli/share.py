@@ -1,0 +1,123 @@
+"""`thence share`: one session in one file for a colleague, redacted, encrypted if wanted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thence import __version__
+from thence.cli import options, wiring
+from thence.cli.columns import tell
+from thence.cli.completion import ids
+from thence.cli.terminal import as_json, clean, say, several, size
+from thence.errors import NotAppendable, NotReadable
+
+if TYPE_CHECKING:
+    from thence.agents.sessions import Loaded
+
+
+@click.command(
+    "share",
+    help="Write a session to one file for a colleague, redacted. --to encrypts it.",
+    epilog="Your colleague runs: thence import FILE. She reads it in the viewer (thence open ID)"
+    " or continues it in her agent (thence resume ID --with AGENT). Redaction finds known kinds of"
+    " secrets: read the file before you share it.",
+)
+@click.argument("wanted", metavar="ID|PATH", shell_complete=ids)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
+)
+@click.option(
+    "--to",
+    "recipients",
+    multiple=True,
+    metavar="KEY",
+    help="Encrypt to this public key: age1… or ssh-ed25519 …; may be repeated.",
+)
+@click.option("--html", is_flag=True, help="Write a page to read only, for any browser.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@options.as_json
+def command(
+    wanted: str,
+    output: Path | None,
+    recipients: tuple[str, ...],
+    *,
+    html: bool,
+    force: bool,
+    json: bool,
+) -> int:
+    """Write a share file, and say what was redacted."""
+    from thence.bridge.share import encrypted, share_file
+    from thence.memory.labels import Label
+
+    loaded = _stored_first(wanted)
+    uid = loaded.whole.uid
+    redactor = wiring.redactor()
+    label = wiring.labels().get(uid, Label())
+    by = f"thence {__version__}"
+    body, counts = share_file(loaded, redactor, by=by, name=label.name, tags=label.tags)
+    if html:
+        body = _page(loaded, label.name)
+    if recipients:
+        body = encrypted(body, recipients)
+    path = output or Path(_file_name(uid, html=html, is_encrypted=bool(recipients)))
+    _write(path, body, force=force)
+    if json:
+        told = {"session_uid": uid, "path": str(path), "bytes": len(body)}
+        say(as_json({**told, "redacted": counts, "encrypted_to": len(recipients)}))
+    else:
+        tell(_lines(path, len(body), counts, len(recipients), html=html))
+    return 0
+
+
+def _stored_first(wanted: str) -> Loaded:
+    """Return a session as it is stored, redacted; one that is not stored as its file has it."""
+    from thence.cli.kept import named
+
+    return named(wanted)
+
+
+def _page(loaded: Loaded, name: str | None) -> bytes:
+    from thence.bridge.share import redacted
+    from thence.format import forms
+
+    clean_session = redacted(loaded, wiring.redactor())
+    return "\n".join(forms.page(clean_session.whole, name=name)).encode("utf-8", "replace")
+
+
+def _file_name(uid: str, *, html: bool, is_encrypted: bool) -> str:
+    """Return a name for the file: of the agent and the id, without what a name must not have."""
+    safe = "".join(sign if sign.isalnum() or sign == "-" else "-" for sign in uid)[:80]
+    return f"{safe}.{'html' if html else 'thence'}{'.age' if is_encrypted else ''}"
+
+
+def _write(path: Path, body: bytes, *, force: bool) -> None:
+    if path.exists() and not force:
+        raise NotReadable(f"{path} exists", hint="choose another name with -o, or add --force")
+    passing = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+        passing.replace(path)
+    except OSError as error:
+        raise NotAppendable(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        passing.unlink(missing_ok=True)
+
+
+def _lines(
+    path: Path, length: int, counts: dict[str, int], recipients: int, *, html: bool
+) -> Iterator[str]:
+    keys = f", encrypted to {several(recipients, 'key')}" if recipients else ""
+    yield f"wrote {clean(str(path))}, {size(length)}{keys}"
+    number = sum(counts.values())
+    kinds = ", ".join(f"{clean(name)} {times}" for name, times in counts.items())
+    told = f": {kinds}" if kinds else ""
+    yield f"{several(number, 'secret')} redacted{told}; a second check found none"
+    if not html:
+        yield f"your colleague runs: thence import {clean(path.name)}"

@@ -1,0 +1,213 @@
+"""OTLP: spans whose sums are those of the session, with ids that never change."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from thence.agents.sessions import Loaded, load
+from thence.bridge import otlp
+from thence.errors import BadConfig
+from thence.format.joins import sum_usages
+from thence.journal import Journal
+
+PHOENIX = os.environ.get("THENCE_PHOENIX", "")
+USAGE = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 7}
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Loaded:
+    """A session with a discarded branch, a failed call and a subagent."""
+    journal = Journal(tmp_path / "home")
+    with journal.create(cwd="/work/made-up", model="claude-sonnet-4-5") as session:
+        first = session.record("user", {"role": "user", "content": "Count."})
+        text = [{"type": "text", "text": "Wrong."}]
+        session.record("assistant", {"role": "assistant", "content": text, "usage": USAGE})
+        session.rewind(to=first.uuid)
+        call = [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "ls"}}]
+        session.record("assistant", {"role": "assistant", "content": call, "usage": USAGE})
+        with session.sidechain("helper", tool_use_id="c1") as side:
+            side.record("user", {"role": "user", "content": "Help."})
+            side.record("assistant", {"role": "assistant", "content": text, "usage": USAGE})
+            side.finish("done")
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": "no", "is_error": True}
+        session.record("user", {"role": "user", "content": [result]})
+        session.record("assistant", {"role": "assistant", "content": text, "usage": USAGE})
+    return load(next((journal.root / "sessions").rglob("*.jsonl")))
+
+
+def _trace(loaded: Loaded, **more: bool) -> otlp.Trace:
+    return otlp.trace_of(loaded.whole, agent="Made-up", version="0", **more)
+
+
+def _attributes(span: dict[str, Any]) -> dict[str, Any]:
+    out = {}
+    for one in span["attributes"]:
+        (kind, value), *_ = one["value"].items()
+        out[one["key"]] = int(value) if kind == "intValue" else value
+    return out
+
+
+def _spans(trace: otlp.Trace) -> list[dict[str, Any]]:
+    document: Any = json.loads(json.dumps(otlp.otlp_json(trace)))
+    spans: list[dict[str, Any]] = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    return spans
+
+
+def test_sums_over_spans_are_those_of_the_session(loaded: Loaded) -> None:
+    """Every bill is on one span: live, discarded and of subagents; the cache is in the input."""
+    told = [_attributes(span) for span in _spans(_trace(loaded))]
+    usage = sum_usages(loaded.whole.bills.values())
+
+    assert 4 == len(loaded.whole.bills)
+    assert usage.output_tokens == sum(one.get("gen_ai.usage.output_tokens", 0) for one in told)
+    assert usage.input_tokens + usage.cache_read_input_tokens == sum(
+        one.get("gen_ai.usage.input_tokens", 0) for one in told
+    )
+
+
+def test_a_trace_has_agents_responses_and_calls(loaded: Loaded) -> None:
+    """Each below the agent that made it; a failed call has the status of an error."""
+    spans = _spans(_trace(loaded))
+    names = {span["spanId"]: span["name"] for span in spans}
+    below = {(span["name"], names.get(span.get("parentSpanId", ""))) for span in spans}
+    call = next(span for span in spans if span["name"] == "execute_tool Bash")
+
+    assert ("invoke_agent Made-up", None) in below
+    assert ("chat claude-sonnet-4-5", "invoke_agent Made-up") in below
+    assert ("execute_tool Bash", "invoke_agent Made-up") in below
+    assert any(name.startswith("invoke") and over == "execute_tool Bash" for name, over in below)
+    assert 2 == sum(name.startswith("chat") for name, _ in below)
+    assert 2 == call["status"]["code"]
+    assert len(spans) == len(names)
+
+
+def test_the_same_session_has_the_same_ids(loaded: Loaded) -> None:
+    """What is sent twice is the same spans, so that nobody counts them twice."""
+    assert _spans(_trace(loaded)) == _spans(_trace(loaded))
+    assert len({span["traceId"] for span in _spans(_trace(loaded))}) == 1
+
+
+def test_what_was_said_is_sent_only_when_asked_for(loaded: Loaded) -> None:
+    """As the conventions have it."""
+    plain, full = (json.dumps(_spans(_trace(loaded, has_content=on))) for on in (False, True))
+
+    assert "Count." not in plain
+    assert "Count." in full
+
+
+def test_openinference_names_stand_beside_the_others(loaded: Loaded) -> None:
+    """Tokens and kinds are told under both names."""
+    told = [_attributes(span) for span in _spans(_trace(loaded, is_openinference=True))]
+    kinds = {one["openinference.span.kind"] for one in told}
+
+    assert {"AGENT", "LLM", "TOOL"} == kinds
+    assert [one.get("gen_ai.usage.input_tokens") for one in told] == [
+        one.get("llm.token_count.prompt") for one in told
+    ]
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
+    """A server on loopback that takes what it is sent."""
+    taken: list[tuple[str, str | None, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            taken.append((self.path, self.headers.get("Authorization"), body))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - theirs
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", taken
+    server.shutdown()
+    server.server_close()
+
+
+def test_spans_are_sent_as_protobuf_that_others_decode(
+    loaded: Loaded, collector: tuple[str, list[tuple[str, str | None, bytes]]]
+) -> None:
+    """The protobuf says what the JSON says, by the owner's own definitions where they are."""
+    endpoint, taken = collector
+    trace = _trace(loaded)
+    otlp.send(trace, endpoint, {"Authorization": "made-up"})
+    path, header, body = taken[0]
+    messages = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    formats = pytest.importorskip("google.protobuf.json_format")
+    read = messages.ExportTraceServiceRequest.FromString(body)
+    expected = formats.ParseDict(
+        _with_base64_ids(otlp.otlp_json(trace)), messages.ExportTraceServiceRequest()
+    )
+
+    assert ("/v1/traces", "made-up") == (path, header)
+    assert expected == read
+
+
+def _with_base64_ids(document: Any) -> Any:
+    """Spell ids as protobuf's own JSON does; that of OTLP has them in hexadecimal."""
+    import base64
+
+    for span in document["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for name in ("traceId", "spanId", "parentSpanId"):
+            if name in span:
+                span[name] = base64.b64encode(bytes.fromhex(span[name])).decode()
+    return document
+
+
+def test_an_endpoint_that_is_none_is_refused(loaded: Loaded) -> None:
+    """Only http and https, and nobody there is said in a sentence."""
+    with pytest.raises(BadConfig):
+        otlp.send(_trace(loaded), "file:///etc/passwd")
+    with pytest.raises(otlp.CollectorFailed, match="no collector"):
+        otlp.send(_trace(loaded), "http://127.0.0.1:9")
+
+
+@pytest.mark.skipif(not PHOENIX, reason="THENCE_PHOENIX names no Arize Phoenix on loopback")
+def test_phoenix_holds_the_same_totals_however_often_it_is_sent(loaded: Loaded) -> None:
+    """Sent twice, Phoenix has each span once, and its tokens are those of the session."""
+    trace = _trace(loaded, is_openinference=True)
+    otlp.send(trace, PHOENIX)
+    otlp.send(trace, PHOENIX)
+    spans = _phoenix_spans(trace, len(trace.spans))
+    usage = sum_usages(loaded.whole.bills.values())
+    names = ("llm.token_count.prompt", "llm.token_count.completion")
+    told = [sum(int(span["attributes"].get(name, 0)) for span in spans) for name in names]
+
+    assert len(trace.spans) == len(spans)
+    assert [usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens] == told
+
+
+def _phoenix_spans(trace: otlp.Trace, number: int) -> list[dict[str, Any]]:
+    """Ask Phoenix for the spans of a trace, until all have been written."""
+    import time
+
+    found: list[dict[str, Any]] = []
+    for _ in range(60):
+        cursor, found = "", []
+        while True:
+            url = f"{PHOENIX}/v1/projects/default/spans?limit=1000&cursor={cursor}"
+            with urlopen(url) as answer:
+                page = json.loads(answer.read())
+            ours = trace.trace_id.hex()
+            found += [s for s in page["data"] if s["context"]["trace_id"] == ours]
+            cursor = page.get("next_cursor") or ""
+            if not cursor:
+                break
+        if len(found) >= number:
+            break
+        time.sleep(0.5)
+    return found
