@@ -51,6 +51,7 @@ COMMANDS = {
     "forget": "Delete a session for good, and prove it.",
     "backup": "Save digests, costs and signals to one file.",
     "push": "Send sessions to the store of a team, redacted.",
+    "sync": "Share sessions between your machines, encrypted.",
     "copy": "Copy a store into another one, and compare both.",
     "doctor": "Check sources, store, hooks, permissions, clock and disk.",
     "config": "Show every setting, its value and its origin.",
@@ -71,7 +72,7 @@ COMMANDS = {
 GROUPS = {
     "Start": ("setup", "serve", "open", "demo"),
     "Find": ("ls", "search", "ask", "files", "history", "todos"),
-    "Read and continue": ("show", "export", "import", "share", "resume", "brief"),
+    "Read and continue": ("show", "export", "import", "share", "resume", "sync", "brief"),
     "Understand": ("cost", "patterns", "sql"),
     "Keep": ("sweep", "gc", "keep", "doctor", "config"),
 }

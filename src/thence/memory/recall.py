@@ -254,6 +254,12 @@ def _lineage(
     return lineage_of(own, find, notices)
 
 
+def stored_generation(store: Store, uid: str) -> Generation | None:
+    """Return a session without those it continues; None when tier 1 does not hold it."""
+    held = store.held(uid)
+    return _generation(store, held)[0] if held is not None else None
+
+
 def _generation(
     store: Store, held: Held, *, filled: bool = True
 ) -> tuple[Generation, list[Skipped]]:
