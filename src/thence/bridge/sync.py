@@ -33,14 +33,12 @@ from thence.format.copies import united
 from thence.format.records import Event
 from thence.memory.exclusion import Exclusion
 from thence.memory.notes import Kind, forget_notes, note_lines, note_path
-from thence.memory.store import Filter, SessionRow, Store, uid_hash
+from thence.memory.store import SYNCED, Filter, SessionRow, Store, uid_hash
 
 if TYPE_CHECKING:
     from thence.format.facts import Fact
     from thence.memory.redact import Redactor
 
-FORM: Final = "sync"
-"""What the store calls the origin of sessions of other machines."""
 MAX_PARTS: Final = 16
 """Parts of a session after which all of it is written once more, in few."""
 TOGETHER: Final = 16
@@ -224,9 +222,7 @@ class Sync:
         unread = self._unread(names)
         unsent = [row for row in self._own_rows() if not self._is_sent(row)]
         labels = {
-            row.imported.name
-            for row in self._store.sessions()
-            if row.imported is not None and row.imported.form == FORM
+            row.machine for row in self._store.sessions() if row.machine is not None
         }
         return Standing(
             setup.target,
@@ -342,7 +338,7 @@ class Sync:
         for uid, session in touched.items():
             made = self._put_together(session)
             if made is not None and made[0].uid == uid:
-                arrival = importer.bring_in(made[0], FORM, name=made[1], by="thence")
+                arrival = importer.bring_in(made[0], SYNCED, name=made[1], by="thence")
                 self.report.received.append(arrival)
                 self._checkpoint("session")
         self._add_notes()
@@ -470,7 +466,7 @@ class Sync:
         """Yield the sessions that this machine writes, the oldest first."""
         self.report.excluded = 0
         for row in self._store.sessions(Filter(order="oldest", evicted=False)):
-            if row.imported is not None and row.imported.form == FORM:
+            if row.machine is not None:
                 continue
             if self._excluded.means(row.session.cwd):
                 self.report.excluded += 1

@@ -20,10 +20,10 @@ import zstandard
 from thence.bridge.frames import Parcel, fact_in, frame_of, head_of, parcel_in
 from thence.bridge.sync_keys import Key, content_name
 from thence.errors import NotReadable
+from thence.format.records import JSON
 
 if TYPE_CHECKING:
     from thence.format.facts import Fact
-    from thence.format.records import JSON
 
 TYPE: Final = "thence-sync"
 VERSION: Final = 1

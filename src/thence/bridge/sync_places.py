@@ -57,11 +57,13 @@ def place_at(target: str, work: Path) -> Place:
     """Return the place at an address; `work` is a folder of this home for what it needs."""
     if target.startswith(_BUCKETS):
         return BucketPlace(target)
-    if _GIT.fullmatch(target) and not Path(target).expanduser().is_dir():
+    path = Path(target).expanduser()
+    if path.is_dir():
+        is_bare = (path / "HEAD").is_file() and (path / "objects").is_dir()
+        return GitPlace(str(path.resolve()), work) if is_bare else FolderPlace(path.resolve())
+    if _GIT.fullmatch(target):
         return GitPlace(target.removeprefix("git+"), work)
-    if target.endswith(".git") or (Path(target).expanduser() / "HEAD").is_file():
-        return GitPlace(str(Path(target).expanduser().resolve()), work)
-    return FolderPlace(Path(target).expanduser().resolve())
+    return FolderPlace(path.resolve())
 
 
 def absolute_target(target: str) -> str:

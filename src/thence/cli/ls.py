@@ -256,8 +256,10 @@ _WIDE = (
 
 
 def _title(row: SessionRow) -> str:
-    """Return the title of a session, its tags, and that a file brought it."""
+    """Return the title of a session, its tags, and where it comes from if not from here."""
     origin = ["· imported"] if row.imported is not None else []
+    if row.machine is not None:
+        origin = [f"· on {clean(row.machine)}"]
     return " ".join([titled(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
 
 

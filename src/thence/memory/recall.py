@@ -108,7 +108,8 @@ def notices_of(row: SessionRow) -> Iterator[Notice]:
         told = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", told)
     if row.imported is not None:
-        yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
+        kind = "synced" if row.machine is not None else "imported"
+        yield Notice(kind, f"from {row.imported.name} ({row.imported.form})")
     elif row.gone:
         yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 

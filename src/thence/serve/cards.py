@@ -174,6 +174,6 @@ def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
     if row.skipped:
         yield several(row.skipped, "skipped line"), "st-waiting"
     if row.imported is not None:
-        yield "imported", ""
+        yield ("imported" if row.machine is None else f"on {row.machine}"), ""
     elif row.gone:
         yield "source gone", ""
