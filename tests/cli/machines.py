@@ -88,9 +88,16 @@ class Machine:
                 message |= {"content": blocks, "usage": usage, "type": "message"}
             lines.append(
                 {
-                    **{"parentUuid": parent, "isSidechain": False, "userType": "external"},
-                    **{"cwd": cwd, "sessionId": session, "version": "2.0.0", "gitBranch": "main"},
-                    **{"type": role, "message": message, "uuid": uuid},
+                    "parentUuid": parent,
+                    "isSidechain": False,
+                    "userType": "external",
+                    "cwd": cwd,
+                    "sessionId": session,
+                    "version": "2.0.0",
+                    "gitBranch": "main",
+                    "type": role,
+                    "message": message,
+                    "uuid": uuid,
                     "timestamp": f"2026-01-05T10:{at // 60:02d}:{at % 60:02d}.000Z",
                 }
             )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -24,15 +23,15 @@ import msgspec
 from thence.bridge import sync_bundles as bundles
 from thence.bridge.frames import Parcel, frame_of, parcel_in, parcel_of
 from thence.bridge.incoming import Arrival, Importer
-from thence.bridge.sync_bundles import Bundle, NoteLine, Part, Pin, SessionPart
+from thence.bridge.sync_bundles import Bundle, NoteLine, Pin, SessionPart
 from thence.bridge.sync_keys import Key, closed_name, new_secret, phrase_of, ring_name
 from thence.bridge.sync_places import Place
 from thence.bridge.sync_state import Desk, PartAt, Sent, Setup, State
-from thence.errors import BadConfig, Conflict, NotReadable
+from thence.errors import BadConfig, Conflict
 from thence.format.copies import united
 from thence.format.records import Event
 from thence.memory.exclusion import Exclusion
-from thence.memory.notes import Kind, forget_notes, note_lines, note_path
+from thence.memory.notes import Kind, note_lines, note_path
 from thence.memory.store import SYNCED, Filter, SessionRow, Store, uid_hash
 
 if TYPE_CHECKING:
@@ -221,9 +220,7 @@ class Sync:
         state, setup = self._state, self._setup
         unread = self._unread(names)
         unsent = [row for row in self._own_rows() if not self._is_sent(row)]
-        labels = {
-            row.machine for row in self._store.sessions() if row.machine is not None
-        }
+        labels = {row.machine for row in self._store.sessions() if row.machine is not None}
         return Standing(
             setup.target,
             setup.label,
@@ -309,10 +306,8 @@ class Sync:
         for session, pin in bundle.pins.items():
             waiting = self._state.pins_waiting
             waiting[session] = max(pin, waiting.get(session, pin))
-        known = {(one.path, one.remote, one.root) for one in self._state.folders}
-        self._state.folders += [
-            one for one in bundle.folders if (one.path, one.remote, one.root) not in known
-        ]
+        known = self._state.folders
+        known += [one for one in bundle.folders if one not in known]
         self._notes += [note for note in bundle.notes if note.uuid not in self._state.notes]
         self._state.notes |= {note.uuid for note in bundle.notes}
 
@@ -332,9 +327,7 @@ class Sync:
         self._checkpoint("buried")
 
     def _bring_in(self, touched: dict[str, str]) -> None:
-        importer = Importer(
-            self._store, self._redactor, exclude=self._exclude, is_dry=self._is_dry
-        )
+        importer = Importer(self._store, self._redactor, exclude=self._exclude, is_dry=self._is_dry)
         for uid, session in touched.items():
             made = self._put_together(session)
             if made is not None and made[0].uid == uid:
@@ -548,7 +541,9 @@ class Sync:
         ]
         return out
 
-    def _write(self, lines: list[bytes], marks: dict[str, Sent], others: Bundle | None = None) -> None:
+    def _write(
+        self, lines: list[bytes], marks: dict[str, Sent], others: Bundle | None = None
+    ) -> None:
         """Write a bundle, then note it."""
         if lines:
             name, body = bundles.sealed(lines, self._setup.machine, self._keys[-1])
@@ -578,7 +573,9 @@ class Sync:
                 continue
             bundle.sessions = [one for one in bundle.sessions if _hash(one.uid) not in gone]
             bundle.notes = [
-                one for one in bundle.notes if _hash(f"{one.payload.get('session_uid')}") not in gone
+                one
+                for one in bundle.notes
+                if _hash(f"{one.payload.get('session_uid')}") not in gone
             ]
             lines = [*map(bundles.part_lines, bundle.sessions), *bundles.other_lines(bundle)]
             if lines:

@@ -82,6 +82,7 @@ class FolderSeen(msgspec.Struct, frozen=True):
     """The repository that a machine found in a folder."""
 
     path: str
+    top: str
     remote: str = ""
     root: str = ""
 
@@ -160,9 +161,7 @@ def opened(name: str, body: bytes, key: Key) -> Bundle | None:
     if packed is None:
         return None
     try:
-        content = zstandard.ZstdDecompressor().decompress(
-            packed, max_output_size=MAX_CONTENT_BYTES
-        )
+        content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CONTENT_BYTES)
     except zstandard.ZstdError:
         return None
     if content_name(key.secret, content) != name:
@@ -243,9 +242,7 @@ def opened_ring(body: bytes, key: Key) -> Ring | None:
     if packed is None:
         return None
     try:
-        content = zstandard.ZstdDecompressor().decompress(
-            packed, max_output_size=MAX_CONTENT_BYTES
-        )
+        content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CONTENT_BYTES)
         return msgspec.msgpack.decode(content, type=Ring)
     except (zstandard.ZstdError, msgspec.DecodeError, msgspec.ValidationError):
         return None

@@ -279,7 +279,14 @@ class GitPlace:
 
     def _git(self, *words: str, body: bytes = b"", at: Path | None = None) -> bytes:
         """Run git on our own clone; NotReadable with what it says where it fails."""
-        settings = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "core.fsmonitor=false")
+        settings = (
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "gc.auto=0",
+            "-c",
+            "core.fsmonitor=false",
+        )
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_DIR")}
         # One author and one message for all: a reader of the remote learns no name of a machine.
         who = {"NAME": "thence", "EMAIL": "thence@localhost"}

@@ -52,6 +52,7 @@ COMMANDS = {
     "backup": "Save digests, costs and signals to one file.",
     "push": "Send sessions to the store of a team, redacted.",
     "sync": "Share sessions between your machines, encrypted.",
+    "project": "Merge folders that are one project.",
     "copy": "Copy a store into another one, and compare both.",
     "doctor": "Check sources, store, hooks, permissions, clock and disk.",
     "config": "Show every setting, its value and its origin.",

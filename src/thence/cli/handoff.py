@@ -70,10 +70,10 @@ def command(
     return exit_code(loaded.skipped)
 
 
-def hand_over(wanted: str, target: str) -> Report:
-    """Hand a session over as it stands."""
+def hand_over(wanted: str, target: str, *, here: str | None = None) -> Report:
+    """Hand a session over as it stands; it goes on in `here` if its own folder is gone."""
     loaded, notes = original(wanted)
-    handoff = prepared(loaded, target, notes=notes)
+    handoff = prepared(loaded, target, notes=notes, here=here)
     carry_out(handoff)
     return handoff.report
 
@@ -103,6 +103,7 @@ def prepared(
     event: str | None = None,
     branch: str | None = None,
     notes: tuple[str, ...] = (),
+    here: str | None = None,
 ) -> Handoff:
     """Work out a handoff to an agent of this machine."""
     from datetime import UTC, datetime
@@ -120,7 +121,7 @@ def prepared(
         root=wiring.root_of(wiring.agents()[target]),
         session=str(uuid4()) if writer_of(target).needs_uuid4 else uuid7(),
         at=datetime.now(UTC),
-        here=str(Path.cwd()),
+        here=here or str(Path.cwd()),
         event=end_of(loaded.whole, place, branch=branch is not None) if place is not None else None,
         by=f"thence {__version__}",
         notes=notes,

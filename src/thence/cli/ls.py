@@ -194,7 +194,7 @@ class Listing:
         dead = row.ticks.get("dead", 0)
         return [
             *first,
-            Cell(cut(project(session.cwd), 16)),
+            Cell(cut(project(row.folder), 16)),
             Cell(cut(clean(session.git_branch or ""), 16)),
             title,
             Cell(_graph(row, open_turn=self.now.of(row, self.at.timestamp()) is not None)),

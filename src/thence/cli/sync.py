@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import present, tell, tilde, when
 from thence.cli.columns import ago as age_of
+from thence.cli.columns import present, tell, tilde, when
 from thence.cli.terminal import as_json, clean, cut, say, several, size, width
 from thence.errors import BadConfig
 
@@ -45,9 +45,11 @@ def command(ctx: click.Context, *, dry_run: bool, json: bool) -> int:
     with wiring.store(must_exist=False) as store, store.sweeping(WAIT_S):
         if not dry_run:
             wiring.sweep_of(store).run(wiring.roots(wiring.adapters()))
+            wiring.refresh_folders(store)
         report = _sync(store, is_dry=dry_run).run()
         if not dry_run and any(one.status in ("new", "updated") for one in report.received):
             wiring.sweep_of(store).run({})  # digests, and who owns what
+            wiring.refresh_folders(store)
     if json:
         import msgspec
 
@@ -145,6 +147,7 @@ def _place(desk: Desk, target: str) -> Place:
 
 
 def _sync(store: Store, *, is_dry: bool) -> Sync:
+    from thence.bridge.folders import read_book
     from thence.bridge.sync import Sync
 
     desk = _desk()
@@ -156,6 +159,7 @@ def _sync(store: Store, *, is_dry: bool) -> Sync:
         home=wiring.home(),
         exclude=wiring.settings()["session_memory.exclude"],
         forget=partial(_forget, store),
+        folders=read_book(wiring.home()).sightings(),
         is_dry=is_dry,
     )
 

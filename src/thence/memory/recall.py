@@ -150,7 +150,7 @@ def _told(row: SessionRow, wanted: str) -> str:
     """Name a session so that it can be told from others that begin in the same way."""
     name = row.session.native_session_id
     short = max(len(short_id(name)), len(wanted) + 4)
-    folder = project(row.session.cwd)
+    folder = project(row.folder)
     return f"{name[:short]} ({folder})" if folder else name[:short]
 
 

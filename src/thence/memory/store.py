@@ -146,6 +146,14 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     imported: ImportedFrom | None = None
     """Set for sessions that `thence import` or `thence sync` brought."""
 
+    project: str | None = None
+    """The folder that it counts as, where that is not the one its log names: see `folders`."""
+
+    @property
+    def folder(self) -> str | None:
+        """The folder that it counts as."""
+        return self.project or self.session.cwd
+
     @property
     def machine(self) -> str | None:
         """The other machine that has its log; None for sessions of this one and of files."""

@@ -518,7 +518,7 @@ def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | No
     path = _path_of(desk, project)
     if path is None:
         raise SessionNotFound(f"no such project: {project[:80]!r}", hint=hint)
-    rows = [r for r in desk.store.sessions(Filter(project=path)) if r.session.cwd == path]
+    rows = [r for r in desk.store.sessions(Filter(project=path)) if r.folder == path]
     for row in rows:
         if row.session.native_session_id == agent:
             return row, None

@@ -336,7 +336,7 @@ class _Session:
         """Return what stands over it."""
         working = working_time(self.desk, self.row)
         made = head(self.row, self.standing, self.clock, self.kept(), working=working)
-        folder = self.row.session.cwd
+        folder = self.row.folder
         return msgspec.structs.replace(
             made,
             title=named(self.desk, self.row),

@@ -81,7 +81,7 @@ def projects(desk: Desk, clock: Clock) -> list[Project]:
         groups.setdefault(project_root(total.key[0] or ""), []).append(total)
     last: dict[str, str] = {}
     for row in desk.store.sessions(Filter(order="recent")):
-        last.setdefault(project_root(row.session.cwd or ""), row.session.ended_at or "")
+        last.setdefault(project_root(row.folder or ""), row.session.ended_at or "")
     labels = unique_labels(list(groups))
     now = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone)
     known = sorted(groups, key=lambda path: last.get(path, ""), reverse=True)
@@ -111,7 +111,7 @@ def page(desk: Desk, path: str, clock: Clock) -> ProjectPage | None:
     rows = [
         row
         for row in desk.store.sessions(Filter(project=path))
-        if project_root(row.session.cwd or "") == path
+        if project_root(row.folder or "") == path
     ]
     uids = tuple(row.session.session_uid for row in rows[:10_000])
     wanted = Filter(uids=uids)
