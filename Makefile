@@ -26,10 +26,10 @@ team-demo: ready-dev ## a team to try: a Postgres, a bucket, three machines that
 	@scripts/bucket || echo "no S3-compatible server can be had here: payloads lie in a folder"
 	@$(BIN)/python scripts/team-demo $(if $(ONCE),--once)
 
-test: lint ## everything: lint, then all tests with many examples
+test: lint ## lint, then all tests; make prove runs all cases of those that are sampled here
 	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal
 
-quick: ready-dev ## the everyday subset of the tests, under a minute
+quick: ready-dev ## the everyday subset of the tests
 	@THENCE_TEST=everyday $(BIN)/python -m pytest -q -n auto --maxprocesses=4 --dist worksteal -m "not slow"
 
 e2e: ready-dev ## our hooks in the real clients, on loopback; fetches the clients

@@ -70,8 +70,8 @@ def _took(work: Callable[[], Any]) -> float:
 
 def exports(store: Sqlite, work: Path, size: int) -> int:
     """A first export beside its floor; one with nothing to do, and one of a single session."""
-    from thence.memory.exports import Folder
-    from thence.memory.parquet import export
+    from thence.analytics.exports import Folder
+    from thence.analytics.parquet import export
 
     report = export(store, Folder(work / "first"))
     ours, floors = [], []
@@ -100,8 +100,8 @@ def _floor(source: Path, target: Path) -> float:
     """Write the rows of an export, which are in memory, into as many files again."""
     import duckdb
 
-    from thence.memory.exports import MANIFEST, Manifest
-    from thence.memory.parquet import GROUP
+    from thence.analytics.exports import MANIFEST, Manifest
+    from thence.analytics.parquet import GROUP
 
     manifest = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
     with duckdb.connect(config={"threads": 1}) as db:
@@ -130,7 +130,7 @@ def _is(day: str | None) -> str:
 
 def questions(source: Path, work: Path) -> int:
     """The ten questions, to a million events."""
-    from thence.memory.views import ask
+    from thence.analytics.views import ask
 
     events = multiplied(source, work / "million")
     text = PAGE.read_text(encoding="utf-8")
@@ -161,8 +161,7 @@ def multiplied(source: Path, target: Path) -> int:
     """Make an export of a million events of a smaller one: other names, spread over some days."""
     import duckdb
 
-    from thence.memory.analytics import TABLES
-    from thence.memory.exports import (
+    from thence.analytics.exports import (
         FORMAT,
         MANIFEST,
         File,
@@ -173,6 +172,7 @@ def multiplied(source: Path, target: Path) -> int:
         pack_state,
         part_of,
     )
+    from thence.analytics.tables import TABLES
 
     before = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
     times = math.ceil(MILLION / before.tables["events"].rows)
@@ -214,9 +214,9 @@ def multiplied(source: Path, target: Path) -> int:
 def sizes(megabytes: int) -> None:
     """Print bytes an event of everything that is kept of a made-up corpus."""
     from tests.postgres import cluster
-    from thence.memory.exports import Folder
-    from thence.memory.parquet import export
-    from thence.memory.postgres import Postgres
+    from thence.analytics.exports import Folder
+    from thence.analytics.parquet import export
+    from thence.team.postgres import Postgres
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -271,7 +271,7 @@ def _joined(out: Path) -> Iterator[tuple[str, int]]:
     """Give the size of each table in one file, as a large day would have it."""
     import duckdb
 
-    from thence.memory.analytics import TABLES
+    from thence.analytics.tables import TABLES
 
     with duckdb.connect() as db:
         for name, table in TABLES.items():

@@ -5,7 +5,9 @@ its sessions is among the first one, five or ten sessions that a search gives. A
 a literal text of the raw logs before anything was tuned. Every other question is of a half kept for
 checking: nothing is fitted to its single questions, but its figures were seen while limits were
 chosen. Sentences were written with the first prompts at hand, and share words with them. Where
-agentsview is installed (`AGENTSVIEW=path`) it is asked the same.
+agentsview is installed (`AGENTSVIEW=path`) it is asked the same. A second set is made by a fixed
+recipe (`fresh_questions`); search by words was not tuned with it. With the extra `semantic` both are
+asked by meaning as well; how the two are fused was chosen with all these figures at hand.
 """
 
 from __future__ import annotations
@@ -17,15 +19,18 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from bench.bench_agentsview import Theirs
 from bench.bench_sweep import ran
+from bench.fresh_questions import fresh_questions
 from bench.measure import verdict
+from thence.memory.encoder import MiniLM, weights_folder
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 
@@ -82,11 +87,13 @@ def _folders(name: str, *agents: str) -> Iterable[Path]:
             yield path
 
 
-def measured(who: str, ask: Ask) -> dict[tuple[str, str], list[float]]:
+def measured(
+    who: str, ask: Ask, fresh: Sequence[Question] = ()
+) -> dict[tuple[str, str], list[float]]:
     """Ask everything; print and return the shares of answers among the first, by kind and half."""
     places: dict[tuple[str, str], list[int]] = {}
     took: list[float] = []
-    for asked in questions():
+    for asked in (*questions(), *fresh):
         start = time.perf_counter()
         sessions = list(dict.fromkeys(ask(asked.question)))
         took.append(time.perf_counter() - start)
@@ -104,7 +111,12 @@ def measured(who: str, ask: Ask) -> dict[tuple[str, str], list[float]]:
     return shares
 
 
-def _theirs(home: Path, program: str) -> None:
+def _fresh(home: Path) -> list[Question]:
+    made = fresh_questions(home)
+    return [Question(asked.kind, "fresh", asked.question, asked.answers) for asked in made]
+
+
+def _theirs(home: Path, program: str, fresh: Sequence[Question]) -> None:
     side = Theirs(home / ".claude", home / "agentsview", program)
     side.env["CODEX_SESSIONS_DIR"] = str(home / ".codex" / "sessions")
     side.env["HOME"] = str(home)
@@ -123,7 +135,18 @@ def _theirs(home: Path, program: str) -> None:
             return sessions
 
         for name, path in side.ways().items():
-            measured(f"agentsview, {name}", ask(path))
+            measured(f"agentsview, {name}", ask(path), fresh)
+
+
+def _by_meaning(store: Sqlite, ask: Ask, fresh: Sequence[Question]) -> None:
+    """Make vectors, say what that took, and ask everything again."""
+    store.use_encoder(MiniLM())
+    assert store.vectors is not None
+    start = time.process_time()
+    sessions = store.vectors.build(store).done
+    took = time.process_time() - start
+    print(f"thence by meaning: vectors of {sessions} sessions in {took:.0f} s of processor")
+    measured("thence by meaning", ask, fresh)
 
 
 def main() -> int:
@@ -144,10 +167,13 @@ def main() -> int:
                 return [one.session_uid for one in found]
 
             ask("warm")
-            shares = measured("thence", ask)
+            fresh = _fresh(home)
+            shares = measured("thence", ask, fresh)
+            if weights_folder() is not None and find_spec("numpy") is not None:
+                _by_meaning(store, ask, fresh)
         theirs = os.environ.get("AGENTSVIEW") or shutil.which("agentsview")
         if theirs is not None:
-            _theirs(home, theirs)
+            _theirs(home, theirs, fresh)
     return sum(
         verdict(f"{kind}: without an answer among ten sessions", 1 - shares[kind, half][2], budget)
         for kind, budget in BUDGETS.items()

@@ -31,15 +31,16 @@ from bench.corpus import write_claude, write_many
 from bench.measure import verdict
 from tests.postgres import Cluster, cluster, programs
 from thence.agents import adapters
-from thence.memory import index, postgres_search
+from thence.memory import index
 from thence.memory.keep import Keeper
-from thence.memory.postgres import Postgres
-from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Change, Store
 from thence.memory.sweep import Sweep
+from thence.team import postgres_search
+from thence.team.postgres import Postgres
+from thence.team.pushing import Pusher
 
 BIG = bool(os.environ.get("BENCH_BIG"))
 MEGABYTES = 40 if BIG else 12

@@ -130,6 +130,14 @@ _SUITES: dict[str, tuple[Suite, ...]] = {
         Suite("read as they grow", ("tests/agents/test_growth.py",)),
         Suite("swept again, in any order", (_SWEEP, "-k", "not real_")),
         Suite("cursors", ("tests/agents/test_files.py",)),
+        # What `make test` takes samples of: all cases here, and many examples.
+        Suite(
+            "sampled by make test",
+            (
+                *("tests", "-m", "sampled and not e2e"),
+                *("--ignore=tests/agents/test_growth.py", "--ignore=tests/format/test_damage.py"),
+            ),
+        ),
     ),
     "T14": (
         Suite("what goes", ("tests/memory/test_retention.py",)),

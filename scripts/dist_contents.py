@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+LICENSES = ("licenses/LICENSE", "licenses/src/thence/serve/web/static/htmx-license.txt")
+"""Ours, and that of the part that the viewer ships."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -24,7 +26,7 @@ def main(wheel: str) -> int:
     problems += [f"too much: {name}" for name in sorted(packed - wanted)]
     problems += [
         f"missing: {name}"
-        for name in ("METADATA", "entry_points.txt", "licenses/LICENSE")
+        for name in ("METADATA", "entry_points.txt", *LICENSES)
         if name not in metadata
     ]
     print("\n".join(problems) or f"{len(packed)} files")

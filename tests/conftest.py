@@ -1,14 +1,17 @@
 """Profiles for hypothesis, and fixtures every folder of tests may use.
 
 `everyday` is quick; `whole` looks harder and is what `make test` and continuous integration use.
-Thousands of examples, kills and cuts are for `make prove`.
+Thousands of examples, kills and cuts are for `make prove`, which also runs all cases of the tests
+that are marked `sampled` (`tests.pace`), those with made-up examples among them.
 Under CI the examples follow from the test alone, so that two runs of one commit agree.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,11 +33,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CI = bool(os.environ.get("CI"))
+PROVING = bool(os.environ.get("THENCE_PROVE"))
+SLOWEST = 12
+"""Files that are named at the end of a run, with what each took."""
 NO_SHARED = "no ../shared beside the clone: checks against the real clients' files are skipped"
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 10, "whole": 100}.items():
+for profile, examples in {"everyday": 10, "whole": 100 if PROVING else 25}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),
@@ -54,6 +60,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     cases: Counter[str] = Counter()
     for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("sampled")
         if "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
         if few := item.get_closest_marker("few"):
@@ -61,12 +69,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if cases[name] % few.args[0]:
                 item.add_marker("slow")
             cases[name] += 1
-    if "prove" in (config.getoption("markexpr") or ""):
-        return
-    proofs = [item for item in items if item.get_closest_marker("prove")]
-    if proofs:
-        config.hook.pytest_deselected(items=proofs)
-        items[:] = [item for item in items if not item.get_closest_marker("prove")]
+    left_out = [] if PROVING else _unsampled(items)
+    if "prove" not in (config.getoption("markexpr") or ""):
+        left_out += [item for item in items if item.get_closest_marker("prove")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+def _unsampled(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the cases that only `make prove` runs: all but every nth of `sampled(n)`."""
+    cases: Counter[str] = Counter()
+    left_out: list[pytest.Item] = []
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None and sampled.args:
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % sampled.args[0]:
+                left_out.append(item)
+            cases[name] += 1
+    return left_out
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the files that took most of the time, where there are many."""
+    took: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                took[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+    if len(took) > SLOWEST:
+        terminalreporter.section("slowest files")
+        for name, seconds in took.most_common(SLOWEST):
+            terminalreporter.line(f"{seconds:7.1f} s  {name}")
 
 
 def pytest_collection_finish() -> None:
@@ -86,10 +122,17 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def corpus(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hostile inputs, made anew: once for each process that runs tests; change nothing."""
-    out = tmp_path_factory.mktemp("hostile")
+    """The hostile inputs, made anew, once for all processes that run tests; change nothing."""
+    base = tmp_path_factory.getbasetemp()
+    out = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "hostile"
     program = shared / "tools" / "gen_hostile.py"
-    subprocess.run([sys.executable, program, out], check=True, capture_output=True)
+    with out.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not out.exists():
+            passing = out.with_suffix(".making")
+            shutil.rmtree(passing, ignore_errors=True)
+            subprocess.run([sys.executable, program, passing], check=True, capture_output=True)
+            passing.rename(out)
     return out
 
 

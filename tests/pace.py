@@ -1,15 +1,32 @@
-"""What takes time: whether work grows with its input or faster, and which cases can wait."""
+"""What takes time: whether work grows with its input or faster, and which cases can wait.
+
+There are three paces. `everyday` is `make quick`, `whole` is `make test`, and `prove` is what
+`make prove` runs of the tests that are marked `sampled`: all of their cases.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterable
 from time import process_time
+from typing import TypeVar
 
 import pytest
+from hypothesis import settings
+
+T = TypeVar("T")
+PROVING = bool(os.environ.get("THENCE_PROVE"))
 
 ROUNDS = 5
 """A neighbour may slow down one round, even two; what is quadratic is slow in all of them."""
+
+
+def by_pace(everyday: T, whole: T, prove: T) -> T:
+    """Return the value for the pace of this run; the test that uses it is marked `sampled`."""
+    if PROVING:
+        return prove
+    return whole if settings.get_current_profile_name() == "whole" else everyday
 
 
 def one_quick(cases: Iterable[object]) -> list[object]:

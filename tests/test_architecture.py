@@ -33,10 +33,12 @@ CHANCE = {"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}
 """What `uuid` makes of clock, machine or chance; `UUID` and `uuid5` are pure."""
 
 ALLOWED = {
-    "testing": "agents bridge cli config errors format journal memory serve",
-    "cli": "agents bridge config errors format journal memory serve",
-    "serve": "agents config errors format journal memory",
-    "bridge": "agents config errors format journal memory",
+    "testing": "agents analytics bridge cli config errors format journal memory serve team",
+    "cli": "agents analytics bridge config errors format journal memory serve team",
+    "serve": "agents analytics config errors format journal memory team",
+    "bridge": "agents analytics config errors format journal memory team",
+    "analytics": "agents errors format memory team",
+    "team": "agents errors format memory",
     "memory": "agents errors format",
     "journal": "errors format",
     "agents": "errors format",

@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from thence.cli import COMMANDS, thence
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "thence"
@@ -149,3 +152,53 @@ def test_no_page_of_the_docs_has_an_old_phrase() -> None:
     found = {(page.name, phrase) for page in pages for phrase in old_in(page.read_text())}
 
     assert ALLOWED == found
+
+
+def test_an_outcome_has_one_name_everywhere() -> None:
+    """In the viewer, in the options of the command line and in its output."""
+    from thence.cli.ls import OutcomeName, command
+    from thence.memory.search import OUTCOME_NAMES
+    from thence.serve.head import _OUTCOMES
+
+    (option,) = (one for one in command.params if one.name == "outcome")
+    assert isinstance(option.type, OutcomeName)
+    names = {OUTCOME_NAMES.get(stored, stored) for stored in _OUTCOMES}
+
+    assert names == {name for name, _ in _OUTCOMES.values()}
+    assert {*names, "running"} == {*option.type.choices}
+    for stored in (*_OUTCOMES, "running"):
+        assert stored == option.type.convert(OUTCOME_NAMES.get(stored, stored), None, None)
+        assert stored == option.type.convert(stored, None, None)
+
+
+def test_an_agent_can_be_named_as_people_call_it() -> None:
+    """By its stored name, its label, and its label as one word."""
+    from thence.agents.profiles import agents
+    from thence.cli.options import AgentFilter
+
+    for name, agent in agents().items():
+        for word in (name, agent.label, agent.label.lower().replace(" ", "-")):
+            assert name == AgentFilter().convert(word, None, None)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal_of_80_columns(name: str) -> None:
+    """Every line of it; sentences end, and no option is without a word about it."""
+    top = click.Context(thence, info_name="thence", terminal_width=80)
+    found = thence.get_command(top, name)
+    assert found is not None
+    commands = [found, *(found.commands.values() if isinstance(found, click.Group) else ())]
+    for one in commands:
+        text = click.Context(one, top, one.name, terminal_width=80).get_help()
+        mute = [
+            option.name
+            for option in one.params
+            if isinstance(option, click.Option)
+            and not option.hidden
+            and not option.help
+            and not option.show_default
+        ]
+
+        assert 80 >= max(map(len, text.splitlines()))
+        assert (one.help or "").strip().endswith(".")
+        assert [] == mute

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "Session", "ThenceError", "__version__"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def _journal() -> object:

@@ -16,9 +16,10 @@ The file `config.toml` in the home; every knob has a default:
     hub_digests = false                           # true: digests as well, when they are written
     objects = "s3://bucket/prefix"                # payloads lie there; or gs://…, az://…, file:///…
     digesters = ["burndown", "my.package:Mine"]   # asked besides ours; unset: all installed ones
+    semantic = false                              # true: search by meaning too; docs/search.md
 
     [session_memory.push]
-    url = "postgresql://team.example/agents"      # where `thence push` sends to
+    url = "postgresql://team.example/agents"      # where `thence store push` sends to
     private = ["~/diary/*"]                       # projects that are kept here and never sent
 
     [session_memory.retention]
@@ -38,7 +39,7 @@ The file `config.toml` in the home; every knob has a default:
     [session_memory.budget.projects]
     "~/work/tidepool" = 5.0                       # the same for one folder and those below it
 
-    [journal]                                     # what `thence gc` keeps of our own sessions
+    [journal]                                     # what `thence store gc` keeps of our own sessions
     max_sessions = 100                            # of a project, with all that they go on from
     max_bytes = "50MiB"                           # of a file of a session before it is sealed
 
@@ -443,6 +444,7 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.hub": (_address, lambda _: None),
     "session_memory.hub_digests": (_flag, lambda _: False),
     "session_memory.digesters": (_texts, lambda _: None),
+    "session_memory.semantic": (_flag, lambda _: False),
     "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),
     "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 << 30),
     "session_memory.retention.raw_max_age_days": (_days, lambda _: 45),

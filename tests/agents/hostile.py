@@ -25,6 +25,7 @@ from thence.cli.show import events
 from thence.cli.terminal import as_json, columns
 from thence.format.facts import Fact
 from thence.format.repair import problems
+from thence.memory.readouts import opened as opened_session
 
 HARMFUL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -96,7 +97,7 @@ def opened(told: Told, path: Path) -> None:
 
 def _page(told: Told, path: Path, *, opened: bool) -> None:
     def lines() -> list[str]:
-        return Page(load(path, KNOWN), ROOM, opened=opened).lines()
+        return Page(opened_session(load(path, KNOWN)), ROOM, opened=opened).lines()
 
     found = step(told, f"text, {opened=}", lines) or []
     bad = [line for line in found if HARMFUL.search(line) or columns(line) > ROOM]
@@ -107,7 +108,7 @@ def told_as_events(told: Told, path: Path) -> None:
     """Show all events as JSON, each on a line; every one has a state."""
 
     def lines() -> None:
-        for line in as_json(events(load(path, KNOWN))):
+        for line in as_json(events(opened_session(load(path, KNOWN)))):
             if HARMFUL.search(line):
                 told["wrong"].append(f"unfit to print: {line!r}"[:200])
             if line.startswith('    {"session_uid"'):

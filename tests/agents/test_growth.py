@@ -2,7 +2,7 @@
 
 Copies of the sessions in `../shared/data` grow by bytes, by lines and by what the real clients
 appended; they are read through one cursor, and what was gathered must equal reading at once.
-The everyday profile takes a sample of the sessions, `whole` takes all of them.
+Ordinary days and `make test` take samples of the sessions, `make prove` takes all of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from hypothesis import settings
 
+from tests.pace import by_pace
 from thence.agents import Adapter, Batch, Cursor, Source, adapters, files
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
@@ -62,9 +63,9 @@ def size(source: Source) -> int:
     return sum(Path(file.path).stat().st_size for file in source.files)
 
 
-def sample(data: Path, part: int, *, each: int) -> list[Known]:
-    """The sessions of one part: every so-many-th on an ordinary day."""
-    return sessions(data)[part :: PARTS if WHOLE else PARTS * each]
+def sample(data: Path, part: int, *, each: int, whole: int) -> list[Known]:
+    """The sessions of one part: every so-many-th on an ordinary day and with all tests."""
+    return sessions(data)[part :: PARTS * by_pace(everyday=each, whole=whole, prove=1)]
 
 
 def story(source: Source, facts: Iterable[Fact], *, torn: bool = False) -> tuple[Any, ...]:
@@ -221,23 +222,25 @@ def become(folder: Path, other: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_small_sessions_grow_byte_by_byte(shared: Path, tmp_path: Path, part: int) -> None:
     """R1, R3: at no byte does a record come twice, go, or change what the session tells."""
-    for adapter, source in sample(shared / "data", part, each=20):
+    for adapter, source in sample(shared / "data", part, each=20, whole=6):
         if size(source) < SMALL:
             grown = Grown(adapter, source, tmp_path / "copy")
             grown.grow(range(SMALL), looks=LOOKS)
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_sessions_grow_line_by_line_and_within_lines(
     shared: Path, tmp_path: Path, part: int
 ) -> None:
     """R1, R3: cut at every line's end and in the middle of some."""
     chance = random.Random(part)
-    for adapter, source in sample(shared / "data", part, each=9):
+    for adapter, source in sample(shared / "data", part, each=9, whole=3):
         if size(source) >= SMALL:
             grown = Grown(adapter, source, tmp_path / "copy")
             cuts = {cut for _, data in grown.logs for cut in lines(data, chance)}
@@ -271,13 +274,14 @@ def test_second_read_opens_nothing(shared: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_chunks_and_order_change_nothing(
     shared: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     """R2, R10: small chunks, a read of a line or two at a time, files and facts in any order."""
     chance = random.Random(part)
-    for adapter, source in sample(shared / "data", part, each=9):
+    for adapter, source in sample(shared / "data", part, each=9, whole=3):
         facts, batch = read_all(adapter, source)
         whole = story(source, facts, torn=batch.torn)
         with monkeypatch.context() as patch:

@@ -203,7 +203,7 @@ def test_a_shelf_that_refuses_is_told(
     tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is called kept that is not."""
-    from thence.memory.objects import Bucket, ShelfError
+    from thence.team.objects import Bucket, ShelfError
 
     store = opened((tmp_path / "shelf").as_uri())
 

@@ -26,7 +26,7 @@ from thence.format.graph import State
 from thence.format.records import JSON, text_of
 from thence.format.repair import problems
 from thence.memory.descent import descent
-from thence.memory.recall import place_of
+from thence.memory.readouts import place_in
 
 AT = datetime(2026, 3, 29, 1, 30, 0, 250_000, tzinfo=UTC)
 NEW = "01a00000-0000-7000-8000-00000000000b"
@@ -185,7 +185,7 @@ def test_a_disk_that_fails_leaves_nothing(
 
 def test_an_earlier_event_ends_the_history(told: Loaded, tmp_path: Path) -> None:
     """What came after it is not handed over; its call is answered as it was then."""
-    place = place_of(told.whole, "r3")
+    place = place_in(told.whole, "r3")
     made = handed(told, "claude", tmp_path / "c", event=end_of(told.whole, place))
 
     assert ["What is here?", "t1", "calc.py"] == [one for one in words(read_back(made)) if one]
@@ -194,7 +194,7 @@ def test_an_earlier_event_ends_the_history(told: Loaded, tmp_path: Path) -> None
 
 def test_a_branch_is_handed_over_to_its_end(told: Loaded, tmp_path: Path) -> None:
     """Any event of a discarded branch names all of it."""
-    place = place_of(told.whole, "r8")
+    place = place_in(told.whole, "r8")
     made = handed(told, "codex", tmp_path / "c", event=end_of(told.whole, place, branch=True))
     said = words(read_back(made))
 
@@ -210,7 +210,7 @@ def test_a_subagents_event_is_refused(tmp_path: Path) -> None:
     whole = load(next(folder.glob("*.jsonl"))).whole
 
     with pytest.raises(BadConfig, match="subagent"):
-        end_of(whole, place_of(whole, "s1"))
+        end_of(whole, place_in(whole, "s1"))
 
 
 def test_nothing_said_is_nothing_to_hand_over(tmp_path: Path) -> None:

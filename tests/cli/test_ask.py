@@ -62,7 +62,7 @@ def test_the_page_is_the_same_each_time_and_of_bounded_length(desk: Desk) -> Non
 
     assert pages[0] == pages[1]
     assert 200 < len(pages[0]) <= 4 * 100
-    assert "more lines: thence digest" in pages[0]
+    assert "more lines: thence show --digest" in pages[0]
 
 
 def test_nothing_found_is_said(desk: Desk) -> None:

@@ -309,3 +309,35 @@ def test_sessions_of_a_folder_with_a_like_name_do_not_hide_ours(
     desk.sweep()
 
     assert "Ours is old." in hook_text(desk, monkeypatch, tmp_path / "tide")
+
+
+def test_a_folder_without_sessions_loads_no_store(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent waits for this hook: where nothing is known it must cost next to nothing."""
+    script = Script("f1000000-0000-4000-8000-000000000001", "f1", cwd=str(tmp_path / "tidepool"))
+    script.user("Run the tide table.")
+    script.say("It ran.")
+    desk.write_claude(script)
+    desk.sweep()
+    loaded = (
+        "import io, json, sys\n"
+        "from thence.cli.brief import command\n"
+        f"sys.stdin = io.StringIO(json.dumps({{'cwd': {str(tmp_path)!r} + sys.argv[1]}}))\n"
+        "command.main(['--hook', 'claude'], standalone_mode=False)\n"
+        "print('thence.memory.sqlite' in sys.modules)\n"
+    )
+    out = []
+    for folder in ("tide", "tidepool", "tidepool2"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-c", loaded, f"/{folder}"],
+            env={**os.environ, "HOME": str(desk.user)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        out.append(done.stdout)
+
+    assert ["False\n", "False\n"] == [out[0], out[2]]
+    assert "It ended with: It ran." in out[1]

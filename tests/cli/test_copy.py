@@ -1,4 +1,4 @@
-"""`thence copy` between files: what it refuses, and two stores that share a folder."""
+"""`thence store copy` between files: what it refuses, and two stores that share a folder."""
 
 from __future__ import annotations
 

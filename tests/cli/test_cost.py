@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.transcripts import usage
+from tests.agents.transcripts import Script, usage
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.cli.terminal import columns
 
@@ -72,6 +72,65 @@ def test_costs_of_branches_and_tags(desk: Desk) -> None:
     assert 2 == tags["release"]["sessions"]
     assert all(":" in key for key in branches if key)
     assert any(branches)
+
+
+def _priced(session: str, branch: str, *, link: str = "", printed: str = "") -> Script:
+    """A session on a branch that costs something; it may open a pull request."""
+    script = Script(session, session[:8], cwd="/home/dev/tidepool", gitBranch=branch)
+    script.user("mend the sluice")
+    if printed:
+        script.call("c1", command="git push && gh pr create --title sluice --body 'see #3'")
+        script.result("c1", printed)
+    if link:
+        script.note("pr-link", prUrl=link, prNumber=9, prRepository="dev/tidepool")
+    block = [{"type": "text", "text": "done"}]
+    script.reply(block, stop="end_turn", usage=usage(1000), model="claude-sonnet-4-5")
+    return script
+
+
+def test_costs_of_pull_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what a call printed or the client recorded; sessions of the same branch count too."""
+    desk = Desk(tmp_path, monkeypatch)
+    names = [f"{n:08x}-0000-4000-8000-0000000000cc" for n in range(6)]
+    printed = "remote: see https://forge.example/dev/other/pull/1\nhttps://forge.example/dev/tidepool/pull/7\n"
+    for script in (
+        _priced(names[0], "sluice", printed=printed),
+        _priced(names[1], "sluice"),
+        _priced(names[2], "gate", link="https://forge.example/dev/tidepool/pull/9"),
+        _priced(names[3], "main", link="https://forge.example/group/sub/lock/-/merge_requests/2"),
+        _priced(names[4], "main"),
+        _priced(names[5], "weir"),
+    ):
+        desk.write_claude(script)
+    desk.sweep()
+    parts = {p["key"]: p for p in desk.run("cost", "--by", "pr", "--json").json["parts"]}
+    text = desk.run("cost", "--by", "pr").out
+    desk.run("evict", names[0], "--yes")
+    after = {p["key"]: p for p in desk.run("cost", "--by", "pr", "--json").json["parts"]}
+
+    wanted = {"dev/tidepool#7": 2, "dev/tidepool#9": 1, "group/sub/lock!2": 1, None: 2}
+    assert wanted == {key: part["sessions"] for key, part in parts.items()}
+    each = parts["dev/tidepool#9"]["usd"]
+    assert round(2 * each, 8) == round(parts["dev/tidepool#7"]["usd"], 8)
+    assert parts == after
+    assert "no pull request" in text
+
+
+def test_a_hook_can_stop_an_agent_when_the_budget_is_used_up(desk: Desk) -> None:
+    """Exit code 2 and the reason on stderr; silence while something is left, or without budgets."""
+    silent = desk.run("cost", "--check")
+    settings = desk.home / "config.toml"
+    settings.write_text("[session_memory.budget]\ndaily_usd = 1000.0\n")
+    enough = desk.run("cost", "--check")
+    settings.write_text("[session_memory.budget]\ndaily_usd = 0.0001\n")
+    used = desk.run("cost", "--check")
+    elsewhere = '[session_memory.budget.projects]\n"/nowhere" = 0.0\n'
+    settings.write_text(elsewhere.replace("0.0", "0.0001"))
+    other = desk.run("cost", "--check")
+
+    assert [(0, "", ""), (0, "", ""), (0, "", "")] == [tuple(r) for r in (silent, enough, other)]
+    assert (2, "") == (used.code, used.out)
+    assert used.err.startswith("Today's budget is used up: $")
 
 
 def test_unknown_prices_are_not_guessed(desk: Desk) -> None:

@@ -52,7 +52,7 @@ def test_digest_outlives_its_session(desk: Desk) -> None:
     assert "transcript removed" in desk.run("digest", "7f3a").out
     tree = desk.run("tree", "7f3a")
     assert 1 == tree.code
-    assert "thence digest 7f3a91c2" in tree.err
+    assert "thence show 7f3a91c2-0000 --digest" in tree.err
 
 
 @pytest.mark.parametrize("odd", [{}, {"files": 3, "snippets": [], "tests": [None], "reasons": "x"}])
@@ -75,8 +75,8 @@ def test_signals_are_listed_by_weight(desk: Desk) -> None:
     assert "7f3a91c2" in ran.out
     assert {kind} == {one["kind"] for one in desk.run("signals", "--kind", kind, "--json").json}
     assert ["no signals found"] == desk.run("signals", "a41e").lines
-    assert TITLE[:40] not in ran.out
-    assert TITLE[:40] in desk.run("signals", columns=120).out
+    assert TITLE[:28] not in ran.out
+    assert TITLE[:28] in desk.run("signals", columns=120).out
 
 
 def test_open_promises_of_all_sessions(desk: Desk) -> None:

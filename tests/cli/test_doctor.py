@@ -141,7 +141,7 @@ def test_a_broken_pack_without_a_source_can_only_be_let_go_of(machine: Homes, ru
     told = json.loads(run("doctor", "--mend", "--json").stdout)
     [broken] = [one for one in told["findings"] if one["level"] == "bad"]
 
-    assert ([], f"thence evict {IMPORT[:8]}") == (told["mended"], broken["fix"])
+    assert ([], f"thence store remove {IMPORT[:8]}") == (told["mended"], broken["fix"])
 
 
 def test_a_damaged_database_is_found(machine: Homes, run: Run) -> None:

@@ -39,7 +39,7 @@ def test_first_screen_says_what_it_found_and_would_do(desk: Desk) -> None:
 
     assert 0 == ran.code
     assert "No sessions stored yet. Found here:" == ran.lines[0]
-    assert ["claude", "1", "session"] == ran.lines[2].split()[:3]
+    assert ["Claude", "Code", "1", "session"] == ran.lines[2].split()[:4]
     assert "~/.claude" in ran.lines[2]
     assert "Nothing leaves this machine." in ran.out
     assert any(line.startswith("  thence sweep ") for line in ran.lines)
@@ -77,7 +77,7 @@ def test_hooks_say_when_they_were_last_heard(desk: Desk) -> None:
         os.utime(path, (time.time() - 60 * ago, time.time() - 60 * ago))
     told = desk.run("--json").json["hooks_heard"]
 
-    assert "hooks  active: claude 2 min ago, codex 41 min ago" in desk.run().lines
+    assert "hooks  active: Claude Code 2 min ago, Codex 41 min ago" in desk.run().lines
     assert ["claude", "codex"] == [*told]
     assert QUEUE == nudges.FOLDER
     assert HEARD == nudges.HEARD
@@ -88,12 +88,12 @@ def test_quiet_day(desk: Desk) -> None:
     desk.sweep()
     ran = desk.run()
     body = ran.out.partition("\n")[2]
-    claude = next(line for line in ran.lines if line.startswith("    claude"))
+    claude = next(line for line in ran.lines if line.startswith("    Claude Code"))
 
     assert ran.lines[0].startswith("Nothing needs you ")
     assert "running" not in body
     assert "at risk" not in body
-    assert ["1", "$0.37"] == claude.split()[3:5]  # of the week: today may have just begun
+    assert ["1", "$0.37"] == claude.split()[4:6]  # of the week: today may have just begun
     assert "█" in claude
     assert "and $0.14" in body
     assert "soft 4.3 GB, hard 6.4 GB" in body

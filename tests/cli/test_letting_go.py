@@ -1,4 +1,4 @@
-"""`thence gc`, `evict`, `keep`, `forget`, `backup`: what goes, why, and what surely stays."""
+"""`thence store gc`, `evict`, `keep`, `forget`, `backup`: what goes, why, and what surely stays."""
 
 from __future__ import annotations
 

@@ -105,6 +105,75 @@ def test_a_handoff_takes_along_what_was_spilled(desk: Spilled, tmp_path: Path) -
     assert [True, True] == [word in written for word in ("narwhal", "beluga")]
 
 
+def test_results_under_types_of_a_harness_are_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a payload of its own, and as a block of its content."""
+    desk = Desk(tmp_path, monkeypatch)
+    results = [
+        {"type": "tool_result", "tool_use_id": "c1", "content": large(word)}
+        for word in ("narwhal", "dugong")
+    ]
+    with Journal(desk.home, durability="none").create(cwd="/x", session="s1") as session:
+        session.record("tool_output", results[0])
+        session.record("batch", {"content": [results[1]]})
+    desk.sweep()
+
+    for word in ("narwhal", "dugong"):
+        assert 1 == len(desk.run("search", "--json", word).json["hits"]), word
+        assert word in desk.run("show", "s1", "--full").out
+
+
+def test_exports_hold_what_was_spilled(desk: Spilled, tmp_path: Path) -> None:
+    """Markdown, HTML and messages need no other file; `show` resolves it when asked to."""
+    for form in ("markdown", "html", "messages"):
+        path = tmp_path / f"export.{form}"
+        desk.run("export", desk.younger, "--as", form, "-o", str(path))
+        text = path.read_text()
+
+        assert [True, True, False] == [w in text for w in ("narwhal", "beluga", "Spilled:")], form
+    for form in ("markdown", "html"):
+        short = desk.run("show", desk.younger, "--as", form).out
+        full = desk.run("show", desk.younger, "--as", form, "--full").out
+
+        assert ("beluga" in short, "beluga" in full) == (False, True), form
+
+
+def test_what_a_project_spilled_lies_in_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every reader finds it there; the next session too; and it is removed with its session."""
+    desk, project = Desk(tmp_path, monkeypatch), tmp_path / "tidepool"
+    project.mkdir()
+    journal = Journal(desk.home, durability="none", local=project)
+    with journal.create(cwd=project, session="s1") as session:
+        session.record("user", {"role": "user", "content": "print it"})
+        use(session, "c1", "narwhal")
+    path = str(project / ".transcripts" / "s1.jsonl")
+    (file,) = (project / ".transcripts" / "spill" / "s1").iterdir()
+    desk.run("sweep", "--root", f"thence={project}")
+
+    assert not (desk.home / "spill").exists()
+    assert 1 == len(desk.run("search", "--json", "narwhal").json["hits"])
+    assert "narwhal" in desk.run("show", path, "--full").out
+    assert "narwhal" in desk.run("export", path, "--as", "markdown").out
+    assert large("narwhal") == journal.read_spill("s1", file.name).decode()
+    with journal.resume("s1") as again:
+        assert large("narwhal") == again.full_result(file.name).decode()
+    journal.cleanup(max_sessions=0)
+    assert not file.exists()
+
+
+def test_what_a_project_spilled_into_the_home_before_is_still_read(tmp_path: Path) -> None:
+    """Versions before wrote the side files of such a session into the home."""
+    with Journal(tmp_path / "home", durability="none").create(session="s1") as session:
+        use(session, "c1", "narwhal")
+    (file,) = (tmp_path / "home" / "spill" / "s1").iterdir()
+    local = Journal(tmp_path / "home", durability="none", local=tmp_path)
+    with local.create(session="s1"):
+        assert large("narwhal") == local.read_spill("s1", file.name).decode()
+
+
 def test_a_damaged_side_file_is_not_taken_for_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import JSON, Notice, Skipped, Usage
 from thence.format.whole import Whole
+from thence.memory.readouts import opened as opened_session
 
 
 class Facts:
@@ -79,7 +80,7 @@ def page(
     """The lines of its page."""
     whole = Whole("codex:0199a000-0000-7000-8000-000000000001", facts.all, torn=torn)
     loaded = Loaded(Source("codex", whole.native, ()), whole, list(skipped), list(notices))
-    return Page(loaded, room, opened=opened, own=own).lines()
+    return Page(opened_session(loaded), room, opened=opened, own=own).lines()
 
 
 # -- the first lines --------------------------------------------------------------------------

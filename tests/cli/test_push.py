@@ -1,4 +1,4 @@
-"""`thence push` says what leaves the machine, sends it once, and waits for who does not answer."""
+"""`thence store push` says what leaves, sends it once, and waits for who does not answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.desk import Desk, alerts, windows
 from tests.postgres import Cluster
-from thence.memory.postgres import Postgres
+from thence.team.postgres import Postgres
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_server_that_went_away_leaves_the_rest_waiting(
     desk: Desk, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What had arrived is not counted as waiting."""
-    from thence.memory import pushing
-    from thence.memory.postgres import StoreLost
+    from thence.team import pushing
+    from thence.team.postgres import StoreLost
 
     push, left = Postgres.push, [2]
 
@@ -132,7 +132,7 @@ def test_where_to_must_be_told(desk: Desk) -> None:
 
     assert (2, 2) == (nowhere.code, file.code)
     assert "session_memory.push.url" in nowhere.err
-    assert "thence copy" in file.err
+    assert "thence store copy" in file.err
 
 
 def test_what_push_notes_is_the_users_alone(desk: Desk, url: str) -> None:

@@ -236,6 +236,62 @@ def test_choosing_on_a_terminal(looked_at: Homes) -> None:
     assert 0 == child.returncode
 
 
+def _on_terminal(tmp_path: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a command on a terminal of its own, with agents that print where and how they run."""
+    for name in ("claude", "codex", "grok"):
+        agent = tmp_path / name
+        agent.write_text(f'#!/bin/sh\necho "RUN {name} $PWD $*"\n')
+        agent.chmod(0o755)
+    here, there = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from thence.cli import main; main()", *arguments],
+        stdin=there,
+        stdout=there,
+        stderr=there,
+        env=os.environ | {"TERM": "xterm", "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    os.close(there)
+    return child, here
+
+
+@pytest.mark.slow
+def test_what_is_chosen_on_a_terminal_runs(looked_at: Homes, tmp_path: Path) -> None:
+    """Enter is enough: the agent starts in the session's folder."""
+    child, here = _on_terminal(tmp_path, "resume")
+    _until(here, "Esc to cancel")
+    os.write(here, b"gauge import")
+    _until(here, "1 of ")
+    os.write(here, b"\r")
+    seen = _until(here, made_id("gauge-import"))
+
+    assert re.search(rf"RUN \w+ {re.escape(str(looked_at.work))}", seen)
+    assert 0 == child.wait(30)
+    os.close(here)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answer", "is_written"), [(b"n\n", False), (b"\n", True), (None, True)])
+def test_a_handoff_on_a_terminal_asks_before_it_writes(
+    machine: Homes, tmp_path: Path, answer: bytes | None, *, is_written: bool
+) -> None:
+    """It shows the file; no writes nothing; --yes is not asked."""
+    folder = machine.work.parent
+    before = {*folder.rglob("rollout-*.jsonl")}
+    child, here = _on_terminal(
+        tmp_path, "resume", CLOCK, "--with", "codex", *(["-y"] if answer is None else [])
+    )
+    if answer is not None:
+        assert "rollout-" in _until(here, "Write this session?")
+        os.write(here, answer)
+    if is_written:
+        _until(here, "codex resume")
+    code = child.wait(30)
+    os.close(here)
+
+    assert (0 if is_written else 130) == code
+    assert is_written == bool({*folder.rglob("rollout-*.jsonl")} - before)
+
+
 def _until(handle: int, wanted: str) -> str:
     seen, until = "", time.monotonic() + 30
     while wanted not in seen and time.monotonic() < until:

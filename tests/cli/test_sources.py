@@ -15,6 +15,7 @@ from thence.cli.page import Page
 from thence.cli.show import events
 from thence.cli.terminal import as_json
 from thence.errors import NotReadable
+from thence.memory.readouts import opened as opened_session
 
 LOGS = (".jsonl", ".ndjson", ".zst")
 
@@ -48,9 +49,9 @@ def show_all(root: Path) -> int:
         except NotReadable:
             continue
         shown += 1
-        Page(loaded, 80).lines()
-        Page(loaded, 120, opened=True).lines()
-        for _ in as_json(events(loaded)):
+        Page(opened_session(loaded), 80).lines()
+        Page(opened_session(loaded), 120, opened=True).lines()
+        for _ in as_json(events(opened_session(loaded))):
             pass
         for _ in as_json(loaded.whole.messages().messages):
             pass

@@ -94,6 +94,7 @@ def test_no_file_outside_of_the_sessions_own_folder_is_stored(
     assert is_found(desk, "print")
 
 
+@pytest.mark.slow
 def test_no_more_is_stored_than_there_is_room_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,14 +17,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.conftest import Run
+from thence.analytics import views
+from thence.analytics.exports import MANIFEST, Folder, read_manifest
+from thence.analytics.parquet import load_duckdb
+from thence.analytics.tables import SCHEMA, TABLES
+from thence.analytics.views import BadQuestion, ask
 from thence.cli import thence, wiring
 from thence.cli.madeup import Homes, made_id, token
 from thence.cli.sql import SAMPLES
-from thence.memory import views
-from thence.memory.analytics import SCHEMA, TABLES
-from thence.memory.exports import MANIFEST, Folder, read_manifest
-from thence.memory.parquet import load_duckdb
-from thence.memory.views import BadQuestion, ask
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analytics.md").read_text()
 PART = PAGE[PAGE.index("## Ten questions") : PAGE.index("## Other readers")]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.desk import Desk, alerts, windows
 from tests.postgres import Cluster
-from thence.memory.objects import Objects, shelf_at
+from thence.team.objects import Objects, shelf_at
 
 ASKED = (
     ("ls", "--json"),

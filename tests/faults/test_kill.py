@@ -14,13 +14,15 @@ import pytest
 
 from tests.faults.crowd import MEMORY, WHOLE, WarmSuite
 from tests.faults.warm import Warm
+from tests.pace import by_pace
 from thence.journal.log import Durability
 from thence.testing import CrashSuite, JournalSubject
 
-KILLS = int(os.environ.get("THENCE_KILLS") or (200 if WHOLE else 60))
+KILLS = int(os.environ.get("THENCE_KILLS") or by_pace(everyday=20, whole=60, prove=200))
 LARGEST = 8 << 20 if WHOLE else 1 << 20
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("durability", "share", "largest"),
     [

@@ -7,13 +7,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.faults.crowd import MEMORY, WHOLE, Hasty
+from tests.faults.crowd import MEMORY, Hasty
+from tests.pace import by_pace
 from thence.format import codec
 from thence.journal import Journal
 from thence.testing import SAMPLE_SESSION, CrashSuite, Draft, JournalSubject
 
 EVENTS = 24
-EVERY = 1 if WHOLE else 50
+EVERY = by_pace(everyday=50, whole=7, prove=1)
+
+pytestmark = pytest.mark.sampled
 
 
 @pytest.mark.slow
@@ -41,7 +44,7 @@ def test_model_sees_all_but_the_cut_event(tmp_path: Path) -> None:
         draft.reply(f"reply {number}")
     whole = draft.bytes()
     wrong = []
-    for cut in range(len(draft.lines()[0]), len(whole), 3 if WHOLE else 97):
+    for cut in range(len(draft.lines()[0]), len(whole), by_pace(everyday=97, whole=11, prove=3)):
         file.write_bytes(whole[:cut])
         with Journal(tmp_path, durability="none").resume(SAMPLE_SESSION, mode="continue") as going:
             going.record("user", {"role": "user", "content": "next"})

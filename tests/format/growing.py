@@ -12,7 +12,7 @@ from thence.format.facts import Fact
 from thence.format.fold import Delta, Fold, FoldState, Unfoldable
 from thence.format.records import Usage
 from thence.format.sealing import calls_in
-from thence.format.stored import events_of_session
+from thence.format.stored import StoredEvent, events_of_session
 from thence.format.whole import Whole
 
 _STATE = msgspec.msgpack.Decoder(FoldState)
@@ -77,6 +77,10 @@ class Grown:
         self.index.bills.update(fact.usage_key for fact in facts if fact.usage_key is not None)
         self.delta = delta
         return delta
+
+    def fetch(self, ids: Iterable[int]) -> list[StoredEvent]:
+        """Return the events with these ids."""
+        return [self.rows[at] for at in ids if at in self.rows]
 
     def told(self) -> dict[str, Any]:
         """Give all that the fold says of the session."""

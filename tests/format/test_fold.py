@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from tests.agents import test_growth
 from tests.format.growing import Grown, differences
+from tests.pace import by_pace
 from thence.agents.sessions import read_all
 from thence.format import sealing
-from thence.format.facts import Block, CallStatus, Fact
+from thence.format.facts import Base, Block, CallStatus, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable
 from thence.format.kinds import Effect, Evidence
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -132,7 +133,7 @@ def logs(draw: st.DrawFn) -> list[Fact]:
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 
 
-@settings(max_examples=300 if WHOLE else 40, phases=PHASES)
+@settings(max_examples=by_pace(everyday=15, whole=60, prove=300), phases=PHASES)
 @given(logs(), st.data())
 def test_a_session_that_grows_is_the_session_read_at_once(
     log: list[Fact], data: st.DataObject
@@ -150,7 +151,7 @@ def test_a_session_that_grows_is_the_session_read_at_once(
             assert [] == differences(grown)
 
 
-@settings(max_examples=150 if WHOLE else 30, phases=PHASES)
+@settings(max_examples=by_pace(everyday=10, whole=40, prove=150), phases=PHASES)
 @given(st.data())
 def test_a_log_without_links_that_is_rolled_back_grows_as_well(data: st.DataObject) -> None:
     """Rollbacks by number of turns and to a turn, of turns in the window and before it."""
@@ -234,7 +235,7 @@ def test_state_stays_small() -> None:
         ({"parent": None}, "the line starts elsewhere"),
         ({"generation": 1}, "a rewritten log"),
         ({"line": 3}, "a record out of order"),
-        ({"piece": "p"}, "a text in pieces, a bill for a turn or an ancestor"),
+        ({"base": Base("main")}, "a log that continues an ancestor"),
         ({"node": {"undo": Undo(200)}, "kind": "lifecycle"}, "a rollback of sealed turns"),
     ],
 )
@@ -282,6 +283,7 @@ def interleaved(facts: Sequence[Fact], seed: int) -> list[Fact]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_every_real_session_grows_to_what_it_is(shared: Path, part: int) -> None:
     """Record by record and in random pieces, its files in turn and mixed."""
@@ -302,7 +304,7 @@ def test_every_real_session_grows_to_what_it_is(shared: Path, part: int) -> None
                 left = left[size:]
                 if not left or chance.random() < 0.02:
                     assert [] == differences(grown), source.path
-            if not mixed and "piece" not in "".join(grown.rebuilt):
+            if not mixed:
                 records += len(facts)
                 rebuilt += grown.rebuilt.total()
 

@@ -656,6 +656,18 @@ def test_a_large_session_is_listed_from_its_ends(
     assert 3 << 20 > sum(read)
 
 
+def test_a_title_is_carried_over_from_a_session_of_one_turn(journal: Journal) -> None:
+    """Also right after its first flush, where the turn is written after the last event."""
+    session = journal.create()
+    session.title = "Tides"
+    say(session, "fix the tide table")
+    session.flush()
+    adopted, forked = journal.resume(session.id), journal.resume(session.id, mode="fork")
+
+    assert ["Tides", "Tides"] == [adopted.title, forked.title]
+    assert "Tides" == journal.resume(adopted.id).title
+
+
 def test_damaged_files_are_listed_and_harm_no_other(journal: Journal) -> None:
     """Empty, binary, foreign, a link, a folder, hostile values: each is a row or is passed over."""
     session = journal.create(session="good")

@@ -16,7 +16,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +85,16 @@ FORBIDDEN = {"open", "eval", "exec", "compile", "getattr", "setattr", "globals",
 # -- no path from disk to the ledger --------------------------------------------------------
 
 
+@lru_cache(maxsize=1)
+def nodes(tree: ast.AST) -> list[ast.AST]:
+    """Return all nodes of a tree; every check looks at all of them."""
+    return list(ast.walk(tree))
+
+
 def type_hints(tree: ast.AST) -> set[ast.AST]:
     """Nodes that only say of what type something is; parameters left out: they take something."""
     roots: list[ast.AST | None] = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             roots.append(node.returns)
         elif isinstance(node, ast.AnnAssign):
@@ -98,20 +104,20 @@ def type_hints(tree: ast.AST) -> set[ast.AST]:
 
 def prose(tree: ast.AST) -> set[ast.AST]:
     """Docstrings and `__all__`: words that do nothing."""
-    bare = {n.value for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-    listed = (n for n in ast.walk(tree) if isinstance(n, ast.Assign))
-    exported = (n.value for n in listed if ast.unparse(n.targets[0]) == "__all__")
+    bare = {n.value for n in nodes(tree) if isinstance(n, ast.Expr)}
+    listed = (n for n in nodes(tree) if isinstance(n, ast.Assign))
+    exported = (n.value for n in listed if getattr(n.targets[0], "id", None) == "__all__")
     return bare | {below for value in exported for below in ast.walk(value)}
 
 
 def ledgers(tree: ast.Module, name: str) -> Iterator[str]:
     """Ways to make or take a ledger, but for `Ledger()` in a new session; ways to unpickle one."""
-    made = {n.func for n in ast.walk(tree) if isinstance(n, ast.Call) and is_new_ledger(n)}
+    made = {n.func for n in nodes(tree) if isinstance(n, ast.Call) and is_new_ledger(n)}
     fine = type_hints(tree) | (made if name == SESSION else set())
     if name == HOME:
         judge = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "decide")
         fine |= set(ast.walk(judge.args))
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Name(id="Ledger") | ast.Attribute(attr="Ledger") if node not in fine:
                 yield "makes or takes a Ledger"
@@ -127,13 +133,17 @@ def ledgers(tree: ast.Module, name: str) -> Iterator[str]:
 
 def is_new_ledger(node: ast.AST) -> bool:
     """Whether an expression is a ledger nobody has filled."""
-    return ast.unparse(node) == "Ledger()"
+    match node:
+        case ast.Call(func=ast.Name(id="Ledger"), args=[], keywords=[]):
+            return True
+        case _:
+            return False
 
 
 def fillers(tree: ast.Module, _name: str) -> Iterator[str]:
     """Ways to fill a ledger or to hand one on, whoever has it."""
     words = prose(tree)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Attribute(attr="grant" | "deny" as verb):
                 yield f"calls {verb}"
@@ -153,7 +163,7 @@ def fillers(tree: ast.Module, _name: str) -> Iterator[str]:
 def audits(tree: ast.Module, name: str) -> Iterator[str]:
     """Ways to find the audit, for anybody but its writer."""
     words = prose(tree)
-    for node in ast.walk(tree) if name not in (HOME, LAYOUT) else ():
+    for node in nodes(tree) if name not in (HOME, LAYOUT) else ():
         match node:
             case ast.Name(id="AUDIT") | ast.Attribute(attr="AUDIT") | ast.alias(name="AUDIT"):
                 yield "names the audit folder"
@@ -166,7 +176,7 @@ def audits(tree: ast.Module, name: str) -> Iterator[str]:
 
 def domains(tree: ast.Module, _name: str) -> Iterator[str]:
     """State that would hold permissions."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(func=ast.Name(id="Domain"), args=[ast.Constant(value=str(domain)), *_]):
                 if domain.startswith("permission"):
@@ -177,9 +187,9 @@ def domains(tree: ast.Module, _name: str) -> Iterator[str]:
 
 def readers(tree: ast.Module, name: str) -> Iterator[str]:
     """Ways to read anything, in the module of the ledger itself."""
-    toml = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "rules_from"]
+    toml = [n for n in nodes(tree) if isinstance(n, ast.FunctionDef) and n.name == "rules_from"]
     inside = {below for function in toml for below in ast.walk(function)}
-    for node in ast.walk(tree) if name == HOME else ():
+    for node in nodes(tree) if name == HOME else ():
         match node:
             case ast.Import(names=names):
                 unknown = {alias.name for alias in names} - IMPORTS.keys()

@@ -23,6 +23,7 @@ from thence.agents.sessions import load
 from thence.format.whole import Whole
 from thence.memory.course import Course
 from thence.memory.outcome import Basis, Verdict, judge
+from thence.memory.readouts import readout_of
 from thence.testing import Draft
 
 AGENTS = ("claude", "codex", "grok", "thence")
@@ -416,14 +417,14 @@ def judge_real(data: Path, some: Iterable[Label]) -> list[Judged]:
     for one in some:
         whole = load(data / one.path).whole
         assert one.uid == whole.uid
-        out.append(Judged(one.label, judge(Course(whole))))
+        out.append(Judged(one.label, judge(Course(readout_of(whole)))))
     return out
 
 
 def judge_made_up(home: Path) -> list[Judged]:
     """Judge the made-up sessions."""
     return [
-        Judged(ending.label, judge(Course(read(agent, home / f"{at}", ending.story))))
+        Judged(ending.label, judge(Course(readout_of(read(agent, home / f"{at}", ending.story)))))
         for at, (agent, ending) in enumerate(cases())
     ]
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from tests.memory.killed import _arm
 from tests.memory.stored import opened
-from thence.memory import disk, parquet, views
-from thence.memory.analytics import TABLES
-from thence.memory.exports import MANIFEST, Folder, Manifest, read_manifest
-from thence.memory.parquet import ExportReport, export, load_duckdb
+from thence.analytics import parquet, views
+from thence.analytics.exports import MANIFEST, Folder, Manifest, read_manifest
+from thence.analytics.parquet import ExportReport, export, load_duckdb
+from thence.analytics.tables import TABLES
+from thence.memory import disk
 
 _STEPS = (
     *((Folder, name) for name in ("put", "swap", "delete")),

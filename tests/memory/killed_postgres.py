@@ -8,14 +8,14 @@ from pathlib import Path
 from tests.memory import killed
 from tests.memory.stored import KEY
 from thence.agents import adapters
-from thence.memory import pushing
-from thence.memory.objects import Objects
-from thence.memory.postgres import Postgres
-from thence.memory.postgres_write import Writer
-from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
+from thence.team import pushing
+from thence.team.objects import Objects
+from thence.team.postgres import Postgres
+from thence.team.postgres_write import Writer
+from thence.team.pushing import Pusher
 
 _SWEEPING = (
     *((Postgres, name) for name in ("write", "_connect")),

@@ -12,11 +12,11 @@ import msgspec
 from thence.agents import adapters
 from thence.format.stored import fingerprint
 from thence.memory.pages import thin_row
-from thence.memory.postgres import Postgres
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
 from thence.memory.sweep import Report, Sweep
+from thence.team.postgres import Postgres
 
 KEY = b"a key for tests, 32 bytes long!!"
 _PASSING = {"change", "at", "raw_bytes", "pack_bytes", "text_bytes", "carried_change", "ms"}

@@ -25,6 +25,7 @@ from thence.memory.derivation import DIGEST
 from thence.memory.digest import BuiltIn, Part, digest, digesters
 from thence.memory.growth import Growth
 from thence.memory.outcome import TaskPattern
+from thence.memory.readouts import readout_of
 from thence.memory.redact import Redactor
 from thence.memory.signals import Signal
 from thence.memory.sqlite import Sqlite
@@ -51,7 +52,7 @@ def row_of(whole: Whole) -> SessionRow:
 def told(draft: Draft) -> Digest:
     """The digest of a made-up session."""
     whole = Whole(UID, facts_of(draft))
-    return account(Course(whole), row_of(whole))
+    return account(Course(readout_of(whole)), row_of(whole))
 
 
 def shipped() -> list[Fact]:
@@ -96,7 +97,7 @@ def sweep(folder: Path, home: Path) -> Sqlite:
 def test_the_sample_is_told_in_full() -> None:
     """Outcome, money, tools, tests, files, branches, promises: all of one session."""
     whole = Whole(UID, shipped())
-    seen = account(Course(whole), row_of(whole))
+    seen = account(Course(readout_of(whole)), row_of(whole))
 
     assert (DIGEST, "thence", "unknown") == (seen.version, seen.agent, seen.outcome)
     assert ("ENT-109", "branch") == (seen.task_ref, seen.task_from)
@@ -125,7 +126,7 @@ def test_the_same_bills_are_told_as_the_store_has_them() -> None:
     """The digest adds nothing up by itself: its money is the row's."""
     whole = Whole(UID, shipped())
     row = row_of(whole)
-    cost = account(Course(whole), row).cost
+    cost = account(Course(readout_of(whole)), row).cost
 
     assert row.ticks == {"live": cost.live.ticks, "dead": cost.dead.ticks}
     assert row.spent.rolled_up == cost.live.tokens + cost.dead.tokens + cost.side.tokens
@@ -196,7 +197,7 @@ def test_a_subagent_is_told_apart() -> None:
     side.result("s1", "clock.py")
     more = [fact_of(e, channel="agent:a1", line=n, file="side") for n, e in enumerate(side.events)]
     whole = Whole(UID, [*facts_of(draft), *more])
-    (seen,) = account(Course(whole), row_of(whole)).subagents
+    (seen,) = account(Course(readout_of(whole)), row_of(whole)).subagents
 
     assert ("agent:a1", 1, 550, "Look around.") == (
         seen.channel,
@@ -275,9 +276,9 @@ def test_the_longest_lists_are_halved_when_all_together_are_too_long(
     """Whatever the limit, it is kept, and the count of what was left out stays true."""
     whole = Whole(UID, facts_of(hostile(40)))
     row = row_of(whole)
-    full = account(Course(whole), row)
+    full = account(Course(readout_of(whole)), row)
     monkeypatch.setattr("thence.memory.account.LIMIT", 9000)
-    small = account(Course(whole), row)
+    small = account(Course(readout_of(whole)), row)
 
     assert len(msgspec.json.encode(small)) <= 9000
     for name in ("errors", "files", "tools"):
@@ -325,7 +326,7 @@ def test_it_can_be_read_back() -> None:
     body = msgspec.json.decode(msgspec.json.encode(made.digest))
     kept = msgspec.json.decode(msgspec.json.encode(made.signals))
 
-    assert account(Course(whole), row) == msgspec.convert(body, Digest)
+    assert account(Course(readout_of(whole)), row) == msgspec.convert(body, Digest)
     assert ["untested_edit", "abandoned_branch", "human_correction"] == [
         msgspec.convert(one, Signal).kind for one in kept
     ]

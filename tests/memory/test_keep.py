@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,10 +17,9 @@ from thence.agents import Batch, Cursor, File, Mark, Source, adapters
 from thence.format import codec
 from thence.format.facts import Block, Fact
 from thence.format.nodes import PREVIOUS, Is, Node
-from thence.format.normal import Kind, SessionEvent
+from thence.format.normal import SessionEvent
 from thence.format.records import JSON, Usage
 from thence.format.stored import events_of_session
-from thence.memory import keep
 from thence.memory.growth import Growing, light
 from thence.memory.keep import Carried, Keeper, Kept, with_payloads
 from thence.memory.packs import Packs
@@ -295,54 +293,3 @@ def test_bill_costs_what_the_list_says(given_usage: Usage, model: str, cost: flo
     listed = price(model, given_usage, at=time_of("2026-01-31T12:00:00Z"), recorded=cost)
 
     assert (None if listed is None else listed.ticks) == ticks_of(event, given_usage)
-
-
-def test_of_a_session_larger_than_memory_results_come_by_their_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For a digest; whoever copies or redacts again gets all of it, and calls are always whole."""
-    blobs = Packs(tmp_path)
-    long = "first line\n" + "x" * 9000 + "\n3 passed in 0.1s"
-    payloads: list[JSON] = [long, [{"type": "text", "text": long}], {"content": long}, "short"]
-    kinds: list[Kind] = ["tool_result", "tool_result", "tool_call", "tool_result"]
-    refs = blobs.append("claude:s", [codec.dump(payload) for payload in payloads])
-    light = [Block(kind, "tool", ref=ref) for kind, ref in zip(kinds, refs, strict=True)]
-
-    def recalled(*, notes: bool) -> list[JSON]:
-        back = with_payloads([Fact(Node("a"), blocks=tuple(light))], blobs, notes=notes)
-        return [block.payload for fact in back for block in fact.blocks]
-
-    assert payloads == recalled(notes=False)
-    monkeypatch.setattr(keep, "_RECALLED", 20_000)
-    cut: Any = recalled(notes=False)
-
-    assert payloads == recalled(notes=True)
-    assert payloads[2:] == cut[2:]
-    for text in (cut[0], cut[1][0]["text"]):
-        assert (True, True) == (text.startswith("first line\n"), text.endswith("3 passed in 0.1s"))
-        assert len(text) < 4100
-
-
-def test_long_notes_of_the_harness_may_stay_away(tmp_path: Path) -> None:
-    """All else comes back as it was kept, in its place."""
-    blobs = Packs(tmp_path)
-    said = {"type": "text", "text": "x" * 9000}
-    blocks = [
-        Block("user_msg", "user", payload=said),
-        Block("lifecycle", "system", payload={"file": "y" * 9000}),
-        Block("lifecycle", "system", payload={"how": "edit"}),
-        Block("lifecycle", "system"),
-    ]
-    refs = blobs.append("claude:s", [codec.dump(block.payload) for block in blocks[:3]])
-    light = [
-        Block(block.kind, block.role, ref=ref)
-        for block, ref in zip(blocks, [*refs, None], strict=True)
-    ]
-    facts = [Fact(Node("a"), blocks=tuple(light[:2])), Fact(Node("b"), blocks=tuple(light[2:]))]
-
-    def payloads(*, notes: bool) -> list[JSON]:
-        back = with_payloads(facts, blobs, notes=notes)
-        return [block.payload for fact in back for block in fact.blocks]
-
-    assert [said, {"file": "y" * 9000}, {"how": "edit"}, None] == payloads(notes=True)
-    assert [said, None, {"how": "edit"}, None] == payloads(notes=False)

@@ -20,11 +20,11 @@ from tests.memory.stored import opened, sweep
 from tests.memory.test_sweep import files_with, real_roots
 from thence.agents import adapters
 from thence.cli import madeup
-from thence.memory.postgres import Postgres
 from thence.memory.recall import loaded
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
+from thence.team.postgres import Postgres
 
 PAGE = 50
 THREAD = "00000004-0000-7000-8000-000000000000"
@@ -153,6 +153,7 @@ def test_a_kind_and_a_word_find_the_events_whose_source_has_the_word(tmp_path: P
 
 
 @pytest.mark.few(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_pieces_of_sessions_are_found_by_kind(tmp_path: Path, seed: int) -> None:
     """Branches that are left, forks that hold copies of another session's records."""

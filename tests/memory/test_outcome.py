@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.format.facts import fact_of
+from thence.format.facts import Block, fact_of
 from thence.format.output import Table
 from thence.format.whole import Whole
 from thence.format.wording import (
@@ -20,13 +20,14 @@ from thence.format.wording import (
 )
 from thence.memory.course import Course
 from thence.memory.outcome import RULES, TASKS, TaskPattern, Verdict, judge, task_of
+from thence.memory.readouts import readout_of
 from thence.testing import Draft
 
 
 def course(draft: Draft) -> Course:
     """The course of a made-up session."""
     facts = [fact_of(event, line=line) for line, event in enumerate(draft.events)]
-    return Course(Whole(f"thence:{draft.session}", facts))
+    return Course(readout_of(Whole(f"thence:{draft.session}", facts)))
 
 
 def verdict(draft: Draft) -> Verdict:
@@ -85,7 +86,7 @@ def test_a_session_without_a_prompt_is_unknown() -> None:
 
 def test_an_empty_session_is_judged_as_well() -> None:
     """No session makes the judge raise."""
-    assert "unknown" == judge(Course(Whole("thence:none", []))).outcome
+    assert "unknown" == judge(Course(readout_of(Whole("thence:none", [])))).outcome
 
 
 def test_an_unanswered_prompt_is_unknown() -> None:
@@ -200,13 +201,11 @@ def test_closing_words_that_tell_of_a_failure_are_believed() -> None:
 def test_a_request_that_died_of_an_error_failed() -> None:
     """An error of the API in the place of an answer is a failure."""
     draft = asked()
-    whole = course(draft).whole
-    died = whole.facts[-1].blocks[0]
-    block = type(died)("error", "system", "API Error: 400", "API Error: 400")
+    block = Block("error", "system", "API Error: 400", "API Error: 400")
     fact = fact_of(draft.events[-1], line=9)
     changed = type(fact)(node=fact.node, type="error", ts=fact.ts, blocks=(*fact.blocks, block))
 
-    assert "fail" == judge(Course(Whole("thence:x", [changed]))).outcome
+    assert "fail" == judge(Course(readout_of(Whole("thence:x", [changed])))).outcome
 
 
 def test_work_that_was_only_announced_is_unknown() -> None:

@@ -20,6 +20,7 @@ from thence.format.stored import (
     DerivedEvent,
     StoredEvent,
     decode_events,
+    decode_refs,
     encode_events,
     events_of_session,
     number_events,
@@ -48,6 +49,19 @@ def draft() -> Whole:
     made.prompt("And?")
     made.reply("Done.")
     return Whole(UID, [fact_of(event) for event in made.events])
+
+
+def test_refs_are_read_by_themselves_as_they_are_with_all_else() -> None:
+    """Numbers that are left out are put in again; an event without a payload has no ref."""
+    made = number_events([*events_of_session(draft()), *(row(n) for n in range(5))], 160)
+    last = msgspec.structs.replace(
+        made[-1], event=msgspec.structs.replace(made[-1].event, payload_ref="p#1", seq=9_999)
+    )
+    rows = [*made[:-1], last]
+    body = encode_events(UID, rows)
+
+    assert {at.seq: at.event.payload_ref for at in rows} == decode_refs(body)
+    assert "p#1" == decode_refs(body)[9_999]
 
 
 def test_events_come_back_as_they_were() -> None:

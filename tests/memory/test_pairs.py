@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.memory.pairs import index_text, place_in, search_term, usual_form
-from thence.memory.postgres_search import words_in
+from thence.team.postgres_search import words_in
 
 VARIANTS = "a\uff211\uff11 かが\u3099ｶﾞｱ修復한\u1112\u1161\u11ab\uf900.é"
 

@@ -19,6 +19,7 @@ from thence.memory.course import Course
 from thence.memory.digest import digest
 from thence.memory.growth import Growth
 from thence.memory.patterns import EVIDENCE, MOST, Memory, Pattern, memories, patterns, seen_before
+from thence.memory.readouts import readout_of
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow
@@ -310,5 +311,5 @@ def test_a_real_session_says_the_same_twice(shared: Path) -> None:
     (path,) = (shared / "data/public/codex").rglob("*97b66f6c*.jsonl")
     first, second = (load(path).whole for _ in range(2))
 
-    assert Course(first).line == Course(second).line
+    assert Course(readout_of(first)).line == Course(readout_of(second)).line
     assert [e.event_id for e in first.derived] == [e.event_id for e in second.derived]

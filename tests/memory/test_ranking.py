@@ -11,16 +11,18 @@ from typing import cast
 import msgspec
 import pytest
 
+from tests.pace import by_pace
 from tests.postgres import Cluster
 from thence.format.joins import time_of
 from thence.format.normal import Kind
 from thence.format.stored import StoredEvent
-from thence.memory import index, postgres_search, ranking
-from thence.memory.copying import copy
-from thence.memory.postgres import Postgres
+from thence.memory import index, ranking
 from thence.memory.search import Answer, meta, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Change, Store, Words
+from thence.team import postgres_search
+from thence.team.copying import copy
+from thence.team.postgres import Postgres
 from thence.testing import stores
 
 DAY = 86_400_000
@@ -211,6 +213,7 @@ def test_few_hits_of_a_session_come_before_more_of_it(postgres: Cluster, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_both_stores_answer_all_questions_alike(
     shared: Path, postgres: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +234,7 @@ def test_both_stores_answer_all_questions_alike(
         closing(Postgres(postgres.url(tenant="questions", machine="here"))) as other,
     ):
         copy(one, other)
-        for question in bench_questions.questions():
+        for question in bench_questions.questions()[:: by_pace(everyday=5, whole=5, prove=1)]:
             query = parse(question.question)
             told = [
                 [(f.session_uid, f.event_id) for f in store.search(query, 20).found]

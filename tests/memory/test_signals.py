@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from thence.format.facts import fact_of
 from thence.format.whole import Whole
 from thence.memory.course import Course
+from thence.memory.readouts import readout_of
 from thence.memory.signals import FINDERS, MOST, QUOTE, Kind, Signal, signals
 from thence.testing import Draft
 
@@ -62,7 +63,7 @@ def found(story: Story) -> list[Signal]:
     play = Play()
     story(play)
     facts = [fact_of(event, line=line) for line, event in enumerate(play.events)]
-    return signals(Course(Whole(f"thence:{play.session}", facts)))
+    return signals(Course(readout_of(Whole(f"thence:{play.session}", facts))))
 
 
 # -- repeated_error -------------------------------------------------------------------------
@@ -567,7 +568,7 @@ def test_what_was_planted_is_found(kind: Kind, story: Story) -> None:
     story(play)
     facts = [fact_of(event, line=line) for line, event in enumerate(play.events)]
     whole = Whole(f"thence:{play.session}", facts)
-    seen = [signal for signal in signals(Course(whole)) if signal.kind == kind]
+    seen = [signal for signal in signals(Course(readout_of(whole))) if signal.kind == kind]
     known = {event.event_id for event in whole.events}
 
     assert seen
@@ -646,4 +647,6 @@ def test_the_order_of_facts_changes_nothing(stories: list[Story], data: st.DataO
     shuffled = data.draw(st.permutations(facts))
     uid = f"thence:{play.session}"
 
-    assert signals(Course(Whole(uid, facts))) == signals(Course(Whole(uid, shuffled)))
+    assert signals(Course(readout_of(Whole(uid, facts)))) == signals(
+        Course(readout_of(Whole(uid, shuffled)))
+    )

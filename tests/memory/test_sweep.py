@@ -35,6 +35,7 @@ from thence.format.whole import Whole
 from thence.memory import derivation, keep
 from thence.memory import sweep as module
 from thence.memory.digest import digest
+from thence.memory.keep import with_payloads
 from thence.memory.packs import pack_name
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
@@ -42,7 +43,7 @@ from thence.memory.rows import REPACK
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
 from thence.memory.store import DATA_LOSS, Change, Filter, Store, StoreLocked
-from thence.memory.sweep import Report, Sweep, recalled
+from thence.memory.sweep import Report, Sweep
 
 KILLS = int(os.environ.get("THENCE_KILLS", "0")) or settings().max_examples // 5
 """At how many points a sweep is killed; 300 for a release."""
@@ -632,7 +633,7 @@ def _is_whole(place: Path, uid: str) -> bool:
     held = store.held(uid)
     assert held is not None
     try:
-        recalled(uid, held, store.blobs)
+        with_payloads(held.facts, store.blobs)
     except ThenceError:
         return False
     finally:
@@ -1023,7 +1024,7 @@ def _shown(store: Store, uid: str) -> dict[int, int | None]:
     """The numbers with which `show` gives the events of a session."""
     held = store.held(uid)
     assert held is not None
-    whole = recalled(uid, held, store.blobs)
+    whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
     seqs = {row.event.event_id: row.seq for row in store.events(uid)}
     assert {event.event_id for event in whole.events} == seqs.keys()
     return {event.event_id: event.seq for event in numbered([*whole.events, *whole.derived], seqs)}

@@ -15,11 +15,14 @@ from tests.format.growing import Grown
 from tests.format.test_fold import conversation, counted, logs
 from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
+from tests.pace import by_pace
 from tests.serve.conftest import empty
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
-from thence.format.fold import FoldState, window_of
+from thence.format.readout import Readout, read_window
+from thence.format.stored import events_of_session
 from thence.format.whole import Whole
+from thence.memory.readouts import readout_of
 from thence.serve.chart import Chart
 from thence.serve.clock import Clock
 from thence.serve.head import tail
@@ -35,10 +38,18 @@ def drawn(chart: Chart) -> Drawing:
     return Drawing(chart, Clock(), lambda _: None)
 
 
-def compare(uid: str, facts: Sequence[Fact], state: FoldState) -> Counter[str]:
+def charts(grown: Grown) -> tuple[Chart, Chart]:
+    """Return the charts of a session and of its end, both of events without their payloads."""
+    assert grown.state is not None
+    whole = Whole(grown.uid, grown.facts)
+    head = readout_of(whole).head
+    end = read_window(grown.uid, grown.state, grown.fetch, head)
+    return Chart(Readout(grown.uid, events_of_session(whole), head)), Chart(end, grown.state)
+
+
+def compare(grown: Grown) -> Counter[str]:
     """Draw what follows each of the last rows in both ways, and count how that was done."""
-    whole = drawn(Chart(Whole(uid, facts)))
-    end = drawn(Chart(window_of(uid, state), None, state))
+    whole, end = map(drawn, charts(grown))
     out: Counter[str] = Counter()
     for row in whole.chart.rows[-LAST_ROWS:]:
         name = whole.row_id(row).partition("-")[0]
@@ -58,12 +69,11 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
     grown, out = Grown(uid), Counter[str]()
     for piece in pieces:
         grown.add(piece)
-        assert grown.state is not None
-        out += compare(uid, grown.facts, grown.state)
+        out += compare(grown)
     return out
 
 
-@settings(max_examples=60, phases=PHASES)
+@settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
 @given(logs())
 def test_the_end_of_any_session_is_drawn_from_its_last_records(log: list[Fact]) -> None:
     """Whatever was written before: branches, copies, subagents, repeated ids."""
@@ -76,18 +86,18 @@ def test_turns_go_on_counting_and_nothing_but_the_end_is_needed() -> None:
     grown = Grown("claude:one")
     for start in range(0, len(facts), 50):
         grown.add(facts[start : start + 50])
-    assert grown.state is not None
-    end = drawn(Chart(window_of("claude:one", grown.state), None, grown.state))
+    end = drawn(charts(grown)[1])
     rows = end.chart.rows
     window = end.after_in_end(end.row_id(rows[-8]))
 
     assert len(rows) < 100
     assert window is not None
     assert [199, 200] == [item.turn for item in window.items if item.turn]
-    assert compare("claude:one", grown.facts, grown.state)["end"] >= 12
+    assert compare(grown)["end"] >= 12
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_the_end_of_every_real_session_is_drawn_from_its_last_records(
     shared: Path, part: int

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
 
 from tests.serve.conftest import House
 from thence.format.figures import TICKS, money
+from thence.memory.bills import PERIODS
 from thence.memory.store import Filter
 from thence.serve import cost_page
-from thence.serve.cost_page import Wanted, as_csv
+from thence.serve.cost_bars import MAX_BARS, span_of
+from thence.serve.cost_page import ALL_TIME, Wanted, as_csv
 from thence.serve.days import RANGES
 
 
@@ -28,7 +32,7 @@ def test_the_parts_add_up_to_the_whole(house: House, by: str) -> None:
 def test_a_day_can_be_looked_at_alone(house: House) -> None:
     """Its bar leads to it, and back."""
     made = cost_page.page(house.desk, Wanted(days=30))
-    spent = next(day for day in reversed(made.days) if day.parts)
+    spent = next(day for day in reversed(made.bars) if day.parts)
     assert "day=" in spent.href
     day = spent.href.partition("day=")[2].partition("&")[0]
     alone = cost_page.page(house.desk, Wanted(days=30, day=day))
@@ -41,10 +45,46 @@ def test_bars_stay_within_their_frame(house: House) -> None:
     """However much one day cost."""
     for days in RANGES:
         made = cost_page.page(house.desk, Wanted(days=days))
-        assert len(made.days) == days
-        for bar in made.days:
+        assert len(made.bars) in {7: {7}, 30: {30}, 90: {90}, 365: {53, 54}}[days]
+        for bar in made.bars:
             tops = [part.y for part in bar.parts] + ([bar.dead.y] if bar.dead else [])
             assert all(30 <= y <= 206 for y in tops)
+
+
+def test_weeks_and_months_and_all_time_sum_up_to_the_same(house: House) -> None:
+    """On the page and as a table for a spreadsheet; a bar leads to its period, and back."""
+    total = house.store.totals((), Filter())[0]
+    dollars = round(total.ticks / TICKS, 4)
+    for per in PERIODS:
+        wanted = Wanted("time", ALL_TIME, per)
+        made = cost_page.page(house.desk, wanted)
+        rows = as_csv(house.desk, wanted).splitlines()
+        assert rows[0].startswith(f"{per},sessions,")
+        assert dollars == round(sum(float(row.split(",")[5]) for row in rows[1:]), 4)
+        assert f"{money(total.ticks, total.unpriced)} in all time" == made.heading
+        assert len(rows) - 1 == len(made.lines)
+        spent = next(bar for bar in reversed(made.bars) if bar.parts)
+        alone = house.ask(f"{spent.href}&form=csv").body.decode().splitlines()
+        assert 2 == len(alone)
+        assert alone[-1] in rows
+    assert Wanted(days=ALL_TIME).href().endswith("days=0")
+
+
+def test_periods_are_whole_and_never_too_many() -> None:
+    """Weeks begin on Monday; a range gets the bars that suit it; the year is said where needed."""
+    first, last = date(2023, 12, 29), date(2026, 3, 1)
+    for wanted in ("", "day", "week", "month", "fortnight"):
+        span = span_of(first, last, wanted)
+        periods = span.periods()
+        assert len(periods) <= MAX_BARS
+        assert periods[0].first <= first <= last < periods[-1].end
+        assert all(a.end == b.first for a, b in pairwise(periods))
+    assert "week" == span_of(first, last, "").period
+    assert "week" == span_of(first, last, "day").period
+    assert "month" == span_of(first - timedelta(days=400), last, "").period
+    assert "day" == span_of(last - timedelta(days=29), last, "").period
+    assert "week of 23 Feb 2026" == span_of(first, last, "week").period_of(last).name
+    assert "March 2026" == span_of(first, last, "month").period_of(last).name
 
 
 def test_the_costliest_dead_branches_lead_to_their_events(house: House) -> None:

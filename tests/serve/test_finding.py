@@ -51,8 +51,8 @@ def test_every_event_has_a_row_and_the_folds_that_lead_to_it(house: House) -> No
     for row in house.store.sessions():
         chart = charts_of(house.desk).get(house.desk, row)
         paths = paths_of(chart)
-        for place, fact in enumerate(chart.facts):
-            for block in range(len(fact.blocks)):
+        for place, record in enumerate(chart.records):
+            for block in range(len(record.blocks)):
                 number = paths.row_number(place, block)
                 assert number is not None or not chart.rows
                 if number is not None:
@@ -71,7 +71,7 @@ def test_words_are_found_in_what_is_folded(house: House) -> None:
     for word in ("hour", "test", "the"):
         for match in find(chart, word).matches:
             parts |= {step.part[:1] for step in paths_of(chart).trail(match.row)}
-            kind = chart.facts[match.place].blocks[match.block].kind
+            kind = chart.records[match.place].blocks[match.block].kind
             parts |= {kind} if kind == "tool_result" else set()
 
     assert {"", "b", "k", "s", "tool_result"} <= parts
@@ -83,11 +83,11 @@ def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPa
     """Texts up to a limit stay at hand; a chart that nobody uses any more is not held."""
     charts = [charts_of(house.desk).get(house.desk, row) for row in house.store.sessions()]
     monkeypatch.setattr(finding, "MAX_CACHED_CHARACTERS", 5_000)
-    for chart in [*charts, min(charts, key=lambda one: len(one.facts))]:
+    for chart in [*charts, min(charts, key=lambda one: len(one.records))]:
         find(chart, "clock")
     assert sum(index.characters for entry in finding._USED if (index := entry())) <= 5_000
 
-    alone = Chart(charts[0].whole)
+    alone = Chart(charts[0].session)
     find(alone, "clock")
     gone = ref(alone)
     del alone

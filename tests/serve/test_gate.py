@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import stat
 from pathlib import Path
@@ -16,11 +17,12 @@ from tests.serve.conftest import KEY, LONG, Answer, House, empty
 from thence.cli import thence
 from thence.errors import BadConfig
 from thence.serve import gate as gates
+from thence.serve.cookies import MAX_SIGNED_IN, Cookies
 from thence.serve.gate import (
     COOKIE_MAX_AGE_S,
     CSP,
     ENTER,
-    MAX_SIGNED_IN,
+    OWN_COOKIE_MAX_AGE_S,
     TICKETS,
     Gate,
     authority,
@@ -326,6 +328,59 @@ def test_a_cookie_ends_with_its_server_and_after_a_day(tmp_path: Path) -> None:
     assert ([200, 200], [[200, 200], [200, 200]]) == (first, second)
     assert [[401, 401], [200, 200]] == third
     assert ([401, 401], 200) == (restarted, token)
+
+
+def test_a_browser_of_this_machine_stays_signed_in_for_30_days_and_over_restarts(
+    tmp_path: Path,
+) -> None:
+    """The home has hashes only, for the user alone; removing them signs all browsers out."""
+    now = [1000.0]
+    house = empty(tmp_path)
+    home, port = house.homes.thence, house.port
+
+    def gate(host: str = "127.0.0.1") -> Gate:
+        return Gate(host, port, key=KEY, clock=lambda: now[0], home=home)
+
+    house.gate = gate()
+    with house.serving():
+        answer = entered(house)
+        cookie = cookie_of(answer)
+    house.close()
+    file = home / f"signed-in-{port}.json"
+    states = []
+    for passed in (OWN_COOKIE_MAX_AGE_S - 1, 2, -2):
+        now[0] += passed
+        if passed < 0:
+            file.unlink()
+        again = House(tmp_path, port)
+        again.gate = gate()
+        with again.serving():
+            states.append(statuses(again, cookie))
+            if passed == 2:  # who signs in now is the only one that the file knows
+                entered(again)
+                assert file.read_bytes().count(b"hash") == 1
+        again.close()
+
+    assert f"Max-Age={30 * 86_400}" in answer.headers["set-cookie"].split("; ")
+    assert [[200, 200], [401, 401], [401, 401]] == states
+    assert [] == list(home.glob("signed-in-*.json.*"))
+    assert COOKIE_MAX_AGE_S == gate("192.0.2.1")._cookies.max_age_s
+
+
+def test_the_file_of_cookies_is_private_and_holds_no_cookie(tmp_path: Path) -> None:
+    """What the file says lets nobody in, and a damaged one signs nobody in."""
+    path = tmp_path / "signed-in.json"
+    cookies = Cookies(lambda: 0.0, 60.0, path)
+    cookie = cookies.add()
+    content = path.read_text()
+
+    assert 0o600 == path.stat().st_mode & 0o777
+    assert cookie not in content
+    assert Cookies(lambda: 0.0, 60.0, path).has_any([cookie])
+    assert not cookies.has_any([json.loads(content)[0]["hash"], "", "x"])
+    for damaged in ("", "{", '[{"hash": "é", "end": 9}]', '[{"hash": 1}]', "[" * 9_000):
+        path.write_text(damaged)
+        assert not Cookies(lambda: 0.0, 60.0, path).has_any([cookie, "é"])
 
 
 def test_browsers_that_are_signed_in_are_few(tmp_path: Path) -> None:

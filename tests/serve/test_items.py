@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from thence.format.facts import Block
+from thence.format.joins import Call
+from thence.format.kinds import Effect
+from thence.format.normal import SessionEvent
 from thence.format.outcomes import CallOutcome
-from thence.serve.chart import Call
 from thence.serve.items import status_of
 
-RESULT = Block("tool_result", "tool", "done")
+CALL, RESULT = SessionEvent("", 1, "tool_call"), SessionEvent("", 2, "tool_result")
+
+
+def ended(**how: Any) -> Call:
+    """Return a call that came to an end."""
+    return Call(CALL, RESULT, Effect(), CallOutcome(ended=True, **how))
 
 
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
         (None, ("no result", True)),
-        (Call(None, None, CallOutcome()), ("open", False)),
-        (Call(RESULT, None, CallOutcome(ended=True)), ("ok", False)),
-        (Call(RESULT, None, CallOutcome(ended=True, exit_code=0)), ("exit 0", False)),
-        (
-            Call(RESULT, None, CallOutcome(ended=True, failed=True, reason="denied")),
-            ("denied", True),
-        ),
+        (Call(CALL, None, Effect(), CallOutcome()), ("open", False)),
+        (ended(), ("ok", False)),
+        (ended(exit_code=0), ("exit 0", False)),
+        (ended(failed=True, reason="denied"), ("denied", True)),
     ],
 )
 def test_a_call_says_how_it_stands(call: Call | None, expected: tuple[str, bool]) -> None:

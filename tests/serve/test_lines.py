@@ -7,9 +7,17 @@ from hypothesis import strategies as st
 
 from tests.format.histories import History, Script, scripts
 from thence.format.facts import fact_of
+from thence.format.normal import SessionEvent
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
+from thence.memory.readouts import readout_of
 from thence.serve.lines import Line, Mark, _common
 from thence.testing import Draft
+
+
+def events_in(rows: list[StoredEvent]) -> list[SessionEvent]:
+    """Return events without what was derived of them."""
+    return [row.event for row in rows]
 
 
 def line_of(draft: Draft, events: int | None = None) -> Line:
@@ -18,7 +26,7 @@ def line_of(draft: Draft, events: int | None = None) -> Line:
         fact_of(event, file="a", line=at + 1, offset=at)
         for at, event in enumerate(draft.events[:events])
     ]
-    return Line(Whole("thence:model", facts))
+    return Line(readout_of(Whole("thence:model", facts)))
 
 
 @given(scripts, st.integers(0, 200), st.integers(0, 200))
@@ -57,15 +65,16 @@ def test_on_a_line_that_only_grew_nothing_is_taken_back(script: Script, then: in
 def test_no_call_is_on_the_line_without_its_result_while_that_may_come(script: Script) -> None:
     """Calls that are open at the end are pending; what follows them is not shown either."""
     line = line_of(History(script).draft)
-    answered = {event.call for event in line.events if event.kind == "tool_result"}
+    events, pending = events_in(line.events), events_in(line.pending)
+    answered = {event.call for event in events if event.kind == "tool_result"}
     said = ("user_msg", "assistant_msg", "thinking")
-    last = max((at for at, e in enumerate(line.events) if e.kind in said), default=-1)
+    last = max((at for at, e in enumerate(events) if e.kind in said), default=-1)
 
-    open_ones = [e for e in line.events[last + 1 :] if e.kind == "tool_call"]
+    open_ones = [e for e in events[last + 1 :] if e.kind == "tool_call"]
 
     assert all(event.call in answered for event in open_ones)
-    assert all(event.kind != "tool_result" for event in line.pending)
-    assert set(line.ids).isdisjoint(event.event_id for event in line.pending)
+    assert all(event.kind != "tool_result" for event in pending)
+    assert set(line.ids).isdisjoint(event.event_id for event in pending)
 
 
 @given(scripts, st.integers(0, 40))
@@ -73,8 +82,8 @@ def test_the_last_so_many_events_have_their_pairs_whole(script: Script, last: in
     """No result is shown without the call that it answers."""
     line = line_of(History(script).draft)
     start = line.start(last)
-    shown = line.events[start:]
-    calls = {event.call for event in line.events if event.kind == "tool_call"}
+    shown = events_in(line.events[start:])
+    calls = {event.call for event in events_in(line.events) if event.kind == "tool_call"}
 
     for event in shown:
         if event.kind == "tool_result" and event.call in calls:
@@ -128,10 +137,11 @@ def test_an_open_call_waits_for_its_result() -> None:
     after = line_of(draft)
 
     assert (["user_msg"], ["tool_call"]) == (
-        [event.kind for event in before.events],
-        [event.kind for event in before.pending],
+        [event.kind for event in events_in(before.events)],
+        [event.kind for event in events_in(before.pending)],
     )
-    assert ["user_msg", "tool_call", "tool_result"] == [event.kind for event in after.events]
+    kinds = [event.kind for event in events_in(after.events)]
+    assert ["user_msg", "tool_call", "tool_result"] == kinds
     assert (None, 1) == after.step(before.mark())
 
 
@@ -145,5 +155,5 @@ def test_a_call_that_was_left_behind_is_shown() -> None:
 
     line = line_of(draft)
 
-    assert ["user_msg", "tool_call", "user_msg"] == [event.kind for event in line.events]
+    assert ["user_msg", "tool_call", "user_msg"] == [event.kind for event in events_in(line.events)]
     assert [] == line.pending

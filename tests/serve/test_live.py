@@ -25,6 +25,7 @@ from thence.format import layout
 from thence.format.whole import events_along
 from thence.journal import Journal
 from thence.memory import nudges
+from thence.memory.readouts import readout_of
 from thence.memory.store import Filter
 from thence.memory.watching import changes
 from thence.serve import clients, live, sweeper
@@ -71,7 +72,7 @@ def say(house: House, *texts: str, path: Path | None = None) -> None:
 
 def line_now(house: House, uid: str = UID) -> list[int]:
     """The line of a session as the store has it."""
-    return Line(house.desk.whole(house.desk.row(uid)).whole).ids
+    return Line(readout_of(house.desk.whole(house.desk.row(uid)).whole)).ids
 
 
 # -- late joiners ---------------------------------------------------------------------------
@@ -281,7 +282,7 @@ def test_a_page_says_where_it_stands_in_its_first_question(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
     """A browser cannot send the header the first time; the mark of what it shows is enough."""
-    mark = Line(own_house.desk.whole(own_house.desk.row(UID)).whole).mark()
+    mark = Line(readout_of(own_house.desk.whole(own_house.desk.row(UID)).whole)).mark()
     client = listen(f"{STREAM}?after={mark}")
     client.wait_for("ready")
 

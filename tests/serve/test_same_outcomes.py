@@ -15,21 +15,25 @@ from click.testing import CliRunner
 from tests.agents.rollouts import A, Line, assistant, call, event, meta, output, user
 from tests.serve.conftest import House, empty
 from thence.agents import Adapter, Source, adapters
-from thence.agents.sessions import claimed, read_all
+from thence.agents.sessions import Loaded, claimed, read_all
 from thence.cli import thence
-from thence.cli.calls import calls_by_id
+from thence.cli.page import Page
 from thence.errors import ThenceError
 from thence.format.facts import Fact
+from thence.format.graph import State
 from thence.format.normal import DERIVED
 from thence.format.outcomes import CallOutcome
+from thence.format.readout import Readout
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
-from thence.memory.copying import _AsIs
+from thence.memory.course import Course
 from thence.memory.growth import Growing
 from thence.memory.keep import Keeper
 from thence.memory.packs import Packs
+from thence.memory.readouts import opened, read_session
 from thence.memory.store import unpack_facts
 from thence.serve.chart import Chart
+from thence.team.copying import _AsIs
 
 LONG = "/home/dev/" + "a-long-folder-name/" * 8
 FAILED_TESTS = "=== 1 failed, 4 passed in 0.1s ==="
@@ -102,20 +106,15 @@ def api_outcomes(house: House) -> dict[str, CallOutcome]:
 def test_page_and_api_tell_how_each_call_went(machine: House) -> None:
     """An exit code that only the text tells, one that another record tells, a denial, tests."""
     row = machine.desk.row(f"codex:{A}")
-    held = machine.store.held(f"codex:{A}")
-    assert held is not None
-    chart = Chart(Whole(f"codex:{A}", held.facts))
-    kinds = {
-        chart.facts[row.place].blocks[row.block].call: row.kind
-        for row in chart.every_row
-        if chart.facts[row.place].blocks[row.block].kind == "tool_call"
-    }
+    chart = Chart(read_session(machine.store, row))
+    shown = [(chart.records[one.place].blocks[one.block], one.kind) for one in chart.every_row]
+    kinds = {block.call: kind for block, kind in shown if block.kind == "tool_call"}
     page = machine.ask(f"/sessions/codex:{A}").body.decode()
     drawn = dict(re.findall(r'<li [^>]*id="(e[0-9a-f]{13})"(.*?)(?=<li |\Z)', page, re.DOTALL))
     names = {
-        block.call: f"e{chart.event_id(place, number):013x}"
-        for place, fact in enumerate(chart.facts)
-        for number, block in enumerate(fact.blocks)
+        block.call: f"e{block.event_id:013x}"
+        for record in chart.records
+        for block in record.blocks
         if block.kind == "tool_call"
     }
     api = api_outcomes(machine)
@@ -199,7 +198,7 @@ def stored(
     rows: dict[int, StoredEvent] = {}
     grown: Growing | None = None
     while True:
-        kept = keeper.keep(adapter, source, None, grown, more=grown is not None)
+        kept = keeper.keep(adapter, source, None, grown)
         if (change := kept.change) is not None:
             out += unpack_facts(change.facts) if change.facts else []
             rows = {} if change.rebuilt else rows
@@ -211,7 +210,7 @@ def stored(
 
 
 def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_path: Path) -> None:
-    """With payloads at hand (terminal, digest), without (viewer, lists), and as rows (API)."""
+    """The terminal on a file; viewer, digest and API on what is stored; facts without payloads."""
     calls = sessions = 0
     keeper = Keeper(Packs(tmp_path / "packs"), _AsIs())
     for adapter, source in sources(shared / "data"):
@@ -224,20 +223,28 @@ def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_pat
         outcomes = {pair.call.event_id: pair.outcome for pair in read.calls}
         light_facts, rows = stored(keeper, adapter, source)
         light = Whole(source.uid, light_facts, torn=batch.torn)
-        chart = Chart(light)
+        terminal = Page(opened(Loaded(source, read, [], [])), 100)
+        session = Readout(source.uid, rows.values(), terminal.session.head)
+        viewer, digest = Chart(session), Course(session)
+        own = [row for row in rows.values() if row.event.state is not State.REPLAYED]
         sessions += 1
         calls += len(outcomes)
 
         assert not any(block.payload for fact in light.facts for block in fact.blocks if block.ref)
         assert outcomes == light.outcomes
-        assert outcomes == {at: row.outcome for at, row in rows.items() if row.outcome}
+        assert outcomes == {row.event.event_id: row.outcome for row in own if row.outcome}
+        assert outcomes == {pair.call.event_id: pair.outcome for pair in digest.session.calls}
+        assert all(outcomes[pair.call.event_id] == pair.outcome for pair in digest.calls)
         assert sorted(one for one in expected if one[1] in DERIVED) == sorted(
             (e.event_id, e.kind, e.summary, e.failed)
             for row in rows.values()
             for e in row.derived_events()
         )
         assert expected == [(e.event_id, e.kind, e.summary, e.failed) for e in light.derived]
-        for name, pair in calls_by_id(read).items():
-            assert pair.outcome == chart.calls[name].outcome, name
+        assert terminal.calls.keys() == viewer.calls.keys()
+        for name, pair in terminal.calls.items():
+            assert pair.outcome == viewer.calls[name].outcome, name
+            if pair.call.state is not State.REPLAYED:
+                assert pair.outcome == outcomes[pair.call.event_id], name
     assert sessions > 300
     assert calls > 2000

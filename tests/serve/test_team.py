@@ -17,13 +17,13 @@ from tests.serve.streams import Listener
 from thence import config
 from thence.agents import adapters
 from thence.cli import madeup
-from thence.memory.postgres import Postgres
-from thence.memory.pushing import Pusher
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.serve.desk import Desk
+from thence.team.postgres import Postgres
+from thence.team.pushing import Pusher
 
 KEY = bytes(range(32))
 

@@ -16,17 +16,25 @@ from tests.format.growing import Grown
 from tests.format.test_fold import counted, interleaved, logs
 from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
+from tests.pace import by_pace
 from tests.serve.conftest import empty
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
-from thence.format.fold import window_of
 from thence.format.normal import SEQ_STEP
+from thence.format.readout import read_window
+from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory.pages import PAGE_EVENTS
+from thence.memory.readouts import readout_of
 from thence.serve import api
 from thence.serve.timeline import Timeline, timeline_of
 
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
+
+
+def ids(rows: Iterable[StoredEvent]) -> list[int]:
+    """Return the ids of events."""
+    return [row.event.event_id for row in rows]
 
 
 def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
@@ -36,18 +44,21 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
         rebuilt = grown.rebuilt.total()
         grown.add(piece)
         assert grown.state is not None
-        anew = timeline_of(Whole(uid, grown.facts))
+        whole = readout_of(Whole(uid, grown.facts))
+        anew = timeline_of(whole)
         made: Timeline | None = None
         if timeline is not None and grown.rebuilt.total() == rebuilt:
-            made = timeline.continued(window_of(uid, grown.state), grown.state)
+            window = read_window(uid, grown.state, grown.fetch, whole.head)
+            made = timeline.continued(window, grown.state)
         out["continued" if made is not None else "anew"] += 1
         if made is not None:
-            assert (anew.line, anew.seen) == (list(made.line), list(made.seen))
+            assert ids(anew.line) == ids(made.line)
+            assert ids(anew.seen) == ids(made.seen)
         timeline = made or anew
     return out
 
 
-@settings(max_examples=60, phases=PHASES)
+@settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
 @given(logs(), st.integers(1, 4))
 def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: int) -> None:
     """With branches, copies, subagents, repeated ids, in pieces of one to four records."""
@@ -55,6 +66,7 @@ def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: i
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_every_real_session_is_continued_as_it_is_read_at_once(shared: Path, part: int) -> None:
     """Its files in turn and mixed."""

@@ -17,6 +17,7 @@ from thence.cli import madeup
 from thence.format.graph import State
 from thence.format.nodes import Is
 from thence.format.whole import Whole
+from thence.memory.readouts import readout_of
 from thence.memory.store import Filter
 from thence.serve.chart import Chart, Row
 from thence.serve.charts import LARGE, Charts, charts_of
@@ -55,7 +56,7 @@ def all_rows(chart: Chart) -> Iterator[Row]:
 
 def whole_of(folder: Path, script: Transcript) -> Chart:
     """Write a session down and lay it out."""
-    return Chart(load(script.save(folder)).whole)
+    return Chart(readout_of(load(script.save(folder)).whole))
 
 
 # -- rows -----------------------------------------------------------------------------------
@@ -66,13 +67,13 @@ def test_everything_said_on_the_line_is_in_exactly_one_row(house: House) -> None
     for chart in charts(house):
         rows = Counter((row.place, row.block) for row in all_rows(chart) if row.kind != "branch")
         for place in chart.line:
-            fact = chart.facts[place]
-            if chart.whole.states[place] is State.REPLAYED or fact.node.flags & Is.SUMMARY:
+            fact = chart.records[place]
+            if chart.session.states[place] is State.REPLAYED or fact.node.flags & Is.SUMMARY:
                 continue
             for number, block in enumerate(fact.blocks):
                 said = block.kind == "assistant_msg" and block.summary
                 if said or block.kind == "tool_call":
-                    assert rows[place, number] == 1, (chart.whole.uid, block)
+                    assert rows[place, number] == 1, (chart.session.uid, block)
             if fact.node.flags & Is.PROMPT:
                 assert sum(1 for r in all_rows(chart) if r.place == place) >= 1
 
@@ -89,7 +90,7 @@ def test_thin_facts_are_laid_out_as_whole_ones_are(house: House) -> None:
     """Payloads are for drawing; they change no row."""
     for row in house.store.sessions(Filter()):
         thin = charts_of(house.desk).get(house.desk, row)
-        full = Chart(house.desk.whole(row).whole)
+        full = Chart(readout_of(house.desk.whole(row).whole))
 
         assert thin.rows == full.rows
         assert [bound.rows for bound in thin.bounds] == [bound.rows for bound in full.bounds]
@@ -135,7 +136,7 @@ def test_a_call_says_how_it_went(tmp_path: Path) -> None:
 
 def test_nothing_was_said_and_nothing_is_shown() -> None:
     """An empty session has no rows, and no row fails."""
-    chart = Chart(Whole("claude:x", []))
+    chart = Chart(readout_of(Whole("claude:x", [])))
     drawing = drawn(chart)
     window = drawing.main()
 
@@ -279,7 +280,7 @@ def test_money_over_a_session_is_that_of_the_store(house: House) -> None:
     for row in house.store.sessions(Filter()):
         chart = charts_of(house.desk).get(house.desk, row)
 
-        assert chart.ticks(range(len(chart.facts))) == sum(row.ticks.values())
+        assert chart.ticks(range(len(chart.records))) == sum(row.ticks.values())
 
 
 def test_the_head_says_what_the_row_says(house: House) -> None:
@@ -321,7 +322,7 @@ def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
     made = {size: whole(size) for size in (60, 480)}
 
     def work(size: int) -> None:
-        chart = Chart(Whole("claude:x", made[size].facts))
+        chart = Chart(readout_of(Whole("claude:x", made[size].facts)))
         drawing = drawn(chart)
         window = drawing.main()
         Outline(drawing, window, Clock(UTC), "/x").map()
@@ -336,7 +337,7 @@ def test_every_real_session_is_drawn(shared: Path) -> None:
     files += shared.glob("data/codex/*/codex_home/sessions/**/*.jsonl")
     assert files
     for path in files:
-        chart = Chart(load(path).whole)
+        chart = Chart(readout_of(load(path).whole))
         drawing = drawn(chart)
         window = drawing.main()
         outline = Outline(drawing, window, Clock(UTC), "/s")

@@ -239,6 +239,38 @@ def test_what_was_left_open_stays_open_in_who_goes_on(story: Story) -> None:
     assert OPEN in [todo["text"] for todo in listed]
 
 
+def test_a_browser_shows_the_same_story(story: Story) -> None:
+    """Title, messages in order, money, to-dos, what was taken back, and the spilled result."""
+    browsers = pytest.importorskip("tests.serve.browser", reason="no playwright")
+    with browsers.launched() as browser, browsers.tab(browser, story.house) as tab:
+        page = tab.go(f"/sessions/thence:{story.last}")
+        title, facts = page.locator("#s-title").inner_text(), page.locator("#s-facts").inner_text()
+        shown = page.locator("main").inner_text()
+        branch = page.locator(".branch").first
+        branch.locator("summary").first.click()
+        browsers.expect(branch).to_contain_text("Add a test for Reykjavik.")
+        tab.opened()
+        everything = page.locator("main").inner_text()
+        to_dos = tab.go("/").locator("main").inner_text()
+        found = tab.go("/sessions?q=Azores").locator("main").inner_text()
+        page = tab.go(f"/sessions/thence:{story.sessions[0]}?q={SPILLED}")
+        tab.opened()
+        links = page.locator("a[href*='/spill/']")
+        spilled = [link.get_attribute("href") for link in links.all()]
+        errors = [*tab.errors, *tab.strangers]
+
+    assert TITLE == title
+    assert f"${story.cost:.2f}" in facts
+    places = [shown.find(text) for text in story.said if text in shown]
+    assert places == sorted(places)
+    assert [] == [text for text in story.said if text not in everything]
+    assert (False, True) == tuple("Reykjavik has no" in text for text in (shown, everything))
+    assert OPEN in to_dos
+    assert TITLE in found
+    assert [True] == [SPILLED in story.house.ask(str(path)).body.decode() for path in spilled]
+    assert [] == errors
+
+
 def test_what_was_said_is_found(story: Story) -> None:
     """Words of any generation lead to the session that holds them."""
     found = story.run("search", "Azores", "--json").json["hits"]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from thence.agents.handoffs import Writer
     from thence.agents.samples import Machine
     from thence.format.facts import Block, Fact
+    from thence.format.readout import Record
 
     SideFile = Callable[[Source, Block, Block], str | None]
     """Returns the path of the file with the whole output of a call, of the call and its result."""
@@ -292,7 +293,7 @@ class Agent:
         named = any(name in env for name in self.profile.variables)
         return named or any((home / place).is_dir() for place in self.profile.usual_folders)
 
-    def unknown_records(self, facts: Iterable[Fact]) -> Counter[str]:
+    def unknown_records(self, facts: Iterable[Fact | Record]) -> Counter[str]:
         """Count the records that are kept and were not understood, by type."""
         unknown: Counter[str] = Counter()
         if self.profile.records:
@@ -324,7 +325,7 @@ class Agent:
         return self.ask(_object_at, place) if place else None
 
 
-def _is_kept_only(fact: Fact) -> bool:
+def _is_kept_only(fact: Fact | Record) -> bool:
     """Return whether a record says nothing that anybody asks for: it is shown as it is."""
     return bool(fact.blocks) and all(block.kind == "lifecycle" for block in fact.blocks)
 
@@ -344,6 +345,12 @@ def agents() -> dict[str, Agent]:
     out and noted (`packages.problems`).
     """
     return {name: _own(name) for name in _folders()} | _others()
+
+
+def label_of(name: str) -> str:
+    """Return what people call an agent: its label, or the name where nobody knows it."""
+    known = agent_of(name)
+    return known.label if known is not None else name
 
 
 def agent_of(name: str) -> Agent | None:

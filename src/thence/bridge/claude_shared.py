@@ -30,11 +30,11 @@ from thence.bridge.originals import read
 from thence.errors import NotAppendable, ThenceError
 from thence.format import codec
 from thence.format.records import JSON
-from thence.memory.objects import UPLOADS, Absent, Shelf, ShelfError, shelf_at
 from thence.memory.packs import LARGEST, pack_name
+from thence.team.objects import UPLOADS, Absent, Shelf, ShelfError, shelf_at
 
 if TYPE_CHECKING:
-    from thence.memory.postgres import Postgres
+    from thence.team.postgres import Postgres
 
 LAST = 1 << 64
 """No transcript has so many batches; what is named as if it had is not ours."""
@@ -153,7 +153,7 @@ class _Desk:
 def _open_store(url: str) -> tuple[_Values, Postgres | None]:
     if not url.startswith(("postgres://", "postgresql://")):
         return _Values(shelf_at(url)), None
-    from thence.memory.postgres import Postgres, Rack
+    from thence.team.postgres import Postgres, Rack
 
     database = Postgres(url)
     return _Values(Rack(database)), database

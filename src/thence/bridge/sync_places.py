@@ -20,7 +20,7 @@ from thence import config
 from thence.errors import BadConfig, NotReadable
 
 if TYPE_CHECKING:
-    from thence.memory.objects import Bucket
+    from thence.team.objects import Bucket
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 _BUCKETS: Final = ("s3://", "s3a://", "gs://", "az://", "azure://", "abfs://", "file://")
@@ -130,7 +130,7 @@ class BucketPlace:
     """An object store."""
 
     def __init__(self, url: str) -> None:
-        from thence.memory.objects import shelf_at
+        from thence.team.objects import shelf_at
 
         self._url = url
         self._bucket: Bucket = shelf_at(url)
@@ -142,7 +142,7 @@ class BucketPlace:
 
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
-        from thence.memory.objects import Absent
+        from thence.team.objects import Absent
 
         with self._errors():
             try:
@@ -152,7 +152,7 @@ class BucketPlace:
 
     def write(self, name: str, body: bytes) -> None:
         """Add a bundle, durable and visible to others on return; nothing if it is there."""
-        from thence.memory.objects import Absent
+        from thence.team.objects import Absent
 
         with self._errors():
             try:
@@ -167,7 +167,7 @@ class BucketPlace:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from thence.memory.objects import ShelfError
+        from thence.team.objects import ShelfError
 
         try:
             yield

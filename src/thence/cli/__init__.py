@@ -45,6 +45,7 @@ COMMANDS = {
     "mcp": "Let agents search past sessions (MCP).",
     "acp": "Show all sessions in editors (ACP), or record an ACP agent.",
     "schedule": "Import every day, by a systemd timer or by cron.",
+    "store": "Manage what is stored: limits, pins, removal, backup, team.",
     "gc": "Apply storage limits now.",
     "evict": "Remove transcripts; digests, costs and signals stay.",
     "keep": "Pin sessions: their transcripts are never removed.",
@@ -55,6 +56,7 @@ COMMANDS = {
     "project": "Merge folders that are one project.",
     "copy": "Copy a store into another one, and compare both.",
     "doctor": "Check sources, store, hooks, permissions, clock and disk.",
+    "self-check": "Check that this version works here, or opens the home of an earlier one.",
     "config": "Show every setting, its value and its origin.",
     "decide": "Record a decision.",
     "note": "Record a note.",
@@ -71,16 +73,44 @@ COMMANDS = {
 
 
 GROUPS = {
-    "Start": ("setup", "serve", "open", "demo"),
-    "Find": ("ls", "search", "ask", "files", "history", "todos"),
+    "Start": ("setup", "serve", "demo"),
+    "Find": ("ls", "search", "ask", "files", "history"),
     "Read and continue": ("show", "export", "import", "share", "resume", "sync", "brief"),
     "Understand": ("cost", "patterns", "sql"),
-    "Keep": ("sweep", "gc", "keep", "doctor", "config"),
+    "Keep": ("sweep", "store", "doctor", "config"),
 }
 """The commands that `--help` lists, by title; `thence help` lists all of them."""
 
 ALIASES = {"list": "ls", "view": "serve", "pin": "keep"}
 """Names that people try first; they work and are listed nowhere."""
+
+VIEWS = {
+    ("show", "--tree"): "tree",
+    ("show", "--digest"): "digest",
+    ("show", "--stats"): "inspect",
+    ("show", "--signals"): "signals",
+    ("ls", "--todos"): "todos",
+    ("patterns", "--signals"): "signals",
+    ("note", "--decision"): "decide",
+}
+"""Options that show something else, and the command that does so; it takes the other options."""
+
+MOVED = {
+    "tree": "show --tree",
+    "digest": "show --digest",
+    "inspect": "show --stats",
+    "signals": "patterns --signals",
+    "todos": "ls --todos",
+    "decide": "note --decision",
+    "gc": "store gc",
+    "keep": "store pin",
+    "evict": "store remove",
+    "forget": "store forget",
+    "backup": "store backup",
+    "push": "store push",
+    "copy": "store copy",
+}
+"""Commands of earlier versions, and what they are now. They still work."""
 
 
 MODULES = {"import": "import_"}
@@ -104,7 +134,8 @@ class Lazy(click.Group):
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"thence.cli.{MODULES.get(cmd_name, cmd_name)}")
+        name = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        module = importlib.import_module(f"thence.cli.{name}")
         command: click.Command = module.command
         if cmd_name not in ("exec", "acp"):  # what follows there is another program's
             _about_the_screen(command)
@@ -130,7 +161,17 @@ class Lazy(click.Group):
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
             hint = f"Did you mean `thence {near[0]}`?" if near else "`thence help` lists commands."
             raise UnknownCommand(f"unknown command {name!r}", hint=hint)
+        if name in MOVED and "--json" not in args and sys.stderr.isatty():
+            click.echo(f"note: `thence {name}` is now `thence {MOVED[name]}`", err=True)
+        options = args[: args.index("--")] if "--" in args else args
+        for (shown, option), view in VIEWS.items():
+            if ALIASES.get(name, name) == shown and option in options and not _HELP & {*options}:
+                rest = [word for at, word in enumerate(args) if at != options.index(option)]
+                return name, self.get_command(ctx, view), rest[1:]
         return super().resolve_command(ctx, args)
+
+
+_HELP = {"-h", "--help"}
 
 
 class UnknownCommand(ThenceError):
@@ -276,6 +317,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.exceptions.Abort:
         sys.exit(STOPPED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         _tell(_of_the_words(error))
         sys.exit(error.exit_code)

@@ -20,7 +20,7 @@ EVERY: Final = 0.1
 _UP = "\x1b[1A"
 _WIPE = "\r\x1b[2K"
 _NAMES = {"find": "looking", "read": "sweeping", "digest": "digesting", "evict": "evicting"}
-_NAMES |= {"push": "pushing", "reprocess": "redoing"}
+_NAMES |= {"push": "pushing", "reprocess": "redoing", "embed": "embedding"}
 _MEASURED = {"read": "read", "push": "done"}
 
 

@@ -111,6 +111,19 @@ def _hook_answer(agent: str) -> str:
     return json.dumps(answer) if text else ""
 
 
+def _may_say_something(project: str) -> bool:
+    """Return False where it is clear that there is no brief, without loading what makes one.
+
+    Most folders that an agent starts in have no session: it should not wait for us there.
+    """
+    from thence.memory.folders import has_sessions
+
+    if wiring.has_budgets() or wiring.has_decisions():
+        return True
+    path = wiring.store_file()
+    return path is None or has_sessions(path, project)
+
+
 def _hook_text(folder: Path, session_uid: str) -> str:
     """Return the brief for a session that starts in a folder; empty where none is wanted."""
     from thence.memory.exclusion import Exclusion
@@ -122,6 +135,6 @@ def _hook_text(folder: Path, session_uid: str) -> str:
         *settings["session_memory.exclude"],
         *settings["session_memory.brief.skip"],
     )
-    if Exclusion(excluded).means(project):
+    if Exclusion(excluded).means(project) or not _may_say_something(project):
         return ""
     return _brief_of(project, without=session_uid)[1]

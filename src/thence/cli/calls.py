@@ -1,18 +1,8 @@
-"""Calls for the eye: by their id, and what of their results is worth a line."""
+"""Calls for the eye: what of their results is worth a line."""
 
 from __future__ import annotations
 
-from thence.format import joins, kinds, output
-from thence.format.whole import Whole
-
-
-def calls_by_id(whole: Whole) -> dict[str, joins.Call]:
-    """Return all calls of a session by their id; of a repeated one the first."""
-    out: dict[str, joins.Call] = {}
-    for pair in whole.calls:
-        if pair.call.call is not None:
-            out.setdefault(pair.call.call, pair)
-    return out
+from thence.format import kinds, output
 
 
 def answer_of(text: str) -> str:

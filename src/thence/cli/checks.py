@@ -157,7 +157,7 @@ def _seen(seen: Seen, wide: int) -> tuple[Level, str, str | None]:
     if seen.torn:
         parts.append(f"{size(seen.torn)} unfinished")
     if seen.forgotten:
-        parts.append(f"{size(seen.forgotten)} deleted on request (thence forget)")
+        parts.append(f"{size(seen.forgotten)} deleted on request (thence store forget)")
     if seen.unread:
         new = f", {several(seen.new, 'session')} new" if seen.new else ""
         words = f"{size(seen.unread)} not read yet{new}"
@@ -265,7 +265,7 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
     losses = [one for one in store.kept("removals") if one["what"] == "session_memory.data_loss"]
     if losses:
         words = f"{several(len(losses), 'session')} removed before they were analysed"
-        yield Finding("losses", "warning", words, "thence gc -n", {"removals": losses})
+        yield Finding("losses", "warning", words, "thence store gc -n", {"removals": losses})
 
 
 def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
@@ -321,7 +321,7 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
     for uid, why in broken:
         name = short_id(uid.partition(":")[2])
         there = os.path.lexists(paths[uid] or "")
-        fix = "thence doctor --mend" if there else f"thence evict {argument(name)}"
+        fix = "thence doctor --mend" if there else f"thence store remove {argument(name)}"
         words = f"{name}: {clean(why)}" + ("" if there else ", and its original log is gone")
         yield Finding("packs", "bad", words, fix, {"session_uid": uid})
     strays = 0
@@ -373,7 +373,9 @@ def caps(store: Store | None) -> Iterator[Finding]:
         held = sum(one.bytes for one in known.sessions.values() if one.evicted is None)
         over = held > policy.raw_soft_cap_bytes
         words = f"transcripts {size(held)} of {size(policy.raw_soft_cap_bytes)}"
-        yield Finding("caps", "warning" if over else "ok", words, "thence gc" if over else None)
+        yield Finding(
+            "caps", "warning" if over else "ok", words, "thence store gc" if over else None
+        )
         if known.distilled_bytes > policy.distilled_cap_bytes:
             words = f"digests use {size(known.distilled_bytes)}, over their limit"
             yield Finding("", "warning", words, "thence config")
@@ -395,11 +397,11 @@ def _projects() -> Iterator[Finding]:
         words = (
             f"recorded project {clean(project)} is over its limit by {several(number, 'session')}"
         )
-        yield Finding("", "note", words, "thence gc -n")
+        yield Finding("", "note", words, "thence store gc -n")
     stale = [step.files.size for step in steps if step.what == "prune"]
     if stale:
         words = f"the history has {several(len(stale), 'old file')}, {size(sum(stale))}"
-        yield Finding("", "note", words, "thence gc -n")
+        yield Finding("", "note", words, "thence store gc -n")
     warning = journal.history.warning()
     if warning is not None:
         yield Finding("", "note", warning)

@@ -29,8 +29,8 @@ NAME = "session_memory.exclude"
     "config",
     help="Show every setting, its value and its origin.",
     epilog="Settings are in config.toml in the data folder. An excluded project is no longer"
-    " imported; its stored sessions stay until you delete them with thence forget. Task names and"
-    " digest plug-ins: docs/digesters.md.",
+    " imported; its stored sessions stay until you delete them with thence store forget. Task"
+    " names and digest plug-ins: docs/digesters.md.",
 )
 @click.argument("name", required=False)
 @click.option("--exclude", metavar="PATTERN", help="Never import projects in these folders.")
@@ -232,4 +232,4 @@ def _kept_of(pattern: str) -> Iterator[str]:
     if kept:
         first = kept[0].session.native_session_id[:13]
         many = several(len(kept), "session")
-        yield f"{many} already stored; to delete them: thence forget {clean(first)} …"
+        yield f"{many} already stored; to delete them: thence store forget {clean(first)} …"

@@ -13,8 +13,8 @@ from thence.cli.columns import tell
 from thence.cli.terminal import as_json, clean, say, several, size
 
 if TYPE_CHECKING:
-    from thence.memory.copying import Copied
     from thence.memory.store import Store
+    from thence.team.copying import Copied
 
 WAIT = 30.0
 """Seconds that a copy waits for a sweep to end."""
@@ -32,8 +32,8 @@ WAIT = 30.0
 def command(source: str, target: str, *, json: bool) -> int:
     """Copy everything, then say whether both are the same."""
     from thence.errors import BadConfig, SessionNotFound
-    from thence.memory import copying
     from thence.memory.store import Filter, file_of
+    from thence.team import copying
 
     file = file_of(source)
     if source == target or (file is not None and file == file_of(target)):

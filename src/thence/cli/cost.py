@@ -7,6 +7,7 @@ known price is not guessed, and makes a sum a lower bound; so does a bill that w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import click
@@ -31,9 +32,13 @@ if TYPE_CHECKING:
     from thence.memory.bills import Bill
     from thence.memory.store import SessionRow, Store, Total
 
-By = Literal["day", "model", "project", "agent", "session", "branch", "tag"]
+By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
 SHOWN = 30
+BUDGET_USED_UP = 2
+"""The exit code by which agents take it that a hook stops them."""
 _UNPRICED_SHOWN = 3
+PERIODS = ("day", "week", "month")
+"""Shown in their order, the latest last; all else is sorted by money."""
 
 
 @click.command("cost", help="Show what sessions cost.")
@@ -44,6 +49,12 @@ _UNPRICED_SHOWN = 3
 @options.since
 @options.tz
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit with 2 if today's budget, of all or of this folder, is used up. For a hook that"
+    " stops an agent.",
+)
 @options.as_json
 def command(
     *,
@@ -54,9 +65,12 @@ def command(
     since: str | None,
     tz: str | None,
     number: int,
+    check: bool,
     json: bool,
 ) -> int:
     """Print what was spent, by days of the terminal's zone."""
+    if check:
+        return _check_budgets()
     from thence.memory.bills import Bill
     from thence.memory.search import moment
     from thence.memory.store import Filter
@@ -76,6 +90,21 @@ def command(
     return 0
 
 
+def _check_budgets() -> int:
+    """Say on stderr which budgets are used up, and return 2; 0 and nothing where none is."""
+    from thence.memory.budgets import budget_warnings
+    from thence.memory.projects import repository_of
+
+    if not wiring.has_budgets() or not wiring.has_store():
+        return 0
+    with wiring.store() as store:
+        uses = [use for use in wiring.budget_uses(store, present()) if use.is_used_up]
+    warnings = budget_warnings(uses, str(repository_of(Path.cwd())))
+    for warning in warnings:
+        click.echo(clean(warning), err=True)
+    return BUDGET_USED_UP if warnings else 0
+
+
 class Table:
     """What was spent, by one thing, on a terminal."""
 
@@ -84,7 +113,7 @@ class Table:
         from thence.memory.store import Filter
 
         self.by = bill.by
-        self._head = f"day, {zone}" if bill.by == "day" else bill.by
+        self._head = f"{bill.by}, {zone}" if bill.by in PERIODS else bill.by
         self.parts = bill.parts
         self.total = bill.total
         self.bounds = bill.bounds
@@ -113,7 +142,7 @@ class Table:
         yield cut(", ".join(parts), room)
         yield ""
         wide = room >= WIDE
-        shown = self.parts[-number:] if self.by == "day" else self.parts[:number]
+        shown = self.parts[-number:] if self.by in PERIODS else self.parts[:number]
         rows = [self._heads(wide=wide), *(self._cells(one, wide=wide) for one in shown)]
         if room < NARROW:
             yield from table(_NARROW, [[*row[:2], *row[3:]] for row in rows], room)
@@ -145,7 +174,7 @@ class Table:
 
     def _name(self, key: str | None) -> str:
         if not key:
-            return "untagged" if self.by == "tag" else "unknown"
+            return {"tag": "untagged", "pr": "no pull request"}.get(self.by, "unknown")
         if self.by == "project":
             return project(key) or clean(key)
         if self.by != "session":

@@ -26,6 +26,7 @@ from thence.errors import SessionNotFound
 from thence.memory.bills import with_dollars
 from thence.memory.notes import read_notes
 from thence.memory.recall import with_lineage
+from thence.memory.search import OUTCOME_NAMES
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -163,11 +164,12 @@ class Account:
         told = self._digest
         outcome = told.get("outcome") or self._row.session.outcome
         sure = told.get("confidence")
-        share = f", {sure:.0%} sure".replace("%", " %") if isinstance(sure, float) else ""
+        share = f", {sure:.0%} sure" if isinstance(sure, float) else ""
         task = f" · {_flat(told['task_ref'])}" if told.get("task_ref") else ""
         colour = {"success": "green", "fail": "red"}.get(outcome, "")
-        word = style(outcome, fg=colour) if colour else outcome
-        rest = cut(f"{share}{task}", room - _NAME - 2 - len(outcome))
+        name = OUTCOME_NAMES.get(outcome, outcome)
+        word = style(name, fg=colour) if colour else name
+        rest = cut(f"{share}{task}", room - _NAME - 2 - len(name))
         yield f"  {'outcome':<{_NAME}}{word}{rest}"
         reasons = told.get("reasons")
         for reason in reasons if isinstance(reasons, list | tuple) else ():

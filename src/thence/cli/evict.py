@@ -18,7 +18,7 @@ from thence.errors import ThenceError
 if TYPE_CHECKING:
     from thence.memory.store import SessionRow
 
-WHY = "removed by thence evict"
+WHY = "removed by thence store remove"
 
 
 class NotEvicted(ThenceError):
@@ -68,7 +68,7 @@ def _check(rows: Sequence[SessionRow], *, lose: bool) -> None:
     for row in rows:
         name = short_id(row.session.native_session_id)
         if row.pinned:
-            raise NotEvicted(f"{name} is pinned", hint=f"thence keep --off {name}")
+            raise NotEvicted(f"{name} is pinned", hint=f"thence store pin --off {name}")
         if not row.session.analyzed_at and not lose:
             raise NotEvicted(
                 f"{name} is not fully analysed, so it would be lost",

@@ -23,9 +23,9 @@ from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
+    from thence.analytics.parquet import ExportReport, Progress
     from thence.bridge.otlp import Trace
     from thence.format.records import JSON
-    from thence.memory.parquet import ExportReport, Progress
     from thence.memory.redact import Redactor
 
 Form = Literal["jsonl", "markdown", "html", "messages", "atif", "otlp"]
@@ -173,8 +173,8 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
     """Bring an export of the whole store up to date."""
     import msgspec
 
-    from thence.memory.exports import target_at
-    from thence.memory.parquet import export
+    from thence.analytics.exports import target_at
+    from thence.analytics.parquet import export
 
     with wiring.store() as store, progress(shown=not json) as told:
         report = export(
@@ -255,7 +255,7 @@ def exported(
     spans: Spans | None = None,
 ) -> Iterator[str]:
     """Give the lines of an export."""
-    from thence.format import forms
+    from thence.format import forms, spills
     from thence.memory.labels import Label
     from thence.memory.notes import note_events, read_notes
 
@@ -267,7 +267,8 @@ def exported(
     whole = loaded.whole
     label = wiring.labels().get(whole.uid, Label())
     if form == "messages":
-        yield _line(whole.messages().messages, redactor)
+        outputs = spills.texts([*whole.before.facts, *whole.facts])
+        yield _line(spills.inline_known(whole.messages().messages, outputs), redactor)
     elif form == "jsonl":
         notes = note_events(read_notes(wiring.home()), whole.uid)
         lines = forms.lines(whole, notes, name=label.name, tags=list(label.tags))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
+from thence.agents.profiles import label_of
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, tilde, titled
@@ -70,7 +71,7 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
             return 0
         confirm(yes=yes, json=json, what="delete it")
         needles = _needles(store, row)
-        pending = forget(store, row, "deleted by thence forget")
+        pending = forget(store, row, "deleted by thence store forget")
     proof = prove(wiring.home(), needles)
     if json:
         say(as_json({**_about(row), **_told(proof), "pending": bool(pending)}))
@@ -208,7 +209,8 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
     for path in own:
         yield cut(f"  {clean(tilde(str(path)))}", width())
     if session.flavor != OURS and session.source_path and not row.gone:
-        yield f"  {clean(session.flavor)}'s own file stays and is not imported again. To remove it:"
+        agent = clean(label_of(session.flavor))
+        yield f"  {agent}'s own log stays and is not imported again. To remove it:"
         yield style(f"    rm {clean(tilde(locate(session.source_path)))}", bold=True)
 
 

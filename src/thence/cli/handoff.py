@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,7 +33,8 @@ REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
     "handoff",
     help="Continue a session in another agent, with its history.",
     epilog="Writes a new session in the other agent's folder; the original stays"
-    " unchanged. Permissions are not copied. Secrets are not redacted.",
+    " unchanged. Permissions are not copied. Secrets are not redacted. On a terminal it shows the"
+    " files and asks first.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=ids)
 @click.option(
@@ -45,6 +47,7 @@ REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
 @click.option("--at", "event", metavar="EVENT", help="Only the history up to this event.")
 @click.option("--branch", metavar="EVENT", help="The branch of this event, to its end.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+@options.yes
 @options.as_json
 def command(
     wanted: str,
@@ -53,6 +56,7 @@ def command(
     branch: str | None,
     *,
     dry_run: bool,
+    yes: bool,
     json: bool,
 ) -> int:
     """Hand a session over, and say how the other agent goes on with it."""
@@ -61,6 +65,7 @@ def command(
     loaded, notes = original(wanted)
     handoff = prepared(loaded, target, event=event, branch=branch, notes=notes)
     if not dry_run:
+        ask_before(handoff, yes=yes or json)
         carry_out(handoff)
     if json:
         say(as_json({"dry_run": dry_run, **_fields(handoff.report)}))
@@ -70,10 +75,19 @@ def command(
     return exit_code(loaded.skipped)
 
 
-def hand_over(wanted: str, target: str, *, here: str | None = None) -> Report:
+def ask_before(handoff: Handoff, *, yes: bool) -> None:
+    """Show what would be written into another agent's folder and ask, if somebody is there."""
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        for line in lines(handoff.report, width(), dry_run=True):
+            click.echo(line, err=True)
+        click.confirm("Write this session?", default=True, abort=True, err=True)
+
+
+def hand_over(wanted: str, target: str, *, yes: bool, here: str | None = None) -> Report:
     """Hand a session over as it stands; it goes on in `here` if its own folder is gone."""
     loaded, notes = original(wanted)
     handoff = prepared(loaded, target, notes=notes, here=here)
+    ask_before(handoff, yes=yes)
     carry_out(handoff)
     return handoff.report
 
@@ -111,10 +125,10 @@ def prepared(
 
     from thence.bridge.portable import writer_of
     from thence.journal.ids import uuid7
-    from thence.memory.recall import place_of
+    from thence.memory.readouts import place_in
 
     name = event if event is not None else branch
-    place = place_of(loaded.whole, name) if name is not None else None
+    place = place_in(loaded.whole, name) if name is not None else None
     return plan(
         loaded,
         target,

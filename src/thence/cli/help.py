@@ -14,7 +14,7 @@ from thence.cli.terminal import as_json, say
 @click.pass_context
 def command(ctx: click.Context, name: str | None, *, json: bool) -> int:
     """Print help."""
-    from thence.cli import COMMANDS, thence
+    from thence.cli import COMMANDS, GROUPS, MOVED, thence
 
     above = ctx.parent or ctx
     if name is not None:
@@ -25,7 +25,13 @@ def command(ctx: click.Context, name: str | None, *, json: bool) -> int:
     if json:
         say(as_json(COMMANDS))
         return 0
+    listed = {name for names in GROUPS.values() for name in names}
+    more = tuple(name for name in COMMANDS if name not in listed and name not in MOVED)
     formatter = ctx.make_formatter()
-    formatter.write_dl(list(COMMANDS.items()))
-    click.echo(formatter.getvalue().rstrip())
+    for title, names in {**GROUPS, "More": more}.items():
+        with formatter.section(title):
+            formatter.write_dl([(one, COMMANDS[one]) for one in names])
+    with formatter.section("Earlier names that still work"):
+        formatter.write_dl([(one, f"thence {now}") for one, now in MOVED.items()])
+    click.echo(formatter.getvalue().strip())
     return 0

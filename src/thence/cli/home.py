@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from thence.agents.files import measured
+from thence.agents.profiles import label_of
 from thence.cli import wiring
 from thence.cli.columns import (
     DIM,
@@ -207,9 +208,12 @@ class Home:
         yield from (style(line, fg=DIM) for line in wrap(rule(self.policy), room))
         if self.announced is not None and self.announced > self.at:
             words = f"The oldest transcripts are removed from {self.announced:%Y-%m-%d} on"
-            yield style(cut(f"{words}; thence gc -n lists them", room), fg="yellow")
+            yield style(cut(f"{words}; thence store gc -n lists them", room), fg="yellow")
         if self.heard:
-            told = (f"{clean(agent)} {_since(seen, self.at)}" for agent, seen in self.heard.items())
+            told = (
+                f"{clean(label_of(agent))} {_since(seen, self.at)}"
+                for agent, seen in self.heard.items()
+            )
             yield cut(f"hooks  active: {', '.join(told)}", room)
         yield ""
         yield from commands(self._next(), room)
@@ -280,7 +284,7 @@ class Home:
         rows: list[list[Cell]] = [
             [
                 Cell(" "),
-                Cell(clean(agent or "")),
+                Cell(clean(label_of(agent or ""))),
                 *_figures(self._on(agent, today)),
                 *_figures(week),
                 Cell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
@@ -390,10 +394,8 @@ def _since(seen: datetime, at: datetime) -> str:
 
 def _whose(risks: Iterable[Risk]) -> str:
     """Name the agents that delete sessions, as people call them."""
-    from thence.agents.profiles import agent_of
-
     names = sorted({risk.source.adapter for risk in risks})
-    return " and ".join(agent.label if (agent := agent_of(name)) else name for name in names)
+    return " and ".join(map(label_of, names))
 
 
 def _about(much: int) -> str:
@@ -479,7 +481,7 @@ class First:
         present = [one for one in self.found if one["sessions"]]
         yield from table(_FOUND, [self._cells(one) for one in present or self.found], room)
         if present and len(present) < len(self.found):
-            absent = ", ".join(one["agent"] for one in self.found if not one["sessions"])
+            absent = ", ".join(label_of(one["agent"]) for one in self.found if not one["sessions"])
             yield style(cut(f"  not found: {absent}", room), fg=DIM)
         yield ""
         kept = f", about {size(int(self.bytes * KEPT_SHARE))}" if self.bytes else ""
@@ -512,7 +514,7 @@ class First:
         if not one["sessions"]:
             return [
                 Cell(" "),
-                Cell(one["agent"]),
+                Cell(label_of(one["agent"])),
                 Cell("-"),
                 Cell(""),
                 Cell(f"not found (looked in {', '.join(self._usual(one['agent']))})", DIM),
@@ -521,7 +523,7 @@ class First:
         days = one["oldest_days"]
         return [
             Cell(" "),
-            Cell(one["agent"]),
+            Cell(label_of(one["agent"])),
             Cell(several(one["sessions"], "session")),
             Cell(size(one["bytes"])),
             Cell(clean(", ".join(map(tilde, one["roots"])))),

@@ -1,4 +1,4 @@
-"""`thence inspect`: what one session file holds, counted, and what became of it.
+"""`thence show --stats`: what one session file holds, counted, and what became of it.
 
 The counts are the file's own, by the definitions of `format.counts`; a glued line is bad, and
 what was saved from it is a field of its own. Beside them stands what only the session can tell:
@@ -38,6 +38,7 @@ from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.counts import Counts
 from thence.format.records import JSON, Notice, Place, Skipped
+from thence.memory.readouts import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +166,7 @@ def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
         "edges": whole.edges,
         "salvaged": sum(skip.salvaged for skip in here),
         "skipped": here,
-        "notices": notices(loaded),
+        "notices": notices(opened(loaded)),
     }
 
 

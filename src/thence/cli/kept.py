@@ -13,8 +13,8 @@ from thence.memory.recall import loaded, place_of
 if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
     from thence.cli.page import Page
-    from thence.format.facts import Fact
-    from thence.format.whole import Whole
+    from thence.format.readout import Readout, Record
+    from thence.memory.readouts import OpenedSession
 
 BEFORE, AFTER = 6, 10
 """Records that are shown before and after the one that is asked for."""
@@ -31,15 +31,15 @@ def named(name: str) -> Loaded:
         return loaded(store, wiring.session(store, name))
 
 
-def seqs_of(name: str | None) -> dict[int, int]:
-    """Return the numbers that the events of a stored session have, by their ids."""
+def opened_by(name: str) -> OpenedSession:
+    """Return the session that a path or an id means, by its stored events."""
     from thence.cli import wiring
+    from thence.memory.readouts import open_session, opened
 
-    if name is None or is_path(name):
-        return {}
+    if is_path(name):
+        return opened(named(name))
     with wiring.store() as store:
-        rows = store.events(wiring.session(store, name).session.session_uid)
-        return {row.event.event_id: row.seq for row in rows}
+        return open_session(store, wiring.session(store, name))
 
 
 def is_path(name: str) -> bool:
@@ -64,9 +64,9 @@ def file_of(name: str) -> Path:
     return Path(locate(row.session.source_path))
 
 
-def end_of(whole: Whole, wanted: str) -> int:
-    """Return the last fact of the branch, or of the subagent, that an event stands on."""
-    return whole.graph.end_from(place_of(whole, wanted))
+def end_of(session: Readout, wanted: str) -> int:
+    """Return the last record of the branch, or of the subagent, that an event stands on."""
+    return session.graph.end_from(place_of(session, wanted))
 
 
 def around(page: Page, wanted: str) -> Iterator[str]:
@@ -74,10 +74,10 @@ def around(page: Page, wanted: str) -> Iterator[str]:
     from thence.cli.columns import DIM
     from thence.cli.terminal import several, style
 
-    whole = page.whole
-    place = place_of(whole, wanted)
-    line = page.line if place in page.line else whole.graph.chain(place, boundaries=False)
-    line = [one for one in line if one == place or _is_shown(whole.facts[one])]
+    session = page.session
+    place = place_of(session, wanted)
+    line = page.line if place in page.line else session.graph.chain(place, boundaries=False)
+    line = [one for one in line if one == place or _is_shown(session.records[one])]
     at = line.index(place) if place in line else len(line) - 1
     start, end = max(at - BEFORE, 0), at + AFTER + 1
     page.opened = True  # what was compacted may be what is asked for
@@ -90,9 +90,9 @@ def around(page: Page, wanted: str) -> Iterator[str]:
         yield style(f"┊    {several(len(line) - end, 'record')} after", fg=DIM)
 
 
-def _is_shown(fact: Fact) -> bool:
+def _is_shown(record: Record) -> bool:
     """Whether a record takes a line: results stand beside their calls, books are not shown."""
     from thence.format.nodes import Is
 
-    said = any(block.kind != "tool_result" for block in fact.blocks)
-    return said and not fact.node.flags & Is.INTERNAL
+    has_own = any(block.kind != "tool_result" for block in record.blocks)
+    return has_own and not record.node.flags & Is.INTERNAL

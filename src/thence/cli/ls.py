@@ -41,13 +41,15 @@ SHOWN = 20
 
 
 class OutcomeName(click.Choice[str]):
-    """An outcome by its name; the words of the viewer are understood, too."""
+    """An outcome by the name that people read; the stored names are understood as well."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the outcome that a word means."""
-        from thence.memory.search import OUTCOME_WORDS
+        """Return the stored outcome that a word means."""
+        from thence.memory.search import OUTCOME_NAMES, OUTCOME_WORDS
 
-        return super().convert(OUTCOME_WORDS.get(str(value), value), param, ctx)
+        stored = OUTCOME_WORDS.get(str(value), str(value))
+        super().convert(OUTCOME_NAMES.get(stored, stored), param, ctx)
+        return stored
 
 
 _STANDING: dict[Standing, tuple[str, str]] = {
@@ -65,7 +67,9 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 @options.since
 @options.tag
 @click.option(
-    "--outcome", type=OutcomeName(get_args(Outcome)), help="Only sessions with this outcome."
+    "--outcome",
+    type=OutcomeName(["done", "failed", "abandoned", "waiting", "unclear", "running"]),
+    help="Only sessions with this outcome.",
 )
 @click.option("--running", is_flag=True, help="Only sessions that are running or need you now.")
 @click.option(
@@ -76,6 +80,7 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 @click.option("--tree", is_flag=True, help="Show forks and subagents below their parents.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), default="recent", show_default=True)
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.view("--todos", "List open to-dos instead.")
 @options.utc
 @options.as_json
 def command(

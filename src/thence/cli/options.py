@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,19 +11,43 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from thence.agents.profiles import Part
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 as_json = click.option("--json", "json", is_flag=True, help="Print JSON.")
+yes = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 utc = click.option("--utc", is_flag=True, help="Show times in UTC.")
 tz = click.option(
     "--tz", metavar="ZONE", help="Time zone of days, such as Europe/Berlin or UTC; default: yours."
 )
 own = click.option("--own", is_flag=True, help="Do not show the sessions that this one continues.")
-agent = click.option("--agent", help="Only sessions of this agent.")
+
+
+class AgentFilter(click.ParamType[str]):
+    """The name of an agent, as it is stored (`claude`) or as people call it (`Claude Code`)."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's
+        """Return the stored name; a name that nobody knows stays as it is."""
+        from thence.agents.profiles import agents
+
+        wanted = str(value).lower().replace("-", " ")
+        labels = {agent.label.lower(): name for name, agent in agents().items()}
+        return str(value) if str(value) in agents() else labels.get(wanted, str(value))
+
+
+agent = click.option("--agent", type=AgentFilter(), help="Only sessions of this agent.")
 project = click.option("--project", help="Only sessions in folders with this text in their path.")
 model = click.option("--model", help="Only sessions with this text in the model name.")
 tag = click.option("--tag", metavar="WORD", help="Only sessions with this tag.")
 since = click.option(
     "--since", metavar="WHEN", help="A date such as 2026-01-31, yesterday, or 7d for a week ago."
 )
+
+
+def view(name: str, does: str) -> Callable[[Command], Command]:
+    """Add an option that shows something else: see VIEWS, which runs another command for it."""
+    return click.option(name, is_flag=True, expose_value=False, help=does)
 
 
 class AgentName(click.ParamType[str]):

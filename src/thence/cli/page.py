@@ -1,8 +1,8 @@
 """One session as text: the live line at the left, what parted from it where it parted.
 
-The same page for every agent, made from the facts of its session and nothing else. The first two
-lines say what it is; then come the turns; the last lines say what became of the rest. Every text
-of a log is made harmless and cut or wrapped to the screen before it is put on a line.
+The same page for every agent, made from the stored events of its session and nothing else. The
+first two lines say what it is; then come the turns; the last lines say what became of the rest.
+Every text of a log is made harmless and cut or wrapped to the screen before it is put on a line.
 
 Closed, a branch, a subagent and what a compaction summed up take one line each; opened, their
 events stand a step to the right.
@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from functools import cached_property
 
-from thence.agents.sessions import Loaded
-from thence.cli.calls import answer_of, calls_by_id, run_of, telling
+from thence.cli.calls import answer_of, run_of, telling
 from thence.cli.columns import when
 from thence.cli.reading import flowed, notices, promises, skipped_line
 from thence.cli.terminal import (
@@ -33,17 +32,19 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.format import joins, kinds, output
-from thence.format.facts import Block, Edge, Fact, text_in, whole_output
+from thence.format.facts import Edge, text_in, whole_output
 from thence.format.figures import money, short_id
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
-from thence.format.normal import one_line
-from thence.format.records import Usage, text_of, word
+from thence.format.normal import SessionEvent, one_line
+from thence.format.readout import Record, count_messages
+from thence.format.records import Usage, text_of
+from thence.format.stored import StoredEvent
 from thence.format.turn import TurnState
-from thence.format.whole import REWRITTEN, Part
 from thence.memory.descent import tie
 from thence.memory.labels import Label
 from thence.memory.notes import Note
+from thence.memory.readouts import OpenedSession
 from thence.memory.recall import event_name
 
 FEW = 5
@@ -79,7 +80,7 @@ class Page:
 
     def __init__(
         self,
-        loaded: Loaded,
+        opened_session: OpenedSession,
         room: int,
         *,
         opened: bool = False,
@@ -100,8 +101,8 @@ class Page:
         self.own = own
         self.to = to
         self.zone = zone
-        self.loaded = loaded
-        self.whole = loaded.whole
+        self.opened_session = opened_session
+        self.session = opened_session.session
         self.room = room
         self.opened = opened
         self.full = full
@@ -114,13 +115,13 @@ class Page:
 
     @cached_property
     def chain(self) -> list[int]:
-        """The facts that stand on the page's left line."""
-        return self.whole.graph.chain(self.to, boundaries=not self.opened)
+        """The records that stand on the page's left line."""
+        return self.session.graph.chain(self.to, boundaries=not self.opened)
 
     @cached_property
     def line(self) -> list[int]:
         """The whole line, compacted or not: the live one, or the one to `to`."""
-        return self.whole.graph.chain(self.to, boundaries=False)
+        return self.session.graph.chain(self.to, boundaries=False)
 
     @cached_property
     def turns(self) -> dict[int, int]:
@@ -129,62 +130,30 @@ class Page:
         return {place: number for number, place in enumerate(prompts, 1)}
 
     def _is_prompt(self, place: int) -> bool:
-        return bool(self.whole.facts[place].node.flags & Is.PROMPT)
+        return bool(self.session.records[place].node.flags & Is.PROMPT)
 
-    @cached_property
-    def pairs(self) -> dict[str, joins.Call]:
+    @property
+    def calls(self) -> dict[str, joins.Call]:
         """All calls by their id."""
-        return calls_by_id(self.whole)
+        return self.session.calls_by_name
 
-    @cached_property
-    def sizes(self) -> Counter[str]:
-        """How many events each record is."""
-        return Counter(event.native_id for event in self.whole.events)
+    def cost(self, places: Iterable[int]) -> tuple[int, int]:
+        """Return the money for some records, and their tokens without a price."""
+        return _cost(row for place in set(places) for row in self.session.records[place].rows)
 
-    @cached_property
-    def bills(self) -> dict[str, list[Usage]]:
-        """What was billed with each record, every bill once."""
-        bills = joins.bills(self.whole.events)
-        out: dict[str, list[Usage]] = {}
-        for event in self.whole.events:
-            if (usage := bills.get(event.event_id)) is not None:
-                out.setdefault(event.native_id, []).append(usage)
-        return out
-
-    @cached_property
-    def costs(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Money and tokens without a price, by the record they were billed with."""
-        from thence.memory.spending import ticks_of
-
-        money_of: dict[str, int] = {}
-        unknown: dict[str, int] = {}
-        bills = joins.bills(self.whole.events)
-        for event in self.whole.events:
-            usage = bills.get(event.event_id)
-            if usage is None:
-                continue
-            ticks = ticks_of(event, usage)
-            into, much = (unknown, usage.total) if ticks is None else (money_of, ticks)
-            into[event.native_id] = into.get(event.native_id, 0) + much
-        return money_of, unknown
-
-    def _tokens(self, places: Iterable[int]) -> int:
-        ids = {self.whole.facts[place].node.id for place in places}
-        return sum(usage.total for name in ids for usage in self.bills.get(name, ()))
-
-    def _events(self, places: Iterable[int]) -> int:
+    def events(self, places: Iterable[int]) -> int:
         """Count the events of a run, book-keeping left out."""
-        states, facts = self.whole.states, self.whole.facts
-        ids = {facts[p].node.id for p in places if states[p] is not State.INTERNAL}
-        return sum(self.sizes[name] for name in ids)
+        states, records = self.session.states, self.session.records
+        return sum(len(records[p].blocks) for p in set(places) if states[p] is not State.INTERNAL)
 
-    def _sum(self, places: Sequence[int], *, turns: bool = True) -> str:
-        """Say how much a run of facts is: turns, events, tokens."""
+    def sum_of(self, places: Sequence[int], *, turns: bool = True) -> str:
+        """Say how much a run of records is: turns, events, tokens."""
         prompts = sum(map(self._is_prompt, places)) if turns else 0
-        tokens = self._tokens(places)
+        usages = (self.session.records[place].usage for place in set(places))
+        tokens = sum(usage.total for usage in usages if usage is not None)
         parts = [
             several(prompts, "turn") if prompts else "",
-            several(self._events(places), "event"),
+            several(self.events(places), "event"),
             f"{short(tokens)} tokens" if tokens else "",
         ]
         return ", ".join(filter(None, parts))
@@ -193,9 +162,9 @@ class Page:
 
     def head(self) -> Iterator[str]:
         """Say what the session is."""
-        title = self.label.name or (self.whole.title or "").strip() or "empty session"
+        title = self.label.name or (self.session.title or "").strip() or "empty session"
         yield style(cut(clean(title.split("\n")[0]), self.room), bold=True)
-        known = self.whole.session()
+        known = self.session.head.session
         where = " ".join(filter(None, (_last(known.cwd), known.git_branch)))
         parts = [
             self._day(known.started_at),
@@ -205,7 +174,7 @@ class Page:
             self._spent(),
             known.flavor,
             known.model,
-            short_id(self.whole.native),
+            short_id(self.session.native),
             *(f"#{clean(tag)}" for tag in self.label.tags),
         ]
         for line in flowed(filter(None, parts), self.room):
@@ -217,15 +186,15 @@ class Page:
 
     def _cost(self) -> str:
         """Return what the session cost, or nothing if no response was billed."""
-        priced, unknown = (sum(some.values()) for some in self.costs)
+        priced, unknown = _cost(self.session.rows)
         if not priced and not unknown:
             return ""
-        is_bound = bool(self.whole.unbilled)
+        is_bound = bool(self.session.head.lower_bound)
         return money(priced, unknown, is_bound=is_bound) if priced else "cost unknown"
 
     def _spent(self) -> str:
-        spent = self.whole.spent
-        least = "at least " if self.whole.unbilled else ""
+        spent = self.session.head.spent
+        least = "at least " if self.session.head.lower_bound else ""
         parts = [f"{least}{short(spent.own)} tokens" if spent.own or not least else "no usage data"]
         if spent.dead.total:
             parts.append(f"{short(spent.dead.total)} discarded")
@@ -247,12 +216,12 @@ class Page:
 
     def _before(self) -> Iterator[str]:
         """Give the line in the sessions that this one continues, each with its border."""
-        for part in self.whole.inherited(self.to, boundaries=not self.opened):
+        for part in self.session.inherited(self.to, boundaries=not self.opened):
             if not self.own:
-                loaded = Loaded(self.loaded.source, part.whole, [], [])
-                page = Page(loaded, self.room, opened=self.opened, full=self.full, zone=self.zone)
+                above = OpenedSession(part.session, self.opened_session.agent, [], [])
+                page = Page(above, self.room, opened=self.opened, full=self.full, zone=self.zone)
                 yield from page.part(part.places)
-            yield self._border(part.whole.native, part.messages)
+            yield self._border(part.session.native, part.messages)
 
     def _border(self, name: str | None, messages: int) -> str:
         """Mark where the part of another session ends, and say how much of it there is."""
@@ -262,19 +231,19 @@ class Page:
         return style(cut(words, self.room), fg=_DIM)
 
     def part(self, places: Sequence[int]) -> Iterator[str]:
-        """Give some facts of a line, and nothing that parted from it."""
+        """Give some records of a line, and nothing that parted from it."""
         return self._run(places, "", parted=False)
 
     def _run(self, places: Sequence[int], step: str, *, parted: bool = True) -> Iterator[str]:
-        """Give a run of facts, a step to the right if it is a branch."""
+        """Give a run of records, a step to the right if it is a branch."""
         copies: list[int] = []
         for place in places:
-            if self.whole.states[place] is State.REPLAYED and not (step or self.opened):
+            if self.session.states[place] is State.REPLAYED and not (step or self.opened):
                 copies.append(place)
                 continue
             yield from self._copied(copies, step)
             copies = []
-            yield from self._fact(place, step)
+            yield from self._record(place, step)
             if parted and not step:
                 yield from self._branches(place)
         yield from self._copied(copies, step)
@@ -284,39 +253,40 @@ class Page:
         if places:
             if not self.own:
                 for place in places:
-                    yield from self._fact(place, step)
-            owner = next((f.origin for p in places if (f := self.whole.facts[p]).origin), None)
-            owner = owner or next((e.session for e in self.whole.edges if not e.child), None)
-            yield self._border(owner, Part(self.whole, places).messages)
+                    yield from self._record(place, step)
+            records = [self.session.records[place] for place in places]
+            owner = next((r.link.origin for r in records if r.link.origin), None)
+            owner = owner or next((e.session for e in self.session.edges if not e.child), None)
+            yield self._border(owner, count_messages(records))
 
-    def _fact(self, place: int, step: str) -> Iterator[str]:
-        fact = self.whole.facts[place]
-        if fact.node.flags & Is.CLEARS:
+    def _record(self, place: int, step: str) -> Iterator[str]:
+        record = self.session.records[place]
+        if record.node.flags & Is.CLEARS:
             yield from self._cleared(place, step)
-        if fact.node.flags & Is.SUMMARY:
+        if record.node.flags & Is.SUMMARY:
             yield from self._summary(place, step)
-        elif fact.node.flags & Is.PROMPT:
+        elif record.node.flags & Is.PROMPT:
             yield from self._prompt(place, step)
         else:
-            for block in fact.blocks:
-                yield from self._block(fact, block, step)
+            for block in record.blocks:
+                yield from self._block(record, block, step)
 
     def _prompt(self, place: int, step: str) -> Iterator[str]:
-        fact = self.whole.facts[place]
+        record = self.session.records[place]
         number = f"{self.turns.get(place, '')}" if not step else ""
-        start, name = f"{step}● {number:<2} ", f"you  {self._clock(fact)}"
+        start, name = f"{step}● {number:<2} ", f"you  {self._clock(record)}"
         took = self._took(place) if not step else ""
         gap = self._row_room - columns(start) - len(name) - len(took)
         right = " " * gap + style(took, fg=_DIM) if took and gap > 1 else ""
         yield start + style(name, fg="blue", bold=True) + right
-        for block in fact.blocks:
+        for block in record.blocks:
             if block.role == "user" and block.kind == "user_msg":
                 yield from self._prose(text_in(block), step)
             else:
-                yield from self._block(fact, block, step)
+                yield from self._block(record, block, step)
 
-    def _clock(self, fact: Fact) -> str:
-        moment = joins.time_of(fact.ts)
+    def _clock(self, record: Record) -> str:
+        moment = joins.time_of(record.ts)
         return f"{moment.astimezone(self.zone):%H:%M}" if moment is not None else ""
 
     def _took(self, place: int) -> str:
@@ -333,7 +303,8 @@ class Page:
         now = -1
         for place in self.line:
             now = place if place in self.turns else now
-            out.setdefault(now, []).extend(self.bills.get(self.whole.facts[place].node.id, ()))
+            usage = self.session.records[place].usage
+            out.setdefault(now, []).extend([] if usage is None else [usage])
         return out
 
     def _prose(self, text: str, step: str) -> Iterator[str]:
@@ -358,16 +329,16 @@ class Page:
 
     def _summary(self, place: int, step: str) -> Iterator[str]:
         """A compaction: how much it stands for, and what it says."""
-        fact = self.whole.facts[place]
-        summed = [p for p in self._summed if self.whole.states[p] in (State.LIVE, State.ORPHANED)]
-        when = f" {clock}" if (clock := self._clock(fact)) else ""
-        much = f", {self._sum(summed)} summed up" if summed and not step else ""
+        record = self.session.records[place]
+        summed = [p for p in self._summed if self.session.states[p] in (State.LIVE, State.ORPHANED)]
+        when = f" {clock}" if (clock := self._clock(record)) else ""
+        much = f", {self.sum_of(summed)} summed up" if summed and not step else ""
         yield style(cut(f"{step}═    compacted{when}{much}", self.room), fg="cyan")
         # Some clients write the whole history that replaces the old one: what was kept, then
         # the summary, and reminders around it.
-        prose = [block for block in fact.blocks if not text_in(block).startswith("<")]
-        for block in fact.blocks:
-            if block is (prose or fact.blocks)[-1]:
+        prose = [block for block in record.blocks if not text_in(block).startswith("<")]
+        for block in record.blocks:
+            if block is (prose or record.blocks)[-1]:
                 yield from self._prose(text_in(block), step)
             else:
                 yield self._injected(block, step)
@@ -376,22 +347,22 @@ class Page:
 
     def _cleared(self, place: int, step: str) -> Iterator[str]:
         """Say that the context was cleared, and how much stands before."""
-        when = f" {clock}" if (clock := self._clock(self.whole.facts[place])) else ""
+        when = f" {clock}" if (clock := self._clock(self.session.records[place])) else ""
         before = [] if step or self.opened else self._summed  # opened, all of it is shown
-        live = [p for p in before if self.whole.states[p] in (State.LIVE, State.ORPHANED)]
-        much = f", {self._sum(live)} before" if live else ""
+        live = [p for p in before if self.session.states[p] in (State.LIVE, State.ORPHANED)]
+        much = f", {self.sum_of(live)} before" if live else ""
         yield style(cut(f"{step}═    context cleared{when}{much}", self.room), fg="cyan")
         yield from self._closed([b for p in before for b in self.parted.get(p, ())])
 
     @cached_property
     def _summed(self) -> list[int]:
-        """The facts of the live line that a compaction or a cleared context left out."""
+        """The records of the live line that a compaction or a cleared context left out."""
         shown = set(self.chain)
         return [place for place in self.line if place not in shown]
 
     # -- blocks -------------------------------------------------------------------------
 
-    def _block(self, fact: Fact, block: Block, step: str) -> Iterator[str]:
+    def _block(self, record: Record, block: SessionEvent, step: str) -> Iterator[str]:
         if block.kind == "tool_call":
             yield from self._call(block, step)
         elif block.kind == "thinking":
@@ -403,7 +374,7 @@ class Page:
             yield style(cut(f"{step}▲    {clean(_first(text_in(block)))}", self.room), fg="red")
         elif block.kind == "decision":
             yield cut(f"{step}◇    decided: {clean(_first(text_in(block)))}", self.room)
-        elif fact.node.flags & Is.INTERRUPTS:
+        elif record.node.flags & Is.INTERRUPTS:
             said = clean(_first(text_in(block))) or "interrupted"
             yield style(cut(f"{step}○    {said}", self.room), fg="red")
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
@@ -411,15 +382,15 @@ class Page:
         elif self.full and (output := whole_output(block)):
             yield from self._prose(output, step)
 
-    def _injected(self, block: Block, step: str) -> str:
+    def _injected(self, block: SessionEvent, step: str) -> str:
         """What the harness put into the user's mouth: one dim line and how long it is."""
         said = text_in(block)
         how = size(len(said)) if len(said) > 200 else ""
         left = f"{step}·    {clean(one_line(said))}"
         return style(spaced(left, how, self._prose_room), fg=_DIM)
 
-    def _call(self, block: Block, step: str) -> Iterator[str]:
-        pair = self.pairs.get(block.call or "")
+    def _call(self, block: SessionEvent, step: str) -> Iterator[str]:
+        pair = self.calls.get(block.call or "")
         said = block.summary or kinds.summary(block.tool or "", block.payload)
         said = clean(said.replace(self._here, "") if self._here else said)
         if pair is None or not pair.outcome.ended:
@@ -437,7 +408,7 @@ class Page:
     @cached_property
     def _here(self) -> str:
         """The folder the session works in, as paths begin with it."""
-        cwd = (self.whole.session().cwd or "").rstrip("/")
+        cwd = (self.session.head.session.cwd or "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
     def _ended(self, pair: joins.Call, said: str, step: str) -> Iterator[str]:
@@ -478,9 +449,9 @@ class Page:
 
     @cached_property
     def parted(self) -> dict[int, list[Branch]]:
-        """Discarded branches by the fact of the live line that they part from; -1 for no fact."""
+        """Discarded branches by the fact of the live line that they part from; -1 for no record."""
         out: dict[int, list[Branch]] = {}
-        graph, home = self.whole.graph, frozenset(self.line)
+        graph, home = self.session.graph, frozenset(self.line)
         branches = [one for one in graph.branches if one.start not in home]  # the rest is shown
         for branch, at in zip(branches, graph.parting(branches, home), strict=True):
             out.setdefault(at, []).append(branch)
@@ -503,59 +474,42 @@ class Page:
             yield style(spaced(f"├─╳  {self._named(branch)}", how, self._row_room), fg=_DIM)
         rest = branches[len(shown) :]
         if rest:
-            much = self._sum([place for branch in rest for place in branch.events])
+            much = self.sum_of([place for branch in rest for place in branch.events])
             said = f"├─╳  {several(len(rest), 'more discarded branch')}, {much}"
             yield style(cut(said, self.room), fg=_DIM)
 
     def _named(self, branch: Branch) -> str:
-        back = self.whole.states[branch.start] is State.ROLLED_BACK
-        return f"{'rolled back' if back else 'discarded branch'}, {self._sum(branch.events)}"
-
-    @cached_property
-    def _names(self) -> dict[str, str]:
-        """Short names of events, by the record they come from."""
-        events = reversed(self.whole.events)
-        return {event.native_id: event_name(event.event_id) for event in events}
+        back = self.session.states[branch.start] is State.ROLLED_BACK
+        return f"{'rolled back' if back else 'discarded branch'}, {self.sum_of(branch.events)}"
 
     def _how_to_see(self, place: int) -> str:
         """Say how to have a branch shown, where there is room for it."""
-        name = self._names.get(self.whole.facts[place].node.id)
-        return f"--branch {name}" if name and self.room >= 60 else ""
+        name = event_name(self.session.event_id(place))
+        return f"--branch {name}" if self.room >= 60 else ""
 
     # -- subagents ----------------------------------------------------------------------
 
-    @cached_property
+    @property
     def channels(self) -> dict[str, list[int]]:
         """What each subagent that is a channel of the session wrote, in the order of the log."""
-        out: dict[str, list[int]] = {}
-        for place, fact in enumerate(self.whole.facts):
-            if fact.channel != "main":
-                out.setdefault(fact.channel, []).append(place)
-        return out
+        return self.session.channels
 
     @cached_property
     def agents(self) -> dict[str, str]:
         """Subagents of the session by the call that started them, the others by their name."""
-        started = dict(self._started())
+        started = self.session.started_by()
         return {started.get(channel) or channel: channel for channel in self.channels}
 
-    def _started(self) -> Iterator[tuple[str, str]]:
-        """Tell which call started which subagent, as the logs say it."""
-        for channel in self.channels:
-            yield channel, word(self.whole.about.get(channel))
-        for edge in self.whole.edges:
-            if edge.link == "subagent" and edge.child:
-                yield edge.session, edge.call or ""
-        for fact in self.whole.facts:
-            if fact.type == "sidechain" and isinstance(told := fact.blocks[0].payload, dict):
-                yield word(told.get("agent_id")), word(told.get("tool_use_id"))
+    def agent_name(self, channel: str) -> str:
+        """Return the type of a subagent; empty where the log tells none."""
+        return self.session.head.agents.get(channel, ("", ""))[1]
 
     @cached_property
     def _children(self) -> dict[str, list[Edge]]:
         """Subagents that are sessions of their own, by the call that started them."""
         out: dict[str, list[Edge]] = {}
-        for edge in self.whole.edges:
-            if edge.child and edge.call in self.pairs and edge.session not in self.channels:
+        for edge in self.session.edges:
+            if edge.child and edge.call in self.calls and edge.session not in self.channels:
                 out.setdefault(edge.call or "", []).append(edge)
         return out
 
@@ -567,17 +521,16 @@ class Page:
         """A subagent: closed it is one line, opened its events stand a step to the right."""
         self._shown.add(channel)
         places = self.channels[channel]
-        first, last = self.whole.facts[places[0]], self.whole.facts[places[-1]]
+        first, last = self.session.records[places[0]], self.session.records[places[-1]]
         start, end = joins.time_of(first.ts), joins.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
         took = f", {format_duration(passed)}" if passed > 0 else ""
-        about = self.whole.about
-        name = word(about.get(f"{channel}:type")) or channel.removeprefix("agent:")
-        said = f"├─▸  {clean(name)}, {self._sum(places, turns=False)}{took}"
+        name = self.agent_name(channel) or channel.removeprefix("agent:")
+        said = f"├─▸  {clean(name)}, {self.sum_of(places, turns=False)}{took}"
         yield style(cut(f"{step}{said}", self.room), fg="bright_magenta")
         if self.opened:
             yield from self._run(places, f"{step}│ ")
-        pair = self.pairs.get(call)
+        pair = self.calls.get(call)
         if pair is not None and pair.result is not None:
             back = answer_of(output.text(pair.result.payload))
             yield cut(f"{step}│    returned: {clean(back)}", self._prose_room)
@@ -585,34 +538,36 @@ class Page:
     # -- the end ------------------------------------------------------------------------
 
     def _turn(self) -> str:
-        if self.to is not None and self.to not in self.whole.graph.chain(boundaries=False):
-            side = self.whole.facts[self.to].channel != "main"
+        if self.to is not None and self.to not in self.session.graph.chain(boundaries=False):
+            side = self.session.records[self.to].channel != "main"
             said = "end of the subagent" if side else "end of a discarded branch"
             return style(f"╳    {said}; the active branch is elsewhere", fg=_DIM)
-        now = self.whole.turn()
+        now = self.session.turn()
         mark, said, colour = _TURNS[now.state]
         torn = "; its last line is cut off" if now.torn else ""
         return style(f"{mark}    {said}{torn}", fg=colour)
 
     def foot(self) -> Iterator[str]:
         """Say what became of all events, and what a reader should know besides."""
-        counts = Counter(event.state for event in self.whole.events)
+        counts = Counter(row.event.state for row in self.session.rows)
         named = [f"{STATES[state]} {counts[state]:,}" for state in reversed(State) if counts[state]]
         yield from flowed(named or ["no events"], self.room)
-        gone = [event for event in self.whole.events if event.why == REWRITTEN]
+        gone = [row.event for row in self.session.rewritten]
         if gone:
             yield f"{several(len(gone), 'event')} no longer in any log, which was rewritten"
         prompts = (event.summary for event in gone if event.kind == "user_msg")
         yield from self._few((f"deleted: {line}" for line in prompts), "deleted prompt", fg=_DIM)
-        open_ones = (f"open: {todo.text}" for todo in promises(self.whole))
+        open_ones = (f"open: {todo.text}" for todo in promises(self.session))
         yield from self._few(open_ones, "open to-do", fg="yellow")
         written = (f"{note.kind}, {note.author}: {_first(note.text)}" for note in self.notes)
         yield from self._few(written, "decision and note")
-        told = [e for e in self.whole.edges if e.session not in self.channels]
-        told = [e for e in told if not (e.child and e.call in self.pairs)]
+        told = [e for e in self.session.edges if e.session not in self.channels]
+        told = [e for e in told if not (e.child and e.call in self.calls)]
         yield from self._few(map(_tie, told), "tie")
-        yield from self._few(map(skipped_line, self.loaded.skipped), "skipped line")
-        yield from self._few((f"note: {n.what}: {n.detail}" for n in notices(self.loaded)), "note")
+        yield from self._few(map(skipped_line, self.opened_session.skipped), "skipped line")
+        yield from self._few(
+            (f"note: {n.what}: {n.detail}" for n in notices(self.opened_session)), "note"
+        )
 
     def _few(self, said: Iterable[str], noun: str, **how: str | bool) -> Iterator[str]:
         found = list(said)
@@ -620,6 +575,16 @@ class Page:
             yield style(cut(clean(one), self.room), **how)
         if len(found) > FEW:
             yield f"and {several(len(found) - FEW, f'more {noun}')}"
+
+
+def _cost(rows: Iterable[StoredEvent]) -> tuple[int, int]:
+    """Return the money for some events, and their tokens without a price."""
+    ticks = unknown = 0
+    for row in rows:
+        if (usage := row.usage) is not None:
+            ticks += row.ticks or 0
+            unknown += usage.total if row.ticks is None else 0
+    return ticks, unknown
 
 
 # -- words ----------------------------------------------------------------------------------

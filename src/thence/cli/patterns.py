@@ -31,6 +31,7 @@ _HEADS = {
 @options.project
 @options.since
 @click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@options.view("--signals", "List single signals instead: loops, repeated errors, corrections.")
 @options.as_json
 def command(
     *,

@@ -18,9 +18,9 @@ from thence.cli.terminal import as_json, clean, say, several, size, width
 from thence.errors import STOPPED, BadConfig, ThenceError
 
 if TYPE_CHECKING:
-    from thence.memory.postgres import Postgres
-    from thence.memory.pushing import Mark, Plan, Project, Pushed
     from thence.memory.store import Store
+    from thence.team.postgres import Postgres
+    from thence.team.pushing import Mark, Plan, Project, Pushed
 
 WAIT = 30.0
 """Seconds that a push waits for another one of this machine."""
@@ -51,12 +51,12 @@ def command(url: str | None, *, dry_run: bool, json: bool) -> int:
     if address is None:
         raise BadConfig(
             "no URL given",
-            hint="thence push postgresql://…, or set session_memory.push.url",
+            hint="thence store push postgresql://…, or set session_memory.push.url",
         )
     if not address.startswith(("postgresql:", "postgres:")):
         raise BadConfig(
             "only a Postgres store can receive pushes",
-            hint="use thence copy to copy an entire store",
+            hint="use thence store copy to copy an entire store",
         )
     exclude = [*settings["session_memory.exclude"], *settings["session_memory.push.private"]]
     noted = Noted(wiring.home(), address)
@@ -80,7 +80,7 @@ class Noted:
         """Give the marks of the last push; none when there are none, or none that can be read."""
         import msgspec
 
-        from thence.memory.pushing import Mark
+        from thence.team.pushing import Mark
 
         try:
             marks = msgspec.msgpack.decode(self._path.read_bytes(), type=dict[str, Mark])
@@ -106,8 +106,8 @@ class Noted:
 def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
     from thence.cli.bar import Bar
     from thence.cli.sweep import interruptible
-    from thence.memory.postgres import NotPermitted, StoreLost, Unreachable
-    from thence.memory.pushing import Pusher
+    from thence.team.postgres import NotPermitted, StoreLost, Unreachable
+    from thence.team.pushing import Pusher
 
     bar = Bar(sys.stderr, width)
     shown = not json and sys.stdout.isatty() and sys.stderr.isatty()
@@ -141,8 +141,8 @@ def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json:
 @contextlib.contextmanager
 def _opened(address: str) -> Iterator[Postgres]:
     """Open the store of the team."""
-    from thence.memory.postgres import Postgres
     from thence.memory.store import open_store
+    from thence.team.postgres import Postgres
 
     store = open_store(address)
     try:
@@ -188,7 +188,7 @@ def _lines(report: Pushed) -> list[str]:
 
 def _plan(store: Store, marks: Mapping[str, tuple[Mark, bool]], exclude: list[str]) -> Plan:
     from thence.memory.exclusion import Exclusion
-    from thence.memory.pushing import Due
+    from thence.team.pushing import Due
 
     return Due(store, marks, Exclusion(exclude)).plan
 
@@ -197,8 +197,8 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
     """Say what would be sent, by what the other side has, or had when it was last reached."""
     import msgspec
 
-    from thence.memory.postgres import NotPermitted, StoreLost, Unreachable
-    from thence.memory.pushing import marks_in
+    from thence.team.postgres import NotPermitted, StoreLost, Unreachable
+    from thence.team.pushing import marks_in
 
     try:
         with _opened(address) as target:

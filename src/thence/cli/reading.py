@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from thence.agents.profiles import agent_of
-from thence.agents.sessions import Loaded
 from thence.cli.terminal import clean, columns, cut, several, size
 from thence.errors import SKIPS
 from thence.format import joins
 from thence.format.codec import TORN
-from thence.format.facts import Block, text_in
+from thence.format.facts import text_in
+from thence.format.normal import SessionEvent
+from thence.format.readout import Part, Readout
 from thence.format.records import Notice, Skipped
 from thence.format.todos import Step, Todo, pending
-from thence.format.whole import Part, Whole
+from thence.memory.readouts import OpenedSession
 
 
 def exit_code(skipped: Sequence[Skipped]) -> int:
@@ -25,18 +26,19 @@ def exit_code(skipped: Sequence[Skipped]) -> int:
     return SKIPS if any(skip.why != TORN for skip in skipped) else 0
 
 
-def notices(loaded: Loaded) -> list[Notice]:
-    """Give all that a reader of a session should be told, each kind once."""
-    whole = loaded.whole
-    links = (Notice(f"{b.what} link", f"{b.wanted}") for b in whole.graph.breaks)
-    unknown = _not_understood(loaded.source.adapter, whole)
-    return [*grouped([*loaded.notices, *links, *whole.unbilled]), *unknown]
+def notices(opened: OpenedSession) -> list[Notice]:
+    """Return all that a reader of a session should be told, each kind once."""
+    session = opened.session
+    links = (Notice(f"{b.what} link", f"{b.wanted}") for b in session.graph.breaks)
+    unbilled = (Notice("not billed", why) for why in session.head.lower_bound)
+    unknown = _not_understood(opened.agent, session)
+    return [*grouped([*opened.notices, *links, *unbilled]), *unknown]
 
 
-def _not_understood(name: str, whole: Whole) -> list[Notice]:
+def _not_understood(name: str, session: Readout) -> list[Notice]:
     """Return what is said of records that nobody knows, as a newer client may write them."""
     agent = agent_of(name)
-    unknown = agent.unknown_records(whole.facts) if agent is not None else None
+    unknown = agent.unknown_records(session.records) if agent is not None else None
     if not unknown:
         return []
     types = ", ".join(f"{one} {number}" for one, number in unknown.most_common(5))
@@ -56,7 +58,7 @@ def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
         yield Notice(what, f"{details[0]}{more}")
 
 
-def promises(whole: Whole) -> list[Todo]:
+def promises(session: Readout) -> list[Todo]:
     """Return what is open on the live line, compacted parts included; see `format.todos`.
 
     What the sessions left open that this one continues is open here as well.
@@ -64,26 +66,28 @@ def promises(whole: Whole) -> list[Todo]:
     from thence.memory.course import Course
     from thence.memory.outcome import judge
 
-    parts = [*whole.inherited(boundaries=False), Part(whole, whole.graph.chain(boundaries=False))]
+    own = Part(session, session.graph.chain(boundaries=False))
+    parts = [*session.inherited(boundaries=False), own]
     steps = [step for part in parts for step in _steps(part)]
-    course = Course(whole)
+    course = Course(session)
     return pending(steps, ended_well=course.has_ended_well(judge(course).outcome))
 
 
 def _steps(part: Part) -> Iterator[Step]:
     """Yield what was said and done on a part of a line."""
-    results = {pair.call.call: pair for pair in part.whole.calls}
+    session = part.session
+    results = {pair.call.call: pair for pair in session.calls}
     for place in part.places:
-        fact = part.whole.facts[place]
-        for block in fact.blocks:
+        record = session.records[place]
+        for block in map(session.filled, record.blocks):
             if block.kind in ("user_msg", "assistant_msg"):
                 role = "assistant" if block.kind == "assistant_msg" else "user"
-                yield Step(fact.node.id, role, text_in(block))
+                yield Step(record.id, role, text_in(block))
             elif block.kind == "tool_call":
-                yield _step(fact.node.id, block, results.get(block.call))
+                yield _step(record.id, block, results.get(block.call))
 
 
-def _step(event: str, block: Block, pair: joins.Call | None) -> Step:
+def _step(event: str, block: SessionEvent, pair: joins.Call | None) -> Step:
     result = pair.result if pair is not None else None
     return Step(
         event,

@@ -14,7 +14,7 @@ WIDTH = 80
 
 def text() -> str:
     """Give the whole page."""
-    from thence.cli import COMMANDS, thence
+    from thence.cli import COMMANDS, MOVED, thence
 
     top = _context(thence, "thence")
     lines = [
@@ -26,7 +26,10 @@ def text() -> str:
         "",
         "| command | does |",
         "| --- | --- |",
-        *(f"| [`thence {name}`](#thence-{name}) | {does} |" for name, does in COMMANDS.items()),
+        *(
+            f"| [`thence {name}`](#thence-{name}) | {does}{_moved(MOVED.get(name))} |"
+            for name, does in COMMANDS.items()
+        ),
         *_section(top, "thence"),
     ]
     for name in COMMANDS:
@@ -34,6 +37,10 @@ def text() -> str:
         if command is not None:
             lines += _described(command, f"thence {name}", top)
     return "\n".join(lines) + "\n"
+
+
+def _moved(now: str | None) -> str:
+    return f" Now `thence {now}`." if now else ""
 
 
 def _described(command: click.Command, name: str, above: click.Context) -> Iterator[str]:

@@ -86,7 +86,10 @@ class Way(NamedTuple):
 
 
 @click.command(
-    "resume", help="Resume a session in its agent, or in another one. Without ID: choose."
+    "resume",
+    help="Resume a session in its agent, or in another one. Without ID: choose.",
+    epilog="A session that you choose on a terminal is resumed at once. Otherwise the command is"
+    " printed, unless --exec runs it.",
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
 @click.option("--last", is_flag=True, help="Resume the most recent session.")
@@ -97,6 +100,7 @@ class Way(NamedTuple):
     type=options.AgentName("handoff"),
     help="Continue in this agent, with a copy of the history: see thence handoff.",
 )
+@options.yes
 @options.agent
 @options.project
 @options.as_json
@@ -108,6 +112,7 @@ def command(
     *,
     last: bool,
     run: bool,
+    yes: bool,
     json: bool,
 ) -> int:
     """Print how a session is gone on with, or do it."""
@@ -124,6 +129,7 @@ def command(
             row = rows[0] if last else _chosen(rows)
             if row is None:
                 return 0
+            run = run or (not last and sys.stdout.isatty())
         else:
             from thence.memory.recall import with_lineage
 
@@ -131,8 +137,9 @@ def command(
     obstacle = _obstacle(row)
     if other is None and obstacle is not None and not json:
         other = _offered(row, obstacle)
+        yes = yes or other is not None
     if other is not None and (obstacle is not None or other != row.session.flavor):
-        way = _handed(row, other, run=run)
+        way = _handed(row, other, run=run, yes=yes or json)
     else:
         way = way_of(row, known)
     if json:
@@ -188,7 +195,7 @@ def _not_restored(agent: str) -> str:
     return known.profile.not_restored if known is not None else "Permissions are not restored."
 
 
-def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
+def _handed(row: SessionRow, other: str, *, run: bool, yes: bool) -> Way:
     """Hand a session over; gives how the other agent goes on with it."""
     from thence.agents.profiles import agents
     from thence.cli.handoff import hand_over
@@ -197,7 +204,7 @@ def _handed(row: SessionRow, other: str, *, run: bool) -> Way:
     if run and shutil.which(program) is None:
         raise NotReadable(f"{program} is not installed", hint="is it on your PATH?")
     here = row.project if row.project and Path(row.project).is_dir() else None
-    report = hand_over(row.session.session_uid, other, here=here)
+    report = hand_over(row.session.session_uid, other, yes=yes, here=here)
     return Way(row, report.argv, {}, report.cwd, is_handed=True)
 
 

@@ -109,10 +109,10 @@ def _opened(name: str) -> Session:
 
 def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: bool) -> int:
     from thence.agents.sessions import load
-    from thence.memory.recall import place_of
+    from thence.memory.readouts import place_in
 
     whole = load(path).whole
-    move = _move(whole, place_of(whole, to))
+    move = _move(whole, place_in(whole, to))
     if not json:
         verb = "would leave" if dry_run else "leave"
         tell([f"{several(move.leaving, 'event')} {verb} the active branch; they stay in the log"])

@@ -57,7 +57,7 @@ _KINDS = {
     help="Find what was said or done, in the sessions of all agents.",
     epilog='Words, "a phrase", a prefix*, -without, this OR that, or a question, and filters:'
     " agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py"
-    " after:2026-01-01 before:7d outcome:fail tag:release cost>1.50."
+    " after:2026-01-01 before:7d outcome:failed tag:release cost>1.50."
     f" kind: takes {', '.join(KINDS)} and note."
     " An error, test_run, edit, retry, human_intervention or completion is found by the words"
     " of its original event; kind:decision and kind:note find recorded decisions and notes."

@@ -95,7 +95,11 @@ def command(
             raise
         return open_again(there, page=page, json=json, opens=not no_open)
     guard = gate.Gate(
-        host, listener.getsockname()[1], key=key, on_sign_in=partial(sign_in.remove, home)
+        host,
+        listener.getsockname()[1],
+        key=key,
+        on_sign_in=partial(sign_in.remove, home),
+        home=home,
     )
     ticket = guard.ticket()
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
     from thence.format.records import JSON
     from thence.memory.notes import Note
+    from thence.memory.readouts import OpenedSession
 
 Form = Literal["text", "messages", "events", "markdown", "html"]
 
@@ -47,6 +48,10 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
     show_default=True,
     help="How to treat calls without a result in messages.",
 )
+@options.view("--tree", "Draw its branches instead; --all: every event.")
+@options.view("--digest", "Show its digest instead.")
+@options.view("--signals", "Show what went wrong in it instead.")
+@options.view("--stats", "Count what its file holds instead: records, calls, tokens, damage.")
 @options.own
 @options.utc
 @options.as_json
@@ -70,54 +75,59 @@ def command(
         message = "give a session id, the path of a session file, or --sample"
         raise click.UsageError(message)
     from thence.cli.kept import around as near
-    from thence.cli.kept import end_of, named, seqs_of
+    from thence.cli.kept import end_of, named, opened_by
+    from thence.memory.readouts import opened, place_in
 
-    loaded = _sample() if path is None else named(path)
     every = branch == "all"
-    to = None if branch in ("live", "all") else end_of(loaded.whole, branch)
+    is_by_events = form in ("text", "events")
+    zone = present(utc=utc).tzinfo or UTC
+    if is_by_events:
+        session = opened(_sample()) if path is None else opened_by(path)
+        to = None if branch in ("live", "all") else end_of(session.session, branch)
+        if form == "events" or json:
+            say(as_json(events(session, to, own=own)))
+            return exit_code(session.skipped)
+        from thence.cli import wiring
+        from thence.cli.page import Page
+
+        page = Page(
+            *(session, width()),
+            opened=every,
+            full=full,
+            to=to,
+            zone=zone,
+            notes=_notes(session.session.uid),
+            own=own,
+            label=wiring.labels().get(session.session.uid),
+        )
+        tell(page.lines() if around is None else near(page, around))
+        return exit_code(session.skipped)
+    loaded = _sample() if path is None else named(path)
+    whole = loaded.whole
+    to = None
+    if branch not in ("live", "all"):
+        to = whole.graph.end_from(place_in(whole, branch))
     if form == "messages":
         from thence.format import spills
 
-        whole = loaded.whole
         messages = whole.messages(orphans, to=to, own=own).messages
         outputs = spills.texts([*whole.before.facts, *whole.facts]) if full else {}
         say(as_json(spills.inline_known(messages, outputs) if outputs else messages))
-    elif form == "events" or (json and form == "text"):
-        say(as_json(events(loaded, to, own=own, seqs=seqs_of(path))))
     else:
-        zone = present(utc=utc).tzinfo or UTC
-        if form == "text":
-            from thence.cli import wiring
-            from thence.cli.page import Page
+        from thence.format import forms
 
-            notes = _notes(loaded)
-            label = wiring.labels().get(loaded.whole.uid)
-            page = Page(
-                *(loaded, width()),
-                opened=every,
-                full=full,
-                to=to,
-                zone=zone,
-                notes=notes,
-                own=own,
-                label=label,
-            )
-            tell(page.lines() if around is None else near(page, around))
-        else:
-            from thence.format import forms
-
-            made = forms.markdown if form == "markdown" else forms.page
-            told = made(loaded.whole, forms.Branch(to, every, own), zone)
-            tell(clean(line) for part in told for line in part.split("\n"))
+        write = forms.markdown if form == "markdown" else forms.page
+        lines = write(whole, forms.Branch(to, every, own, full), zone)
+        tell(clean(line) for part in lines for line in part.split("\n"))
     return exit_code(loaded.skipped)
 
 
-def _notes(loaded: Loaded) -> list[Note]:
+def _notes(uid: str) -> list[Note]:
     """Return the decisions and notes that belong to a session."""
     from thence.cli import wiring
     from thence.memory.notes import read_notes
 
-    return [note for note in read_notes(wiring.home()) if note.session_uid == loaded.whole.uid]
+    return [note for note in read_notes(wiring.home()) if note.session_uid == uid]
 
 
 def _sample() -> Loaded:
@@ -127,50 +137,46 @@ def _sample() -> Loaded:
         return load(path)
 
 
-def events(
-    loaded: Loaded,
-    to: int | None = None,
-    *,
-    own: bool = False,
-    seqs: dict[int, int] | None = None,
-) -> JSON:
-    """Give every event with its number and state, those derived from them, and what was found.
+def events(opened: OpenedSession, to: int | None = None, *, own: bool = False) -> JSON:
+    """Return every event with its number and state, those derived from them, and what was found.
 
     Events of the sessions that this one continues stand apart, unless only its `own` are wanted.
     """
     from collections import Counter
 
     from thence.cli import wiring
+    from thence.format.joins import log_ends
     from thence.format.normal import numbered
-    from thence.format.whole import events_along
     from thence.memory.labels import Label
     from thence.memory.notes import note_events
 
-    whole, notes = loaded.whole, _notes(loaded)
-    inherited = [] if own else whole.inherited(to, boundaries=False)
-    label = wiring.labels().get(whole.uid, Label())
-    states = Counter(event.state for event in whole.events)
+    session = opened.session
+    notes = _notes(session.uid)
+    inherited = [] if own else session.inherited(to, boundaries=False)
+    label = wiring.labels().get(session.uid, Label())
+    states = Counter(event.state for event in session.events)
+    all_events = [*session.events, *session.derived(), *log_ends(session.events)]
     return {
-        "session_id": whole.native,
-        "session": whole.session(),
-        "title": whole.title,
+        "session_id": session.native,
+        "session": session.head.session,
+        "title": session.title,
         "name": label.name,
         "tags": list(label.tags),
         "counts": {state.value: number for state, number in states.items() if state},
-        "turn": whole.turn(),
-        "spent": whole.spent,
-        "edges": whole.edges,
-        "pending": promises(whole),
+        "turn": session.turn(),
+        "spent": session.head.spent,
+        "edges": session.edges,
+        "pending": promises(session),
         "notes": notes,
-        "skipped": loaded.skipped,
-        "notices": notices(loaded),
+        "skipped": opened.skipped,
+        "notices": notices(opened),
         "continued_from": [
             {
-                "session_uid": part.whole.uid,
+                "session_uid": part.session.uid,
                 "messages": part.messages,
-                "events": [e.to_object() for e in events_along(part.whole, part.places)],
+                "events": [row.event.to_object() for row in part.session.along(part.places)],
             }
             for part in inherited
         ],
-        "events": numbered([*whole.events, *whole.derived, *note_events(notes, whole.uid)], seqs),
+        "events": numbered([*all_events, *note_events(notes, session.uid)], session.numbers),
     }

@@ -106,8 +106,9 @@ def lines(
 
 
 def _title(text: str) -> Cell:
-    return Cell(cut(clean(" ".join(text.split())), 48), DIM)
+    return Cell(cut(clean(" ".join(text.split())), _TITLE_ROOM), DIM)
 
 
+_TITLE_ROOM = 30
 _COLUMNS = (Column(), Column(), Column(slack=True), Column(right=True))
 _WITH_TITLES = (*_COLUMNS[:3], Column(), _COLUMNS[3])

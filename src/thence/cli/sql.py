@@ -19,7 +19,7 @@ from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
 from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
 
 if TYPE_CHECKING:
-    from thence.memory.views import Answer
+    from thence.analytics.views import Answer
 
 SHOWN = 100
 STDIN = "-"
@@ -73,7 +73,7 @@ def command(
     question: str | None, folder: Path | None, limit: int, *, csv_: bool, json: bool
 ) -> int:
     """Ask, and print the answer."""
-    from thence.memory.views import ask
+    from thence.analytics.views import ask
 
     if csv_ and json:
         raise click.UsageError("--csv or --json, not both")
@@ -112,9 +112,9 @@ def _open_now() -> dict[str, str]:
 
 def _brought_up(*, json: bool) -> Path:
     """Bring the home's own export up to date, saying so; the folder it lies in."""
+    from thence.analytics.exports import MANIFEST, Folder
+    from thence.analytics.parquet import export
     from thence.cli.export import progress
-    from thence.memory.exports import MANIFEST, Folder
-    from thence.memory.parquet import export
     from thence.memory.store import StoreLocked
 
     folder = wiring.analytics()
@@ -204,7 +204,7 @@ def _plain(value: Any) -> Any:
 
 
 def _schema() -> dict[str, Any]:
-    from thence.memory.analytics import SCHEMA, TABLES
+    from thence.analytics.tables import SCHEMA, TABLES
 
     return {
         "schema": SCHEMA,
@@ -222,7 +222,7 @@ def _schema() -> dict[str, Any]:
 
 def _about() -> Iterator[str]:
     """Say which tables there are, and what one may ask."""
-    from thence.memory.analytics import TABLES
+    from thence.analytics.tables import TABLES
 
     room = width()
     for name, one in TABLES.items():

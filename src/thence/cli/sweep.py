@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from thence.memory.derivation import Fingerprint
     from thence.memory.store import Inventory, Store
     from thence.memory.sweep import Progress, Report
+    from thence.memory.vectors import VectorProgress
 
 NAMED = 3
 """Skipped lines that are named before the rest is counted."""
@@ -40,6 +41,9 @@ QUIET, LATEST, SHARE = 5.0, 60.0, 9.0
 there is no quiet; and how much longer than digesting took the rest of it waits."""
 DIGEST_LIMIT_S = 0.3
 """Seconds of digesting after which a watching sweep looks for new lines again."""
+
+EMBED_LIMIT_S = 60.0
+"""Seconds of embedding after which a sweep that nobody watches leaves the rest to the next."""
 
 LOCAL = "thence"
 """The agent whose sessions a project may keep with itself."""
@@ -201,6 +205,8 @@ class Run:
             if report.evicted or sweep.redacted_again:
                 wiring.let_go(store, sweep.redacted_again)
             taken.done()
+        if digests:
+            self._embed(store, report, limit_s=digest_limit_s)
         self._progress.end()
         if report.losses or sweep.digested:
             from thence.cli.notes import post_digests, write_losses
@@ -209,6 +215,24 @@ class Run:
             if problem := post_digests(store, sweep.digested):
                 report.notes.append(problem)
         return report
+
+    def _embed(self, store: Store, report: Report, *, limit_s: float | None) -> None:
+        """Make vectors that are missing, where semantic search is on; all if somebody watches."""
+        vectors = getattr(store, "vectors", None)
+        if vectors is None:
+            if wiring.settings()["session_memory.semantic"]:
+                report.notes.append("semantic search needs a store in SQLite; this one has none")
+            return
+        from thence.memory.reports import Progress
+
+        def note(far: VectorProgress) -> None:
+            all_ = far.done + far.left
+            self._progress(Progress("embed", sources=far.done, all_sources=all_, sessions=all_))
+
+        if limit_s is None and not self._progress.is_shown:
+            limit_s = EMBED_LIMIT_S
+        far = vectors.build(store, limit_s=limit_s, progress=note)
+        report.embedded, report.unembedded = far.done, far.left
 
     def _said(self, report: Report, room: int) -> Iterator[str]:
         """Say what was done, or where nothing was found to do."""
@@ -277,6 +301,11 @@ class Telling:
         """Tell how far it is."""
         if self._note is not None:
             self._note(progress)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether somebody sees it."""
+        return self._note is not None
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -354,6 +383,9 @@ def said(report: Report, room: int) -> Iterator[str]:
         if number:
             yield cut(f"  {_CHANGED[part]}: {several(number, 'session')} processed again", room)
     yield from _redacted(report, room)
+    if report.embedded or report.unembedded:
+        left = f", {report.unembedded:,} left for the next sweep" if report.unembedded else ""
+        yield cut(f"  semantic search: {several(report.embedded, 'session')} added{left}", room)
     if report.vanished:
         deleted = several(report.vanished, "session")
         were = "was" if report.vanished == 1 else "were"

@@ -1,4 +1,4 @@
-"""`thence todos`: what agents promised and did not do, over all sessions."""
+"""`thence ls --todos`: what agents promised and did not do, over all sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`thence tree`: one session drawn, its line at the left, what parted from it where it parted."""
+"""`thence show --tree`: one session drawn, with its branches where they begin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.agents.sessions import Loaded
 from thence.cli import options
 from thence.cli.columns import DIM, TICKS, Cell, money, present, short_id, tell, when
 from thence.cli.terminal import (
@@ -27,12 +26,13 @@ from thence.format.facts import text_in
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import one_line
+from thence.memory.readouts import OpenedSession
 
 if TYPE_CHECKING:
     from thence.cli.page import Page
-    from thence.format.facts import Edge, Fact
+    from thence.format.facts import Edge
+    from thence.format.readout import Part, Record
     from thence.format.records import JSON
-    from thence.format.whole import Part
 
 _GONE = (State.DEAD, State.ROLLED_BACK)
 OPEN = timedelta(hours=1)
@@ -49,9 +49,9 @@ FEW = 4
 @options.as_json
 def command(session: str, *, everything: bool, own: bool, utc: bool, json: bool) -> int:
     """Draw a session that is kept, or one that lies in a file."""
-    from thence.cli.kept import named
+    from thence.cli.kept import opened_by
 
-    tree = Tree(named(session), present(utc=utc), everything=everything, own=own)
+    tree = Tree(opened_by(session), present(utc=utc), everything=everything, own=own)
     if json:
         say(as_json(tree.object()))
     else:
@@ -63,26 +63,24 @@ class Tree:
     """The drawing of one session."""
 
     def __init__(
-        self, loaded: Loaded, at: datetime, *, everything: bool = False, own: bool = False
+        self, opened: OpenedSession, at: datetime, *, everything: bool = False, own: bool = False
     ) -> None:
         from thence.cli.page import Page
 
-        self.whole = loaded.whole
-        self._loaded = loaded
+        self.session = opened.session
+        self._opened = opened
         self._own = own
-        self._page: Page = Page(loaded, 80, zone=at.tzinfo or UTC)
+        self._page: Page = Page(opened, 80, zone=at.tzinfo or UTC)
         self._at = at
         self._zone = at.tzinfo
         self._everything = everything
 
     def _cost(self, places: Iterable[int]) -> tuple[int, int]:
-        names = {self.whole.facts[place].node.id for place in places}
-        priced, unknown = self._page.costs
-        return sum(priced.get(n, 0) for n in names), sum(unknown.get(n, 0) for n in names)
+        return self._page.cost(places)
 
     @cached_property
     def _turns(self) -> dict[int, list[int]]:
-        """The facts of each turn of the line, by its prompt; -1 holds what came before."""
+        """The records of each turn of the line, by its prompt; -1 holds what came before."""
         out: dict[int, list[int]] = {}
         now = -1
         for place in self._page.line:
@@ -92,58 +90,58 @@ class Tree:
         return out
 
     def _is_summary(self, place: int) -> bool:
-        return bool(self.whole.facts[place].node.flags & Is.SUMMARY)
+        return bool(self.session.records[place].node.flags & Is.SUMMARY)
 
     # -- as an object -------------------------------------------------------------------
 
     def object(self) -> JSON:
         """Give the branches and ties with the events they are made of."""
-        facts = self.whole.facts
+        records = self.session.records
         return {
-            "session_uid": self.whole.uid,
-            "title": self.whole.title,
-            "turn": self.whole.turn().state.value,
+            "session_uid": self.session.uid,
+            "title": self.session.title,
+            "turn": self.session.turn().state.value,
             "turns": [
                 {
-                    "event": facts[place].node.id,
+                    "event": records[place].node.id,
                     "number": number,
-                    "ts": facts[place].ts,
-                    "prompt": self._said(facts[place]),
+                    "ts": records[place].ts,
+                    "prompt": self._said(records[place]),
                     **self._money(self._turns.get(place, ())),
                 }
                 for place, number in self._page.turns.items()
             ],
             "branches": [
                 {
-                    "from": facts[at].node.id if at >= 0 else None,
-                    "state": self.whole.states[branch.start].value,
-                    "events": [facts[place].node.id for place in branch.events],
+                    "from": records[at].node.id if at >= 0 else None,
+                    "state": self.session.states[branch.start].value,
+                    "events": [records[place].node.id for place in branch.events],
                     **self._money(branch.events),
                 }
                 for at, branches in self._page.parted.items()
                 for branch in branches
             ],
             "boundaries": [
-                facts[place].node.id for place in self._page.line if self._is_summary(place)
+                records[place].node.id for place in self._page.line if self._is_summary(place)
             ],
             "cleared": [
-                facts[place].node.id
+                records[place].node.id
                 for place in self._page.line
-                if facts[place].node.flags & Is.CLEARS
+                if records[place].node.flags & Is.CLEARS
             ],
             "subagents": [
                 {"channel": channel, "events": len(places), **self._money(places)}
                 for channel, places in self._page.channels.items()
             ],
-            "edges": self.whole.edges,
+            "edges": self.session.edges,
             "continued_from": [
                 {
-                    "session_uid": part.whole.uid,
+                    "session_uid": part.session.uid,
                     "messages": part.messages,
                     "turns": [
-                        {"event": fact.node.id, "ts": fact.ts, "prompt": self._said(fact)}
-                        for fact in map(part.whole.facts.__getitem__, part.places)
-                        if fact.node.flags & Is.PROMPT
+                        {"event": record.node.id, "ts": record.ts, "prompt": self._said(record)}
+                        for record in map(part.session.records.__getitem__, part.places)
+                        if record.node.flags & Is.PROMPT
                     ],
                 }
                 for part in self._inherited
@@ -153,7 +151,7 @@ class Tree:
     @cached_property
     def _inherited(self) -> list[Part]:
         """What stands on the line in the sessions that this one continues."""
-        return [] if self._own else self.whole.inherited(boundaries=False)
+        return [] if self._own else self.session.inherited(boundaries=False)
 
     def _money(self, places: Iterable[int]) -> dict[str, JSON]:
         ticks, unknown = self._cost(places)
@@ -177,61 +175,65 @@ class Tree:
 
     def _before(self, room: int) -> Iterator[str]:
         for part in self._inherited:
-            loaded = Loaded(self._loaded.source, part.whole, [], [])
-            above = Tree(loaded, self._at, everything=self._everything, own=True)
+            opened = OpenedSession(part.session, self._opened.agent, [], [])
+            above = Tree(opened, self._at, everything=self._everything, own=True)
             for place in part.places:
                 yield from above._place(place, room, parted=False)
-            name = short_id(part.whole.native)
+            name = short_id(part.session.native)
             words = f"continued from {name}, {several(part.messages, 'message')}"
             yield self._row("┄┄", words, room, colour=DIM)
         if self._inherited:
             return
-        for edge in self.whole.edges:
+        for edge in self.session.edges:
             if not edge.child:
                 whose = f"{clean(edge.agent)} " if edge.agent else ""
                 said = f"{_CAME.get(edge.link, edge.link)} {whose}{short_id(edge.session)}"
                 yield self._row("┊", said, room, colour=DIM)
 
     def _place(self, place: int, room: int, *, parted: bool = True) -> Iterator[str]:
-        fact = self.whole.facts[place]
-        if fact.node.flags & Is.CLEARS:
-            yield self._row("═", "context cleared", room, fact, colour="cyan")
+        record = self.session.records[place]
+        if record.node.flags & Is.CLEARS:
+            yield self._row("═", "context cleared", room, record, colour="cyan")
         if place in self._page.turns:
             yield self._prompt(place, room)
         elif self._is_summary(place):
-            much = self._page._sum(self._summed(place))  # noqa: SLF001 - one drawing of two
+            much = self._page.sum_of(self._summed(place))
             cost = _amount(*self._cost(self._turns.get(place, ())))
-            yield self._row("═", f"compacted, {much}", room, fact, cost=cost, colour="cyan")
-        elif self._everything and fact.blocks and not fact.node.flags & Is.INTERNAL:
-            yield self._row("│", self._said(fact), room, fact, colour=DIM)
-        for call in fact.node.calls:
+            yield self._row("═", f"compacted, {much}", room, record, cost=cost, colour="cyan")
+        elif self._everything and record.blocks and not record.node.flags & Is.INTERNAL:
+            yield self._row("│", self._said(record), room, record, colour=DIM)
+        for call in record.node.calls:
             yield from self._call(call, room)
-        if self.whole.states[place] is State.ORPHANED and fact.node.calls:
-            lost = [call for call in fact.node.calls if self._is_open(call)]
+        if self.session.states[place] is State.ORPHANED and record.node.calls:
+            lost = [call for call in record.node.calls if self._is_open(call)]
             for call in lost:
-                said = f"○ {self._call_said(fact, call)}"
-                yield self._row("│", said, room, fact, name="orphaned", colour="red")
+                said = f"○ {self._call_said(record, call)}"
+                yield self._row("│", said, room, record, name="orphaned", colour="red")
         if parted:
             yield from self._parted(place, room)
 
     def _prompt(self, place: int, room: int) -> str:
-        fact = self.whole.facts[place]
+        record = self.session.records[place]
         corrects = place in self._corrections
         cost = _amount(*self._cost(self._turns.get(place, ())))
         number = f"{self._page.turns[place]:>2}"
         mark, colour = ("◆", "magenta") if corrects else ("●", "blue")
         return self._row(
-            mark, self._said(fact), room, fact, number=number, cost=cost, colour=colour
+            mark, self._said(record), room, record, number=number, cost=cost, colour=colour
         )
 
     @cached_property
     def _corrections(self) -> set[int]:
         """Prompts by which a human stepped in."""
-        told = {e.native_id for e in self.whole.derived if e.kind == "human_intervention"}
-        return {place for place in self._page.turns if self.whole.facts[place].node.id in told}
+        records = self.session.records
+        return {
+            place
+            for place in self._page.turns
+            if any(d.kind == "human_intervention" for r in records[place].rows for d in r.derived)
+        }
 
     def _summed(self, place: int) -> list[int]:
-        """The facts of the line that a summary stands for: those since the one before."""
+        """The records of the line that a summary stands for: those since the one before."""
         out: list[int] = []
         for one in self._page.line:
             if one == place:
@@ -249,31 +251,31 @@ class Tree:
             yield from self._branch(branch, room)
         if place < 0:
             return
-        event = self.whole.facts[place].node.id
+        event = self.session.records[place].node.id
         for edge in self._forks.get(event, ()):
             yield self._tie(edge, room)
 
     def _branch(self, branch: Branch, room: int) -> Iterator[str]:
         yield style("  ├─╮", fg=DIM)
-        facts, state = self.whole.facts, self.whole.states[branch.start]
-        told = [p for p in branch.events if facts[p].node.flags & Is.PROMPT]
-        told = told or [p for p in branch.events if facts[p].blocks][:1] or [branch.start]
+        records, state = self.session.records, self.session.states[branch.start]
+        told = [p for p in branch.events if records[p].node.flags & Is.PROMPT]
+        told = told or [p for p in branch.events if records[p].blocks][:1] or [branch.start]
         cost = _amount(*self._cost(branch.events))
         for place in told[:FEW]:
             last = place == told[:FEW][-1]
             mark = "│ ╳" if last else "│ ○"
             name = "rolled back" if state is State.ROLLED_BACK else "discarded"
-            said = self._said(facts[place]) or facts[place].type
+            said = self._said(records[place]) or records[place].type
             if last and len(told) > FEW:
                 said = f"{said} … {several(len(told) - FEW, 'more prompt')}"
             right = name if last else ""
-            row = self._row(mark, said, room, facts[place], name=right, cost=cost if last else "")
+            row = self._row(mark, said, room, records[place], name=right, cost=cost if last else "")
             yield style(row, fg=DIM)
 
     @cached_property
     def _forks(self) -> dict[str, list[Edge]]:
         out: dict[str, list[Edge]] = {}
-        for edge in self.whole.edges:
+        for edge in self.session.edges:
             if edge.child and edge.event is not None and edge.session not in self._page.channels:
                 out.setdefault(edge.event, []).append(edge)
         return out
@@ -288,17 +290,16 @@ class Tree:
         channel = self._page.agents.get(call)
         if channel is not None:
             yield self._agent(channel, room)
-        for edge in self.whole.edges:
+        for edge in self.session.edges:
             if edge.child and edge.call == call and edge.session not in self._page.channels:
                 yield self._tie(edge, room)
 
     def _agent(self, channel: str, room: int) -> str:
         self._drawn.add(channel)
         places = self._page.channels[channel]
-        first = self.whole.facts[places[0]]
-        name = self.whole.about.get(f"{channel}:type")
-        known = isinstance(name, str) and name
-        named = clean(f"{name}") if known else short_id(channel.removeprefix("agent:"))
+        first = self.session.records[places[0]]
+        name = self._page.agent_name(channel)
+        named = clean(name) if name else short_id(channel.removeprefix("agent:"))
         said = f"{named}  {self._said(first)}"
         cost = _amount(*self._cost(places))
         return self._row("├─▸", said, room, first, name="side", cost=cost, colour="bright_magenta")
@@ -312,21 +313,21 @@ class Tree:
         for channel in self._page.channels:
             if channel not in self._drawn:
                 yield self._agent(channel, room)
-        calls = {call for fact in self.whole.facts for call in fact.node.calls}
-        events = {fact.node.id for fact in self.whole.facts}
-        for edge in self.whole.edges:
+        calls = {call for record in self.session.records for call in record.node.calls}
+        events = {record.node.id for record in self.session.records}
+        for edge in self.session.edges:
             placed = edge.call in calls or edge.event in events
             if edge.child and not placed and edge.session not in self._page.channels:
                 yield self._tie(edge, room)
 
     # -- words --------------------------------------------------------------------------
 
-    def _said(self, fact: Fact) -> str:
-        texts = (text_in(block) or block.summary for block in fact.blocks)
+    def _said(self, record: Record) -> str:
+        texts = (text_in(block) or block.summary for block in record.blocks)
         return self._at_home(next((text for text in texts if text.strip()), ""))
 
-    def _call_said(self, fact: Fact, call: str) -> str:
-        found = (block.summary for block in fact.blocks if block.call == call)
+    def _call_said(self, record: Record, call: str) -> str:
+        found = (block.summary for block in record.blocks if block.call == call)
         return self._at_home(next(found, call))
 
     def _at_home(self, text: str) -> str:
@@ -335,7 +336,7 @@ class Tree:
         return clean(one_line(text.replace(here, "") if here else text, 200))
 
     def _is_open(self, call: str) -> bool:
-        pair = self._page.pairs.get(call)
+        pair = self._page.calls.get(call)
         return pair is None or not pair.outcome.ended
 
     def _row(
@@ -343,7 +344,7 @@ class Tree:
         mark: str,
         said: str,
         room: int,
-        fact: Fact | None = None,
+        record: Record | None = None,
         *,
         number: str = "",
         name: str = "",
@@ -352,7 +353,7 @@ class Tree:
     ) -> str:
         """Set one row: mark, number, words, and at the right what it is, when, how much."""
         left = f"  {mark:<3}{number:<2} " if len(mark) < 3 else f"  {mark:<5} "
-        moment = when(fact.ts) if fact is not None else None
+        moment = when(record.ts) if record is not None else None
         clock = f"{moment.astimezone(self._zone):%H:%M}" if moment is not None else ""
         right = f"{name:<11}  {clock:<5}  {cost:>7}" if room >= 70 else cost
         said = cut(said, max(room - columns(left) - columns(right) - 2, 8))
@@ -361,18 +362,18 @@ class Tree:
         return f"{shown}{said}{pad}{right}".rstrip()
 
     def _end(self, room: int) -> str:
-        turn = self.whole.turn().state.value
+        turn = self.session.turn().state.value
         end = self._page.line[-1] if self._page.line else None
-        fact = self.whole.facts[end] if end is not None else None
-        moment = when(fact.ts) if fact is not None else None
+        record = self.session.records[end] if end is not None else None
+        moment = when(record.ts) if record is not None else None
         if turn in ("running", "waiting") and moment and self._at - moment > OPEN:
             turn = "open"
         mark, said, colour = _ENDS.get(turn, ("●", "done", "cyan"))
-        return self._row(mark, said, room, fact, colour=colour)
+        return self._row(mark, said, room, record, colour=colour)
 
     def _sums(self) -> str:
         """Say what became of all events, and what each part cost."""
-        states = self.whole.states
+        states = self.session.states
         parts: list[str] = []
         for name, wanted in (
             ("live", (State.LIVE, State.ORPHANED)),
@@ -381,7 +382,7 @@ class Tree:
             ("copied", (State.REPLAYED,)),
         ):
             places = [place for place, state in enumerate(states) if state in wanted]
-            number = self._page._events(places)  # noqa: SLF001 - one drawing of two
+            number = self._page.events(places)
             if number:
                 ticks, unknown = self._cost(places)
                 cost = f" {money(ticks, unknown)}" if ticks or unknown else ""

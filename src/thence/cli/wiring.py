@@ -69,6 +69,12 @@ def address() -> str:
     return f"sqlite:{_path(told)}" if told.startswith("sqlite:") else told
 
 
+def store_file() -> Path | None:
+    """Return the file of the store; None if the store is no file."""
+    told = address()
+    return Path(_path(told)) if told.startswith("sqlite:") else None
+
+
 def _whole_address() -> str:
     """Give where the store is, and where its payloads are if not with it."""
     objects: str | None = settings()["session_memory.objects"]
@@ -89,11 +95,25 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
     if not must_exist:
         config.make_private(home())
     opened = _opened(_whole_address())
+    _use_encoder(opened)
     try:
         with _telling(opened):
             yield opened
     finally:
         opened.close()
+
+
+def _use_encoder(opened: Store) -> None:
+    """Let a store search by meaning where the settings say so; only one in SQLite can."""
+    from thence.memory.sqlite import Sqlite
+
+    if isinstance(opened, Sqlite) and settings()["session_memory.semantic"]:
+        from thence.memory.encoder import MiniLM
+
+        # In the background of other work: one thread, and no library may look for a network.
+        for name, value in (("OPENBLAS_NUM_THREADS", "1"), ("HF_HUB_OFFLINE", "1")):
+            os.environ.setdefault(name, value)
+        opened.use_encoder(MiniLM())
 
 
 def _telling(opened: Store) -> contextlib.AbstractContextManager[None]:
@@ -143,7 +163,7 @@ def let_go(opened: Store, redacted: Collection[str] = ()) -> None:
     So are the sessions in `redacted`: the next export writes them as they are in the store now.
     """
     if analytics().is_dir():
-        from thence.memory.exports import Folder
+        from thence.analytics.exports import Folder
 
         known = opened.known().sessions
         left = {uid: stored for uid, stored in known.items() if uid not in redacted}
@@ -272,11 +292,23 @@ def fingerprint() -> Fingerprint:
     return derivation.fingerprint(rules_version((*RULES, *_user_rules())))
 
 
+def has_decisions() -> bool:
+    """Whether a decision was ever written down; the notes themselves are not read."""
+    return (home() / "notes" / "decisions.jsonl").exists()
+
+
 def labels() -> dict[str, Label]:
     """Return the names and tags that the user gave to sessions, by their uids."""
     from thence.memory.labels import read_labels
 
     return read_labels(home())
+
+
+def has_budgets() -> bool:
+    """Whether the settings say what a day may cost."""
+    values = settings()
+    prefix = "session_memory.budget."
+    return bool(values[f"{prefix}daily_usd"] or values[f"{prefix}projects"])
 
 
 def budget_uses(store: Store, now: datetime) -> list[BudgetUse]:

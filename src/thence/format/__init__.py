@@ -20,7 +20,7 @@ output      the text of a result, clients' envelopes taken off
 testruns    which test runner was started and what it counted
 kinds       what a tool call is and how it ended
 joins       calls with results, usage counted once, derived events
-counts      what a file holds, as `thence inspect` tells it
+counts      what a file holds, as `thence show --stats` tells it
 figures     amounts, sizes and times for the eye
 layout      names of files and segments
 transcript  all of the above applied to the bytes of one session

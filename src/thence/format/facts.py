@@ -100,7 +100,7 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return f"{self.agent or agent}:{self.session}"
 
 
-def whole_output(block: Block) -> str:
+def whole_output(block: Block | SessionEvent) -> str:
     """Give all that a call gave, where a note beside its result has it; else an empty text."""
     payload = block.payload if block.kind == "lifecycle" else None
     return word(payload.get(WHOLE_OUTPUT)) if isinstance(payload, dict) else ""
@@ -271,7 +271,7 @@ def api_block(block: Block) -> JSON:
     return {"type": "text", "text": block.payload} if isinstance(block.payload, str) else None
 
 
-def text_in(block: Block) -> str:
+def text_in(block: Block | SessionEvent) -> str:
     """Give the text of a block for the eye; what is no text is named."""
     payload = block.payload
     if isinstance(payload, dict):

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
 
 from thence.format import gather, joins
 from thence.format.copies import place_of
-from thence.format.facts import Block, Edge, Fact, is_line_name
+from thence.format.facts import Block, Edge, Fact, Share, is_line_name
 from thence.format.graph import State
 from thence.format.kinds import tool_kind
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -32,21 +32,24 @@ from thence.format.normal import Session, SessionEvent, event_ids, in_order
 from thence.format.records import JSON, Usage
 from thence.format.sealing import (
     OFF_LINE,
+    Cut,
+    Logs,
     View,
     calls_in,
     cuts_of,
-    is_before,
+    find_logs,
     is_said,
-    log_of,
     may_seal,
     named_by,
+    order_of,
+    sealed_notes,
+    spoken_files,
 )
 from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
 from thence.format.whole import (
     NEVER_BILLED,
     UNDERSTATED,
     Whole,
-    add_about,
     in_written_order,
     merge_about,
     name_repeats,
@@ -54,7 +57,7 @@ from thence.format.whole import (
     title_of,
 )
 
-VERSION = 7
+VERSION = 8
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -98,9 +101,9 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last event is a block of a prompt: the next block belongs to the same turn."""
     spent: joins.Spent = joins.Spent()
     prompt: str | None = None
-    about: dict[str, JSON] = {}
-    about_only: dict[str, JSON] = {}
-    """What records with and without events say of the session."""
+    about: dict[str, dict[str, JSON]] = {}
+    about_only: dict[str, dict[str, JSON]] = {}
+    """What records with and without events say of the session, by their file."""
     edges: tuple[Edge, ...] = ()
     edges_only: tuple[Edge, ...] = ()
     unbilled: tuple[str, ...] = ()
@@ -111,6 +114,8 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     overdue: tuple[str, ...] = ()
     understated: int = 0
     """Responses that are plainly longer than what was billed for them."""
+    for_others: tuple[str, ...] = ()
+    """What bills hold of requests of other sessions."""
     channels: dict[str, int] = {}
     """Events of each subagent, book-keeping left out."""
 
@@ -134,7 +139,16 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     """Sealed prompts that a rollback could count."""
     totals: dict[str, Usage] = {}
     """Last running total of each log whose bills are told so."""
-    last_file: str = ""
+    spoken: frozenset[str] = frozenset()
+    """Files of the main channel that hold the conversation; beside them the others are ledgers."""
+    noted: frozenset[str] = frozenset()
+    """Ledgers of which notes are sealed."""
+    billed_until: str = ""
+    """The time of the last sealed bill of a turn: what others were billed until then is settled."""
+    wasted: int = 0
+    """Bytes that beginnings of texts take in a store, of which more was read later."""
+    unanswered: frozenset[str] = frozenset()
+    """Sealed calls whose result, or its text, another record could still tell."""
     lines: dict[str, tuple[int, int]] = {}
     """Generation and last line of each log."""
     repeats: dict[str, int] = {}
@@ -175,8 +189,6 @@ class Delta(msgspec.Struct):
     """Bills of the window as it is after sealing."""
     sealed_bills: list[Bill]
     """Bills that were sealed by this step: they do not change any more."""
-    in_sequence: bool
-    """The new events follow all earlier ones in reading order."""
     window: Whole
     """The evaluated window, sealed records of this step included."""
 
@@ -210,36 +222,48 @@ class Fold:
         Raises `Unfoldable`, leaving the state as it is, when they reach into the sealed part.
         """
         state = self.state
-        if state.lines:
-            repeats = dict(state.repeats)
-            facts = [self._named(fact, repeats) for fact in facts]
-            self._check(facts)
-            facts = [_less_prompts(fact, state.prompts) for fact in facts]
-        else:
-            facts = name_repeats(in_written_order(facts))
-            repeats = _repeats(facts)
-        window = [*state.facts, *facts]
+        window, repeats = self._take(facts)
+        spoken = state.spoken | spoken_files(window)
+        logs = find_logs(window, spoken)
         whole = Whole(
             self.uid,
-            [*state.anchors, *window],
+            [*state.anchors, *_pending(window, state)],
             replayed=self._replayed,
             billed=self._billed,
             torn=torn,
         )
-        view = View(whole, {fact.node.id for fact in state.anchors})
+        view = View(whole, {fact.node.id for fact in state.anchors}, logs)
         rows = self._rows(view)
         after, sealed = self._seal(view, window, rows)
-        after.repeats, after.since = repeats, state.since
-        delta = self._delta(view, facts, after, sealed, rows)
+        after.repeats, after.since, after.spoken = repeats, state.since, spoken
+        delta = self._delta(view, after, sealed, rows)
         self.state = after
         return delta
+
+    def _take(self, facts: Sequence[Fact]) -> tuple[list[Fact], dict[str, int]]:
+        """Return the window with new records, and how often those without an id were repeated.
+
+        Raises `Unfoldable` where they reach into the sealed part.
+        """
+        state = self.state
+        if not state.lines:
+            facts = name_repeats(in_written_order(facts))
+            return list(facts), _repeats(facts)
+        repeats = dict(state.repeats)
+        window, more = _with_longer_texts(state.facts, facts)
+        more = [self._named(fact, repeats) for fact in more]
+        self._check(more)
+        window = _without_rewritten(window, more)
+        return [*window, *(_less_prompts(fact, state.prompts) for fact in more)], repeats
 
     def _rows(self, view: View) -> dict[int, StoredEvent]:
         """Return the events of the window with what is derived of them."""
         whole = view.whole
         places = [(whole.facts[place], view.events[place]) for place in view.own]
         places += gone_places(whole, view.rewritten)
-        return stored_events(places, whole.calls, whole.bills, self._derived(view))
+        return stored_events(
+            places, (*whole.copied_calls, *whole.calls), whole.bills, self._derived(view)
+        )
 
     def _derived(self, view: View) -> list[SessionEvent]:
         """Return the events that are derived from those of the window.
@@ -247,7 +271,7 @@ class Fold:
         Raises `Unfoldable` when the window does not continue the sealed part any more.
         """
         state, whole = self.state, view.whole
-        if not state.anchors:
+        if not state.sealed.events:
             return whole.derived
         _check_line(view, state.anchors)
         events = [event for place in view.own for event in view.events[place]]
@@ -274,13 +298,15 @@ class Fold:
     def _check(self, facts: Sequence[Fact]) -> None:
         """Raise Unfoldable when new records refer to what is sealed, or come out of order."""
         state = self.state
-        known = _Known(state, facts)
-        _check_order(facts, state)
+        logs = find_logs((*state.facts, *facts), state.spoken | spoken_files(facts))
+        known = _Known(state, facts, logs)
+        _check_order(facts, state, logs)
+        _check_shares(facts, state)
         for fact in facts:
-            if fact.piece is not None or fact.turn_bill is not None or fact.base is not None:
-                raise Unfoldable("a text in pieces, a bill for a turn or an ancestor")
+            if fact.base is not None:
+                raise Unfoldable("a log that continues an ancestor")
             self._check_names(fact, known)
-            log = log_of(fact)
+            log = logs.of(fact)
             if fact.file not in state.lines and fact.channel in known.channels:
                 raise Unfoldable("a further log of a subagent")
             if any(known.log_of(other) != log for other in _links(fact.node)):
@@ -292,15 +318,17 @@ class Fold:
 
     def _check_names(self, fact: Fact, known: _Known) -> None:
         """Raise Unfoldable when a sealed record has the same id, call or bill."""
-        name, key = fact.node.id, fact.usage_key
-        if name in known.anchors or known.ids.get(name, log_of(fact)) != log_of(fact):
+        name, key, log = fact.node.id, fact.usage_key, known.logs.of(fact)
+        if name in known.anchors or known.ids.get(name, log) != log:
             raise Unfoldable("a repeated id")
         if fact.blocks and name not in known.ids:
             if self._index.has_event(self._name(name, 0, 0)):
                 raise Unfoldable("a repeated id")
-            known.ids[name] = log_of(fact)
+            known.ids[name] = log
         calls = calls_in(fact)
-        if any(call not in known.calls and self._index.has_call(call) for call in calls):
+        # What a note tells of a sealed call matters only where its result says too little.
+        asked = calls if fact.blocks else calls & self.state.unanswered
+        if any(call not in known.calls and self._index.has_call(call) for call in asked):
             raise Unfoldable("a sealed call")
         known.calls |= calls
         if key is not None and key not in known.bills:
@@ -313,24 +341,23 @@ class Fold:
     def _delta(
         self,
         view: View,
-        new: Sequence[Fact],
         after: FoldState,
         sealed: Collection[int],
         rows: dict[int, StoredEvent],
     ) -> Delta:
         """Return what changed; `sealed` are the places that this step has sealed."""
-        state, whole = self.state, view.whole
+        whole = view.whole
         events = {event.event_id: event for place in view.own for event in view.events[place]}
         events |= {event.event_id: event for event in view.rewritten}
-        before = state.rows
+        before = self.state.rows
 
         def print_of(at: int) -> int:
             return after.rows[at] if at in after.rows else fingerprint(rows[at])
 
         left = [place for place in view.own if place not in sealed]
         rewritten = () if sealed else view.rewritten
-        kept = {id(fact) for fact in after.facts}
-        notes = [note for note in view.notes if not sealed or id(note) in kept]
+        in_window = {order_of(fact) for fact in after.facts if not fact.blocks}
+        notes = [note for note in view.notes if order_of(note) in in_window]
         sums = add_sums(after.sealed, view, left, notes, rewritten, rows)
         gone = [event for place in sorted(sealed) for event in view.events[place]]
         gone += view.rewritten if sealed else ()
@@ -345,10 +372,9 @@ class Fold:
             whole.turn().state.value,
             list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
             _about(sums),
-            _lower_bound(sums, view),
+            _lower_bound(sums),
             _bills_on(whole, (event for at in after.rows if (event := events.get(at)))),
             _bills_on(whole, gone),
-            not before or all(fact.file >= state.last_file for fact in new if fact.blocks),
             whole,
         )
 
@@ -371,40 +397,40 @@ class Fold:
         state = self.state
         cuts = cuts_of(view) if may_seal(view) else {}
         sealed = {place for cut in cuts.values() for place in cut.sealed}
-        starts = {log: cut.start for log, cut in cuts.items()}
         out = FoldState(
             facts=window,
             sealed=state.sealed,
             ongoing=state.ongoing,
             prompts=state.prompts,
-            last_file=max([state.last_file, *(fact.file for fact in window)]),
             lines=dict(state.lines),
             totals=dict(state.totals),
             billed=state.billed,
             turns=state.turns,
             agent_calls=state.agent_calls,
+            noted=state.noted,
+            billed_until=state.billed_until,
+            unanswered=state.unanswered,
+            wasted=state.wasted,
         )
-        for fact in {fact.file: fact for fact in window}.values():  # the last of each log
+        for fact in window:
             before = out.lines.get(fact.file, (0, 0))
             out.lines[fact.file] = max(before, (fact.generation, fact.line))
         if cuts:
-            gone = {id(fact) for fact in view.gone}
-            out.facts = [f for f in window if not is_before(f, starts) and id(f) not in gone]
-            notes = [note for note in view.notes if is_before(note, starts)]
+            notes = sealed_notes(view, cuts)
+            out.facts = _left_in_window(view, window, cuts, notes)
             # What was rewritten away never comes back but by a rebuild.
             out.sealed = add_sums(state.sealed, view, sorted(sealed), notes, view.rewritten, rows)
             out.ongoing = _go_on(state.ongoing, view, sealed)
+            out.noted |= {note.file for note in notes if note.file in view.logs.ledgers}
             _keep_bills(out, view, sealed)
+            _keep_calls(out, view, sealed)
             out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
             _keep_line(out, view.whole, sealed)
             out.facts = [_less_prompts(f, out.prompts - state.prompts) for f in out.facts]
-        out.anchors = [
-            cuts[log_of(anchor)].anchor if log_of(anchor) in cuts else anchor
-            for anchor in state.anchors
-        ]
-        had = {log_of(anchor) for anchor in state.anchors}
-        out.anchors += [cut.anchor for log, cut in cuts.items() if log not in had]
-        out.anchors = [_carry(anchor, out) for anchor in out.anchors]
+        of = view.logs.of
+        made = {log: cut.anchor for log, cut in cuts.items() if cut.anchor is not None}
+        out.anchors = [made.pop(of(anchor), anchor) for anchor in state.anchors]
+        out.anchors = [_carry(anchor, out) for anchor in (*out.anchors, *made.values())]
         left = [event for place in view.own if place not in sealed for event in view.events[place]]
         left += () if cuts else view.rewritten
         out.rows = {event.event_id: fingerprint(rows[event.event_id]) for event in left}
@@ -427,28 +453,49 @@ def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
     return counts
 
 
-def window_of(
-    uid: str,
-    state: FoldState,
-    *,
-    replayed: Container[str] = frozenset(),
-    billed: Container[str] = frozenset(),
-    torn: bool = False,
-) -> Whole:
-    """Return the window of a state, evaluated: the end of a session, with its anchors."""
-    facts = [*state.anchors, *state.facts]
-    return Whole(uid, facts, replayed=replayed, billed=billed, torn=torn)
+def _pending(window: Iterable[Fact], state: FoldState) -> list[Fact]:
+    """Return records of a window without the shares of other sessions that are settled."""
+    return [gather.pending_shares(fact, state.billed_until) for fact in window]
 
 
-def about_of(state: FoldState, window: Whole) -> dict[str, JSON]:
-    """Return what all records of a session say of it, sealed ones and those of the window."""
-    own, notes = (
-        [fact for fact in facts if not window.is_copy(fact)]
-        for facts in (window.facts, window.about_only)
-    )
-    out = add_about(state.sealed.about_only, notes)
-    merge_about(out, add_about(state.sealed.about, own))
-    return out
+def _with_longer_texts(
+    window: Sequence[Fact], facts: Iterable[Fact]
+) -> tuple[list[Fact], list[Fact]]:
+    """Put texts that go on in the place of their beginnings; return the window, and the others."""
+    out, more = list(window), []
+    begun = {gather.text_place(f): at for at, f in enumerate(out) if f.piece is not None}
+    for fact in facts:
+        at = begun.get(gather.text_place(fact)) if fact.piece is not None and begun else None
+        if at is None:
+            more.append(fact)
+        else:
+            out[at] = msgspec.structs.replace(fact, node=out[at].node)
+    return out, more
+
+
+def _without_rewritten(window: list[Fact], facts: Iterable[Fact]) -> list[Fact]:
+    """Return a window without notes of documents that were written anew."""
+    newest: dict[str, int] = {}
+    for fact in facts:
+        newest[fact.file] = max(newest.get(fact.file, 0), fact.generation)
+    return [f for f in window if f.blocks or f.generation >= newest.get(f.file, f.generation)]
+
+
+def _left_in_window(
+    view: View, window: Iterable[Fact], cuts: Mapping[str, Cut], notes: Iterable[Fact]
+) -> list[Fact]:
+    """Return the records of a window that are not sealed by these cuts."""
+    gone = {id(fact) for fact in view.gone}
+    sealed = {order_of(note) for note in notes}
+    starts = {log: cut.start for log, cut in cuts.items()}
+
+    def is_sealed(fact: Fact) -> bool:
+        if not fact.blocks:
+            return order_of(fact) in sealed
+        start = starts.get(view.logs.of(fact))
+        return start is not None and order_of(fact) < start
+
+    return [fact for fact in window if id(fact) not in gone and not is_sealed(fact)]
 
 
 def is_resumable(state: FoldState) -> bool:
@@ -458,7 +505,6 @@ def is_resumable(state: FoldState) -> bool:
         and len(state.facts) <= MAX_WINDOW_RECORDS
         and len(state.anchors) <= MAX_SIDE_LOGS
         and not any(map(place_of, state.lines))
-        and not any(f.piece is not None or f.turn_bill is not None for f in state.facts)
     )
 
 
@@ -498,11 +544,12 @@ def _check_line(view: View, anchors: Sequence[Fact]) -> None:
 class _Known:
     """What is in reach of new records: the window, and the new records before them."""
 
-    def __init__(self, state: FoldState, new: Sequence[Fact]) -> None:
+    def __init__(self, state: FoldState, new: Sequence[Fact], logs: Logs) -> None:
         facts = state.facts
+        self.logs = logs
         # A record may name one that follows it in the same read, as a boundary its summary.
-        self.ahead = {f.node.id: log_of(f) for f in new} if _points_ahead(new) else {}
-        self.ids = {f.node.id: log_of(f) for f in (*facts, *state.anchors)}
+        self.ahead = {f.node.id: logs.of(f) for f in new} if _points_ahead(new) else {}
+        self.ids = {f.node.id: logs.of(f) for f in (*facts, *state.anchors)}
         self.anchors = {fact.node.id for fact in state.anchors}
         channels = {fact.channel for fact in facts} | state.sealed.channels.keys()
         self.channels = channels - {"main"}
@@ -511,6 +558,7 @@ class _Known:
             status.call for fact in facts for status in fact.told
         }
         self.bills = {fact.usage_key for fact in facts if fact.usage_key is not None}
+        self.bills.update(state.sealed.owed)
         self.prompts = 0
         for fact in facts:
             if fact.node.undo is not None:
@@ -539,24 +587,47 @@ def _points_ahead(facts: Sequence[Fact]) -> bool:
     return any(fact.node.span is not None or fact.node.tip is not None for fact in facts)
 
 
-def _check_order(facts: Sequence[Fact], state: FoldState) -> None:
+def _check_order(facts: Sequence[Fact], state: FoldState, logs: Logs) -> None:
     """Raise Unfoldable unless records come after those of their logs, in written order."""
     lines: dict[str, tuple[int, int]] = {}
+    events = {fact.file for fact in (*state.facts, *facts) if fact.blocks}
+    documents = logs.ledgers - events - state.noted
     for fact in facts:
         now = fact.generation, fact.line
         before = state.lines.get(fact.file)
         if before is None:
-            if place_of(fact.file):
-                raise Unfoldable("a copy in another place")
-            if fact.generation or (fact.channel == "main" and fact.file < state.last_file):
-                raise Unfoldable("a new log before the others")
-        elif fact.generation != before[0]:
+            _check_new_log(fact, state, logs)
+        elif fact.generation < before[0] or (
+            fact.generation > before[0] and fact.file not in documents
+        ):
             raise Unfoldable("a rewritten log")
         elif now <= before:
             raise Unfoldable("a record out of order")
+        elif logs.of(fact) == "main" and fact.file not in state.spoken and state.sealed.events:
+            raise Unfoldable("a ledger that holds the conversation")
         if now < lines.get(fact.file, now):
             raise Unfoldable("records out of order")
         lines[fact.file] = now
+
+
+def _check_new_log(fact: Fact, state: FoldState, logs: Logs) -> None:
+    """Raise Unfoldable unless a log can begin with a record after those that are there."""
+    if place_of(fact.file):
+        raise Unfoldable("a copy in another place")
+    is_before = logs.of(fact) == "main" and fact.file < max(state.spoken, default="")
+    if fact.generation or is_before:
+        raise Unfoldable("a new log before the others")
+
+
+def _check_shares(facts: Iterable[Fact], state: FoldState) -> None:
+    """Raise Unfoldable when other sessions were billed what a sealed bill did not know of."""
+    before: dict[str, list[Share]] = {}
+    for fact in state.facts:
+        before.setdefault(fact.file, []).extend(gather.settled_shares(fact, state.billed_until))
+    for fact in facts:
+        settled = gather.settled_shares(fact, state.billed_until)
+        if settled and settled != before.get(fact.file):
+            raise Unfoldable("what another session was billed for a sealed turn")
 
 
 def _links(node: Node) -> Iterator[str]:
@@ -611,8 +682,8 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         in_prompt=in_prompt,
         spent=_added(before.spent, joins.spent(events, _bills(whole, events))),
         prompt=before.prompt or next(filter(None, prompts), None),
-        about=add_about(before.about, own),
-        about_only=add_about(before.about_only, own_notes),
+        about=_abouts(before.about, own),
+        about_only=_abouts(before.about_only, own_notes),
         edges=_edges(before.edges, own, whole.native),
         edges_only=_edges(before.edges_only, own_notes, whole.native),
         unbilled=_distinct(before.unbilled, (f.unbilled for f in (*own, *own_notes))),
@@ -620,6 +691,10 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         due=due,
         overdue=_distinct(before.overdue, overdue),
         understated=before.understated + len(gather.understated((*own, *own_notes))),
+        for_others=_distinct(
+            before.for_others,
+            (notice.detail for notice in whole.billed_for_others_in((*facts, *notes))),
+        ),
         channels=count_channels(before.channels, events),
     )
 
@@ -671,20 +746,40 @@ def _distinct(before: Sequence[str], more: Iterable[str | None]) -> tuple[str, .
     return tuple(dict.fromkeys([*before, *(text for text in more if text is not None)]))
 
 
-def _lower_bound(sums: Sums, view: View) -> tuple[str, ...]:
+def _lower_bound(sums: Sums) -> tuple[str, ...]:
     """Return why the sum of all bills is a lower bound, each reason once."""
     reasons = [*sums.unbilled, *sums.overdue, *sums.due.values()]
     reasons += [NEVER_BILLED] if sums.owed else []
     reasons += [UNDERSTATED] if sums.understated else []
-    reasons += [notice.detail for notice in view.whole.billed_for_others]
+    reasons += sums.for_others
     return tuple(sorted(set(reasons)))
+
+
+Abouts = Mapping[str, Mapping[str, JSON]]
+"""What records say of the session, by their file."""
+
+
+def _abouts(before: Abouts, facts: Iterable[Fact]) -> dict[str, dict[str, JSON]]:
+    """Return what records say of the session by their file, added to what earlier ones said."""
+    out = {file: dict(about) for file, about in before.items()}
+    for fact in facts:
+        if fact.about and fact.channel == "main":
+            merge_about(out.setdefault(fact.file, {}), fact.about)
+    return out
+
+
+def _merged(*parts: Abouts) -> dict[str, JSON]:
+    """Return what the records of all files say, in the order of the files' names."""
+    out: dict[str, JSON] = {}
+    for part in parts:
+        for file in sorted(part):
+            merge_about(out, part[file])
+    return out
 
 
 def _about(sums: Sums) -> dict[str, JSON]:
     """Return what records say of the session; those without events are asked first."""
-    out = dict(sums.about_only)
-    merge_about(out, sums.about)
-    return out
+    return _merged(sums.about_only, sums.about)
 
 
 def _session(uid: str, sums: Sums) -> Session:
@@ -716,7 +811,28 @@ def _keep_bills(out: FoldState, view: View, sealed: Collection[int]) -> None:
             out.totals[f"{fact.channel}\n{fact.file}"] = fact.running
         elif fact.usage is not None:
             exact.add(fact.channel)
+        if fact.turn_bill is not None and fact.usage is not None:
+            moments = (text for text in (out.billed_until, fact.ts or _END_OF_TIME) if text)
+            out.billed_until = max(moments, key=_moment_of)
     out.billed = frozenset(exact)
+
+
+def _moment_of(text: str) -> datetime:
+    return joins.time_of(text) or datetime.min.replace(tzinfo=UTC)
+
+
+_END_OF_TIME = "9999-12-31T00:00:00.000Z"
+"""When a bill without a time was made: all that others were billed is before it."""
+
+
+def _keep_calls(out: FoldState, view: View, sealed: Collection[int]) -> None:
+    """Remember sealed calls without a result, or whose result is an image alone."""
+    graph, facts = view.whole.graph, view.whole.facts
+    calls = set(out.unanswered)
+    for place in sealed:
+        calls.update(call for call in graph.nodes[place].calls if call not in graph.answered)
+        calls.update(b.call for b in facts[place].blocks if b.call and gather.is_image_alone(b))
+    out.unanswered = frozenset(calls)
 
 
 def _keep_line(out: FoldState, whole: Whole, sealed: Collection[int]) -> None:

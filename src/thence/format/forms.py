@@ -12,14 +12,15 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
 
-from thence.format.facts import TYPED
+from thence.format import spills
+from thence.format.facts import TYPED, whole_output
 from thence.format.figures import several, short_id
 from thence.format.graph import State
 from thence.format.joins import time_of
@@ -39,12 +40,14 @@ _SPACE = UUID("6f2a6b0e-6d0b-5d0c-9a51-7e1f0c1a5b10")
 class Branch(NamedTuple):
     """Which part of a session is told: the live line, the line to one fact, or everything.
 
-    What stands in the sessions that it continues comes first, unless `own` is set.
+    What stands in the sessions that it continues comes first, unless `own` is set. Results that
+    lie outside of the log stand in their places, unless `full` is off.
     """
 
     to: int | None = None
     every: bool = False
     own: bool = False
+    full: bool = True
 
 
 LIVE = Branch()
@@ -83,7 +86,7 @@ def flat(whole: Whole) -> Iterator[JSON]:
 
     What was spilled stands in its results again; what the line took stands with its answers.
     """
-    from thence.format import schema, spills
+    from thence.format import schema
     from thence.format.records import Header
 
     session = whole.session()
@@ -157,15 +160,17 @@ def _event(kind: str, ts: str, uuid: str, before: str | None, payload: JSON) -> 
 def pieces(whole: Whole, branch: Branch = LIVE) -> Iterator[Piece]:
     """Give what was said and done on a line, compacted parts included; or on all of them."""
     for part in () if branch.own else whole.inherited(branch.to, boundaries=False):
-        events = events_along(part.whole, part.places)
-        yield from (piece for event in events if (piece := _piece(event)) and piece.text.strip())
+        events, outputs = events_along(part.whole, part.places), _outputs(part.whole, branch)
+        made = (_piece(event, outputs) for event in events)
+        yield from (piece for piece in made if piece is not None and piece.text.strip())
         words = f"{short_id(part.whole.native)}, {several(part.messages, 'message')}"
         yield Piece(BORDER, "Continued from", words)
     line = {whole.facts[at].node.id for at in whole.graph.chain(branch.to, boundaries=False)}
+    outputs = _outputs(whole, branch)
     for event in whole.events:
         if event.state is State.INTERNAL or not (branch.every or event.native_id in line):
             continue
-        piece = _piece(event)
+        piece = _piece(event, outputs)
         if piece is not None and piece.text.strip():
             off = "" if event.native_id in line else _off(event)
             yield piece._replace(off=off) if off else piece
@@ -178,7 +183,29 @@ def _off(event: SessionEvent) -> str:
     return words.get(event.state or State.DEAD, "discarded branch")
 
 
-def _piece(event: SessionEvent) -> Piece | None:
+class _Outputs(NamedTuple):
+    """Outputs outside of a log: ours by the names in placeholders, other agents' by their calls."""
+
+    by_name: Mapping[str, str]
+    by_call: Mapping[str, str]
+
+    def resolve(self, event: SessionEvent) -> JSON:
+        """Return the payload of a result with its output in place."""
+        if spills.spilled_in(event.payload):
+            return spills.resolved(event.payload, self.by_name)
+        return self.by_call.get(event.call or "", event.payload)
+
+
+def _outputs(whole: Whole, branch: Branch) -> _Outputs:
+    """Return the outputs of a session that lie outside of its log, as far as they are stored."""
+    if not branch.full:
+        return _Outputs({}, {})
+    facts = [*whole.before.facts, *whole.facts]
+    notes = ((block.call, whole_output(block)) for fact in facts for block in fact.blocks)
+    return _Outputs(spills.texts(facts), {call: text for call, text in notes if call and text})
+
+
+def _piece(event: SessionEvent, outputs: _Outputs) -> Piece | None:
     payload = event.payload
     if event.kind in _SAID:
         text = payload.get("thinking") if isinstance(payload, dict) else None
@@ -189,7 +216,8 @@ def _piece(event: SessionEvent) -> Piece | None:
         return Piece("tool_call", f"Tool: {event.tool or 'unknown'}", given, event.ts)
     if event.kind == "tool_result":
         title = "Result, failed" if event.failed else "Result"
-        return Piece("tool_result", title, _text(payload), event.ts, bool(event.failed))
+        text = _text(outputs.resolve(event))
+        return Piece("tool_result", title, text, event.ts, bool(event.failed))
     return None
 
 

@@ -22,6 +22,9 @@ from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of
 
+MADE_RESULT = "told "
+"""How the id of a result begins that no record holds: another one tells what the call returned."""
+
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -113,6 +116,36 @@ def joined(facts: list[Fact]) -> list[Fact]:
     return out
 
 
+def latest_texts(facts: list[Fact]) -> list[Fact]:
+    """Leave out texts of which a later fact of the same record has more.
+
+    So a text is stored that was being written when it was read.
+    """
+    last = {text_place(fact): at for at, fact in enumerate(facts) if fact.piece is not None}
+    return [f for at, f in enumerate(facts) if f.piece is None or last[text_place(f)] == at]
+
+
+def text_place(fact: Fact) -> tuple[str, int, int, str | None, str]:
+    """Return what a text in pieces is known by when more of it is read."""
+    name, repeated, _ = fact.node.id.rpartition("~")
+    return fact.file, fact.generation, fact.line, fact.piece, name if repeated else fact.node.id
+
+
+def pending_shares(fact: Fact, until: str) -> Fact:
+    """Return a note without what other sessions were billed up to a time: that is settled."""
+    if not fact.shares or not until:
+        return fact
+    left = tuple(share for share in fact.shares if _moment(share.ended) > _moment(until))
+    return msgspec.structs.replace(fact, shares=left)
+
+
+def settled_shares(fact: Fact, until: str) -> list[Share]:
+    """Return what a note says that other sessions were billed up to a time."""
+    if not fact.shares or not until:
+        return []
+    return [share for share in fact.shares if _moment(share.ended) <= _moment(until)]
+
+
 def goes_on(one: Fact, other: Fact) -> bool:
     """Whether a record is the next piece of the same text."""
     return other.piece is not None and (one.piece, one.file, one.channel) == (
@@ -193,11 +226,11 @@ def _with_texts(facts: list[Fact], told: dict[str, CallStatus]) -> list[Fact]:
     """Give results that are images alone the text that another record tells of the same call."""
     out = facts
     for at, fact in enumerate(facts):
-        if not fact.node.answers or not any(_is_image_alone(block) for block in fact.blocks):
+        if not fact.node.answers or not any(is_image_alone(block) for block in fact.blocks):
             continue
         made = [
             _with_text(block, told[block.call].output)
-            if _is_image_alone(block) and block.call in told
+            if is_image_alone(block) and block.call in told
             else block
             for block in fact.blocks
         ]
@@ -206,7 +239,8 @@ def _with_texts(facts: list[Fact], told: dict[str, CallStatus]) -> list[Fact]:
     return out
 
 
-def _is_image_alone(block: Block) -> bool:
+def is_image_alone(block: Block) -> bool:
+    """Return whether a result has images and no text: another record may tell its text."""
     is_list = block.kind == "tool_result" and isinstance(block.payload, list)
     return is_list and not text_of(block.payload)
 
@@ -222,7 +256,7 @@ def _with_text(block: Block, output: JSON) -> Block:
 def _result(asked: Fact, call: str, output: JSON, failed: bool | None) -> Fact:  # noqa: FBT001 - as told
     linked = asked.node.parent != PREVIOUS
     return Fact(
-        Node(f"told {call}", asked.node.id if linked else PREVIOUS, answers=(call,)),
+        Node(f"{MADE_RESULT}{call}", asked.node.id if linked else PREVIOUS, answers=(call,)),
         "told",
         None,  # nobody says when
         (Block("tool_result", "tool", one_line(text_of(output)), output, None, call, failed),),

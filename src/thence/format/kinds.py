@@ -212,10 +212,30 @@ ERRORS = Table(Row(*row) for row in (
 
 _VAGUE = {"error", "make", "npm", "test"}  # what wraps another program's error is a last resort
 _OPERANDS = {"rm": "delete", "unlink": "delete", "touch": "add", "tee": "add"}
+_READERS = {
+    name: row
+    for row in (
+        ("cat tac nl less more bat batcat", "", 0),
+        ("head tail wc", "-n -c --lines --bytes", 0),
+        ("sed", "", 1),
+        ("grep egrep fgrep rg", "-A -B -C -m -g -t --include --exclude --glob --type", 1),
+        ("awk gawk jq", "-F -v --arg", 1),
+    )
+    for name in row[0].split()
+}
+"""Programs that read files by name: names, options with a value, words before the files."""
+_SEARCHERS = frozenset({"grep", "egrep", "fgrep", "rg"})
+"""Of these, those that take folders as well."""
+_PATTERN_OPTION = expression(r"-[a-zA-Z]*[ef]|--expression|--regexp|--file|--from-file")
+_FILE_NAME = expression(r"[^/]\.\w+$")
+"""How a path ends that is no folder, as far as it tells."""
 _HOWS = {"Add": "add", "Update": "edit", "Delete": "delete"}
 _VERBS = {"add": "wrote", "edit": "edited", "delete": "deleted", "move": "moved", "read": "read"}
 _UNCLEAR = expression(r"[$*?`{}\[\]]|^\d+$|^/(?:dev|proc|tmp|var/tmp)/")
-_MAY_TOUCH = expression(r">|\b(?:rm|mv|tee|sed|perl|unlink|touch|apply_?patch)\b")
+_MAY_TOUCH = expression(
+    r">|\b(?:rm|mv|tee|sed|perl|unlink|touch|apply_?patch|cat|tac|nl|less|more|bat|batcat|head|tail"
+    r"|wc|[ef]?grep|rg|g?awk|jq)\b"
+)
 _PATCH_FILE = expression(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _PATCH_LITERAL = expression(r'"(\*\*\* Begin Patch(?:[^"\\]|\\.)*+)"', re.DOTALL)
 _CONTROL = expression(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -301,6 +321,9 @@ def _action_of(tool: str, args: object, *, counts: bool = False) -> ToolAction:
     script = _command(tool, kind, args)
     if script is not None:
         return ToolAction(script, _shell_touches(script))
+    if kind == "search":
+        path = _pick(args, _PATHS)
+        return ToolAction(None, [Touch(path, "read")] if path and _FILE_NAME.search(path) else [])
     return ToolAction(None, _file_touches(kind, args, counts=counts) if kind in _OF_FILES else [])
 
 
@@ -668,7 +691,27 @@ def _program_touches(name: str, rest: list[str]) -> list[Touch]:
     if name == "mv" and len(files) == 2:  # with more, the last is a directory
         return [Touch(files[0], "move"), Touch(files[1], "add")]
     how = "edit" if name == "tee" and "-a" in options else _OPERANDS.get(name)
-    return [Touch(file, how) for file in files] if how else []
+    if how is None:
+        return [Touch(file, "read") for file in _files_read(name, rest)]
+    return [Touch(file, how) for file in files]
+
+
+def _files_read(name: str, rest: list[str]) -> list[str]:
+    """Return the files that a program is told to print or to search; folders are left out."""
+    if name not in _READERS:
+        return []
+    _, valued, before = _READERS[name]
+    options, files, at = valued.split(), [], 0
+    while at < len(rest):
+        word, at = rest[at], at + 1
+        if before and _PATTERN_OPTION.fullmatch(word):
+            before, at = 0, at + 1
+        elif word in options:
+            at += 1
+        elif word and not word.startswith("-"):
+            files.append(word)
+    files = files[before:]
+    return [file for file in files if _FILE_NAME.search(file)] if name in _SEARCHERS else files
 
 
 def _layers(result: object, depth: int = 0) -> Iterator[dict[str, object]]:

@@ -9,6 +9,7 @@ reads them back, ask here.
     sidechains/<session>/<agent>.jsonl             channel 3
     history.jsonl, history.jsonl.1                 channel 2
     .transcripts/<session>.jsonl                   the same, local to a project
+    .transcripts/spill/<session>/<hash>.txt        large results, in the home's spill/ otherwise
     .sidechains/<agent>.jsonl
 """
 
@@ -28,6 +29,7 @@ QUEUE = "queue"
 HISTORY = "history.jsonl"
 LOCAL_SESSIONS = ".transcripts"
 LOCAL_SIDECHAINS = ".sidechains"
+LOCAL_SPILL = f"{LOCAL_SESSIONS}/{SPILL}"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEGMENT = re.compile(r"([A-Za-z0-9_-]{1,64})(?:\.(\d{4,9}))?\.jsonl(\.zst)?")

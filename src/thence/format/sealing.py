@@ -2,7 +2,9 @@
 
 A log is cut where all later records continue one record before the cut, and where no call, bill,
 response, boundary, rollback or move of the tip stands on both sides. That record stays as an
-*anchor*, the root of what follows. What is open in the last turn is never sealed.
+*anchor*, the root of what follows. What is open in the last turn is never sealed. A *ledger* is a
+file of the main channel that only keeps the books, beside those that hold the conversation: it is
+cut by itself, without an anchor, and together with the calls that it tells of.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ from thence.format.normal import SessionEvent
 from thence.format.whole import Whole
 
 WINDOW_RECORDS, SIDE_RECORDS = 24, 6
-"""Records that stay in the window: of the main channel, and of each sidechain."""
+"""Records that stay in the window: of the main channel, and of each sidechain or ledger."""
+
+LEDGER_NOTES = 8
+"""Notes of a ledger that stay in the window; a document that is rewritten whole has fewer."""
+
+_MAX_TRIES = 16
+"""How often cuts of several logs are made smaller until no call stands on both sides."""
 
 OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
 """Flags of records that no line of conversation ends in."""
@@ -29,11 +37,42 @@ _RESTS = Is.ENDS | Is.INTERRUPTS
 _LIVE = (State.LIVE, State.ORPHANED)
 
 
+class Logs(msgspec.Struct, frozen=True):
+    """Which log a record is in: the main channel, one sidechain's file, or a ledger."""
+
+    ledgers: frozenset[str] = frozenset()
+
+    def of(self, fact: Fact) -> str:
+        """Return the name of the log of a record."""
+        if fact.channel == "main" and fact.file not in self.ledgers:
+            return "main"
+        return f"{fact.channel}\n{fact.file}"
+
+
+def spoken_files(facts: Iterable[Fact]) -> frozenset[str]:
+    """Return the files of the main channel that hold records of the conversation."""
+    return frozenset({f.file for f in facts if f.channel == "main" and _is_of_conversation(f)})
+
+
+def _is_of_conversation(fact: Fact) -> bool:
+    if not fact.blocks:
+        return False
+    return not fact.node.flags & Is.INTERNAL or any(b.kind != "lifecycle" for b in fact.blocks)
+
+
+def find_logs(facts: Iterable[Fact], spoken: Collection[str]) -> Logs:
+    """Return the logs of records; `spoken` are the files that hold the conversation."""
+    if not spoken:
+        return Logs()
+    return Logs(frozenset({f.file for f in facts if f.channel == "main"} - set(spoken)))
+
+
 class View:
     """An evaluated window: which places and events are its own, and not an anchor's."""
 
-    def __init__(self, whole: Whole, anchors: Collection[str]) -> None:
+    def __init__(self, whole: Whole, anchors: Collection[str], logs: Logs = Logs()) -> None:  # noqa: B008 - frozen
         self.whole = whole
+        self.logs = logs
         facts = whole.facts
         self.own = [at for at, fact in enumerate(facts) if fact.node.id not in anchors]
         self.notes = whole.about_only
@@ -92,18 +131,13 @@ def named_by(node: Node) -> Iterator[str]:
         yield node.logical
 
 
-def is_before(fact: Fact, starts: Mapping[str, tuple[str, int, int]]) -> bool:
-    """Return whether a record stands before the start of its log's window."""
-    start = starts.get(log_of(fact))
-    return start is not None and order_of(fact) < start
-
-
 class Cut(msgspec.Struct):
     """What of one log is sealed: its places, what the window begins with, and the anchor."""
 
     sealed: list[int]
     start: tuple[str, int, int]
-    anchor: Fact
+    anchor: Fact | None
+    """None for a ledger: nothing continues it."""
 
 
 def order_of(fact: Fact) -> tuple[str, int, int]:
@@ -111,19 +145,14 @@ def order_of(fact: Fact) -> tuple[str, int, int]:
     return fact.file, fact.generation, fact.line
 
 
-def log_of(fact: Fact) -> str:
-    """Return the name of the log a record is in: the main channel, or one sidechain's file."""
-    return fact.channel if fact.channel == "main" else f"{fact.channel}\n{fact.file}"
-
-
 def may_seal(view: View) -> bool:
     """Return whether the records are of a kind whose order and links a window can hold."""
     whole = view.whole
-    if not whole.is_in_one_place or whole.in_pieces:
+    if not whole.is_in_one_place:
         return False
     if whole.is_unlinked and any(f.base is not None for f in whole.facts):
         return False
-    logs = [log_of(fact) for fact in whole.facts]
+    logs = [view.logs.of(fact) for fact in whole.facts]
     if len(set(logs)) == 1:
         return True
     # Links between logs, or ids that two of them share, need both logs at hand.
@@ -141,81 +170,108 @@ def cuts_of(view: View) -> dict[str, Cut]:
     logs: dict[str, list[int]] = {}
     facts = view.whole.facts
     for place in view.own:
-        logs.setdefault(log_of(facts[place]), []).append(place)
+        logs.setdefault(view.logs.of(facts[place]), []).append(place)
     long = {
         log: least
         for log, places in logs.items()
         if len(places) > 2 * (least := WINDOW_RECORDS if log == "main" else SIDE_RECORDS)
     }
-    across = _cross_links(view, logs) if long and len(logs) > 1 else {}
-    out: dict[str, Cut] = {}
-    for log, least in long.items():
-        places = logs[log]
-        cut = _cut(view, places, least, across.get(log, len(places)), main=log == "main")
-        if cut is not None:
-            out[log] = cut
-    return out
+    if not long:
+        return {}
+    homes = {place: (log, nth) for log, places in logs.items() for nth, place in enumerate(places)}
+    limits = {log: len(places) for log, places in logs.items()}
+    shared = _shared_calls(view, homes) if len(logs) > 1 else []
+    if len(logs) > 1:
+        _limit_links(view, homes, limits)
+    searches = {log: _Search(view, log, logs[log], least) for log, least in long.items()}
+    for _ in range(_MAX_TRIES):
+        cuts = {log: cut for log, search in searches.items() if (cut := search.cut(limits[log]))}
+        sizes = {log: len(cut.sealed) for log, cut in cuts.items()}
+        if not _lower_limits(shared, sizes, limits):
+            return cuts
+    return {}
 
 
-def _cross_links(view: View, logs: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return the first record of each log that another log refers to, by its number there."""
-    graph = view.whole.graph
-    home = {place: (log, nth) for log, places in logs.items() for nth, place in enumerate(places)}
-    out: dict[str, int] = {}
-
-    def link(place: int, other: int) -> None:
-        if other in home and place in home and home[other][0] != home[place][0]:
-            log, nth = home[other]
-            out[log] = min(out.get(log, nth), nth)
-
-    calls: dict[str, list[int]] = {}
+def _shared_calls(view: View, homes: Mapping[int, tuple[str, int]]) -> list[list[tuple[str, int]]]:
+    """Return where records of calls stand that several logs tell of."""
+    calls: dict[str, list[tuple[str, int]]] = {}
     for place in view.own:
-        link(place, graph.parents[place])
         for call in calls_in(view.whole.facts[place]):
-            calls.setdefault(call, []).append(place)
-    for places in calls.values():
-        for place in places[1:]:
-            link(place, places[0])
-            link(places[0], place)
-    return out
+            calls.setdefault(call, []).append(homes[place])
+    return [found for found in calls.values() if len({log for log, _ in found}) > 1]
 
 
-def _cut(view: View, places: Sequence[int], least: int, limit: int, *, main: bool) -> Cut | None:
-    """Find the latest place before which one log can be sealed; None when there is none."""
-    whole = view.whole
-    facts, graph = whole.facts, whole.graph
-    number = {place: nth for nth, place in enumerate(places)}
-    blocked = _Blocked(len(places))
-    _block_groups(view, places, blocked)
-    _block_links(view, places, number, blocked)
-    if main:
-        _block_turn(view, places, number, blocked)
-    lines = graph.line_parents
-    # Later records continue the live line: what is sealed must lead to it.
-    ahead = set(graph.chain(boundaries=False, beside=False)) if main else set(places)
-    crossing: dict[int, int] = {}  # parents outside the kept records, and by how many
-    best = None
-    highest = min(len(places) - least, limit)
-    for nth in range(len(places) - 1, 0, -1):
-        place = places[nth]
-        crossing.pop(place, None)
-        parent = lines[place]
-        if parent >= 0 or not graph.nodes[place].flags & Is.INTERNAL:
-            crossing[parent] = crossing.get(parent, 0) + 1
-        if nth <= highest and len(crossing) == 1 and blocked.is_free(nth):
-            (anchor,) = crossing
-            if (
-                anchor in number
-                and anchor in ahead
-                and order_of(facts[places[nth - 1]]) < order_of(facts[place])
-            ):
-                best = nth, anchor
-                break
-    if best is None:
+def _limit_links(view: View, homes: Mapping[int, tuple[str, int]], limits: dict[str, int]) -> None:
+    """Let no record be sealed that a record of another log continues."""
+    parents = view.whole.graph.parents
+    for place in view.own:
+        parent = parents[place]
+        if parent in homes and homes[parent][0] != homes[place][0]:
+            log, nth = homes[parent]
+            limits[log] = min(limits[log], nth)
+
+
+def _lower_limits(
+    shared: Iterable[Sequence[tuple[str, int]]],
+    sizes: Mapping[str, int],
+    limits: dict[str, int],
+) -> bool:
+    """Lower limits so far that no call is sealed in one log and not in another; whether any is."""
+    lowered = False
+    for places in shared:
+        sealed = [(log, nth) for log, nth in places if nth < sizes.get(log, 0)]
+        if sealed and len(sealed) < len(places):
+            lowered = True
+            for log, nth in sealed:
+                limits[log] = min(limits[log], nth)
+    return lowered
+
+
+class _Search:
+    """Finds the latest place before which one log can be sealed."""
+
+    def __init__(self, view: View, log: str, places: Sequence[int], least: int) -> None:
+        self._view = view
+        self._places = places
+        self._highest = len(places) - least
+        self._number = {place: nth for nth, place in enumerate(places)}
+        self._is_ledger = log != "main" and log.startswith("main\n")
+        blocked = self._blocked = _Blocked(len(places))
+        _block_groups(view, log, places, blocked)
+        _block_links(view, places, self._number, blocked)
+        graph = view.whole.graph
+        # Later records continue the live line: what is sealed must lead to it.
+        self._ahead = set(places)
+        if log == "main":
+            _block_turn(view, places, self._number, blocked)
+            self._ahead = set(graph.chain(boundaries=False, beside=False))
+        elif self._is_ledger:
+            _block_waits(view, places, blocked)
+
+    def cut(self, limit: int) -> Cut | None:
+        """Return the cut with most sealed records, at most `limit`; None when there is none."""
+        view, places = self._view, self._places
+        facts, graph = view.whole.facts, view.whole.graph
+        lines = graph.line_parents
+        crossing: dict[int, int] = {}  # parents outside the kept records, and by how many
+        for nth in range(len(places) - 1, 0, -1):
+            place = places[nth]
+            crossing.pop(place, None)
+            parent = lines[place]
+            if parent >= 0 or not graph.nodes[place].flags & Is.INTERNAL:
+                crossing[parent] = crossing.get(parent, 0) + 1
+            if nth > min(self._highest, limit) or not self._blocked.is_free(nth):
+                continue
+            if order_of(facts[places[nth - 1]]) >= order_of(facts[place]):
+                continue
+            sealed = list(places[:nth])
+            if self._is_ledger and not crossing:
+                return Cut(sealed, order_of(facts[place]), None)
+            if len(crossing) == 1:
+                (anchor,) = crossing
+                if anchor in self._number and anchor in self._ahead:
+                    return Cut(sealed, order_of(facts[place]), _anchor(view, anchor, sealed))
         return None
-    nth, anchor = best
-    sealed = list(places[:nth])
-    return Cut(sealed, order_of(facts[places[nth]]), _anchor(view, anchor, sealed))
 
 
 class _Blocked:
@@ -257,21 +313,29 @@ class _Blocked:
         return not self._depth[nth]
 
 
-def _block_groups(view: View, places: Sequence[int], blocked: _Blocked) -> None:
-    """Keep records together that share a call, a response, a bill or an id."""
+def _block_groups(view: View, log: str, places: Sequence[int], blocked: _Blocked) -> None:
+    """Keep records together that share a call, a response, a bill or an id.
+
+    A record that only owes a bill may be parted from it, unless the bill needs what it tells: who
+    was asked in the turn.
+    """
     facts = view.whole.facts
     calls: dict[str, int] = {}  # the first record of each group
     responses: dict[str, int] = {}
     bills: dict[str, int] = {}
     ids: dict[str, int] = {}
-    _join_notes(view, places, calls, blocked)
+    _join_notes(view, log, places, calls, blocked)
     for nth, place in enumerate(places):
         fact = facts[place]
         node, bill = fact.node, fact.usage_key
         response = node.response
         if response is not None and responses.setdefault(response, nth) != nth:
             blocked.join(responses, response, nth)
-        if bill is not None and bills.setdefault(bill, nth) != nth:
+        has_bill = fact.usage is not None or fact.unbilled is not None
+        asks = bill is not None and any(edge.child for edge in fact.edges)
+        if asks and not has_bill:
+            blocked.from_on(nth)  # until its bill is there, which joins it below
+        if bill is not None and (has_bill or asks) and bills.setdefault(bill, nth) != nth:
             blocked.join(bills, bill, nth)
         if ids.setdefault(node.id, nth) != nth:
             blocked.join(ids, node.id, nth)
@@ -281,12 +345,11 @@ def _block_groups(view: View, places: Sequence[int], blocked: _Blocked) -> None:
 
 
 def _join_notes(
-    view: View, places: Sequence[int], calls: dict[str, int], blocked: _Blocked
+    view: View, log: str, places: Sequence[int], calls: dict[str, int], blocked: _Blocked
 ) -> None:
     """Keep what notes tell of a call together; each stands with the record before it."""
     facts = view.whole.facts
-    log = log_of(facts[places[0]])
-    notes = [note for note in view.notes if note.told and log_of(note) == log]
+    notes = [note for note in view.notes if note.told and view.logs.of(note) == log]
     order = [order_of(facts[place]) for place in places] if notes else []
     for note in notes:
         nth = max(bisect_right(order, order_of(note)) - 1, 0)
@@ -339,6 +402,47 @@ def _block_turn(
             blocked.from_on(nth)
         else:
             blocked.span(nth, after)
+
+
+def _block_waits(view: View, places: Sequence[int], blocked: _Blocked) -> None:
+    """Keep in the window what a ledger says last of waiting, and that its writer has closed."""
+    nodes = view.whole.graph.nodes
+    waits = None
+    for nth, place in enumerate(places):
+        flags = nodes[place].flags
+        if flags & (Is.WAITS | Is.GOES_ON):
+            waits = nth if flags & Is.WAITS else None
+        if flags & Is.CLOSES:
+            blocked.from_on(nth)
+    if waits is not None:
+        blocked.from_on(waits)
+
+
+def sealed_notes(view: View, cuts: Mapping[str, Cut]) -> list[Fact]:
+    """Return the notes that are sealed with these cuts: those before the start of their log.
+
+    Of a ledger's own notes the last stay, and all from the first on that may still be needed: it
+    tells of a call that is not sealed, or what another session was billed.
+    """
+    starts = {log: cut.start for log, cut in cuts.items()}
+    sealed = {place for cut in cuts.values() for place in cut.sealed}
+    facts = view.whole.facts
+    open_calls = all_calls(facts[place] for place in view.own if place not in sealed)
+    ledgers: dict[str, list[Fact]] = {}
+    out: list[Fact] = []
+    for note in view.notes:
+        log = view.logs.of(note)
+        if log.startswith("main\n"):
+            ledgers.setdefault(log, []).append(note)
+        elif log in starts and order_of(note) < starts[log]:
+            out.append(note)
+    for notes in ledgers.values():
+        for note in notes[:-LEDGER_NOTES]:
+            calls = {status.call for status in note.told}
+            if note.shares or not open_calls.isdisjoint(calls):
+                break
+            out.append(note)
+    return out
 
 
 def _anchor(view: View, place: int, sealed: Sequence[int]) -> Fact:

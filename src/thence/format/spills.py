@@ -159,19 +159,24 @@ def texts(facts: Iterable[Fact]) -> dict[str, str]:
 def inline_known(
     messages: Iterable[dict[str, JSON]], known: Mapping[str, str]
 ) -> list[dict[str, JSON]]:
-    """Give messages whose results hold again what was spilled from them, as far as it is known."""
+    """Return messages whose results hold again what was spilled from them, as far as known."""
+    return [
+        {**message, "content": [_result_back(block, known) for block in items(message["content"])]}
+        for message in messages
+    ]
+
+
+def resolved(content: JSON, known: Mapping[str, str]) -> JSON:
+    """Return a result with the texts of its placeholders in place, as far as they are known."""
 
     def load(spilled: Spilled) -> bytes | None:
         text = known.get(spilled.name)
         return None if text is None else text.encode("utf-8", "replace")
 
-    return [
-        {**message, "content": [_result_back(block, load) for block in items(message["content"])]}
-        for message in messages
-    ]
+    return restore(content, load)
 
 
-def _result_back(block: JSON, load: Load) -> JSON:
+def _result_back(block: JSON, known: Mapping[str, str]) -> JSON:
     if not isinstance(block, dict) or block.get("type") != "tool_result":
         return block
-    return {**block, "content": restore(block.get("content"), load)}
+    return {**block, "content": resolved(block.get("content"), known)}

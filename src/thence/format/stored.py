@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from thence.format.copies import name_in
+from thence.format.facts import Base, Fact, answers_of, calls_of
+from thence.format.gather import MADE_RESULT
 from thence.format.kinds import Effect
+from thence.format.nodes import Node, Span
 from thence.format.normal import (
     DERIVED,
     SEQ_STEP,
@@ -31,12 +34,15 @@ from thence.format.normal import (
     kind_bit,
 )
 from thence.format.outcomes import CallOutcome
-from thence.format.records import Usage
+from thence.format.records import JSON, Usage, text_of
 
 if TYPE_CHECKING:
-    from thence.format.facts import Fact
     from thence.format.joins import Call
     from thence.format.whole import Whole
+
+
+OUTPUT_CHARS = 2_000
+"""Characters of what a call returned that are stored where no result has them."""
 
 
 class DerivedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -45,6 +51,42 @@ class DerivedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: Kind
     summary: str
     failed: bool | None = None
+
+
+class RecordLink(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How the record of an event is linked with others: all that a graph needs, and no more."""
+
+    parent: str | None = None
+    flags: int = 0
+    response: str | None = None
+    logical: str | None = None
+    span: Span | None = None
+    tip: str | None = None
+    calls: tuple[str, ...] | None = None
+    answers: tuple[str, ...] | None = None
+    """Calls that the record makes or answers, where its events do not say the same."""
+    origin: str | None = None
+    """The session that owns the record, where the record itself names another one."""
+    base: Base | None = None
+    """What its log continues."""
+    has_turn_bill: bool = False
+    """Its bill is for a turn and says nothing of the size of the context."""
+    is_piece: bool = False
+    """It is a text that comes in pieces."""
+
+    def node(self, native_id: str, calls: tuple[str, ...], answers: tuple[str, ...]) -> Node:
+        """Return the record as a node of a graph; its events make and answer these calls."""
+        return Node(
+            native_id,
+            self.parent,
+            self.flags,
+            calls if self.calls is None else self.calls,
+            answers if self.answers is None else self.answers,
+            self.response,
+            self.logical,
+            self.span,
+            self.tip,
+        )
 
 
 class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,6 +108,12 @@ class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     ticks: int | None = None
     """What that bill costs, in units of 1e-10 dollars; None where no price is known."""
     derived: tuple[DerivedEvent, ...] = ()
+    link: RecordLink | None = None
+    """Of the first event of a record: how the record is linked."""
+    output: JSON = None
+    """Of a call without a result, or a result without a record: what another record says."""
+    has_borrowed_status: bool = False
+    """Of a result: another record says whether the call failed, not the result itself."""
 
     @property
     def seq(self) -> int:
@@ -121,6 +169,8 @@ def stored_events(
     calls: Iterable[Call],
     bills: Mapping[int, Usage],
     derived: Iterable[SessionEvent],
+    *,
+    payloads: bool = False,
 ) -> dict[int, StoredEvent]:
     """Return events with what is known of them, by their ids, in the order of `places`.
 
@@ -139,13 +189,18 @@ def stored_events(
             made = DerivedEvent(event.kind, event.summary, event.failed)
             implied.setdefault(event.derived_from, []).append(made)
     out: dict[int, StoredEvent] = {}
+    places = list(places)
+    outputs = _outputs(fact for fact, _ in places)
     for fact, events in places:
+        link: RecordLink | None = _link(fact)
         for event in events:
             at = event.event_id
             asking = pairs.get(at)
             more = implied.get(at)
             out[at] = StoredEvent(
-                event if event.payload is None else msgspec.structs.replace(event, payload=None),
+                event
+                if payloads or event.payload is None
+                else msgspec.structs.replace(event, payload=None),
                 name_in(fact.file),
                 fact.line,
                 _result_id(asking) if asking else asked.get(at),
@@ -154,8 +209,60 @@ def stored_events(
                 at in bills,
                 None,
                 tuple(sorted(more, key=_slot)) if more else (),
+                link,
+                _output(event, asking, outputs),
+                event.failed is not None
+                and event.kind == "tool_result"
+                and fact.blocks[event.block].failed is None,
             )
+            link = None
     return out
+
+
+def _output(event: SessionEvent, call: Call | None, outputs: Mapping[str, JSON]) -> JSON:
+    """Return what a call returned where only another record than its result says so."""
+    if call is not None:
+        return outputs.get(event.call or "") if call.result is None else None
+    is_made = event.kind == "tool_result" and event.native_id.startswith(MADE_RESULT)
+    return shorten_output(event.payload) if is_made else None
+
+
+def _link(fact: Fact) -> RecordLink:
+    """Return how a record is linked."""
+    node = fact.node
+    calls, answers = calls_of(fact.blocks), answers_of(fact.blocks)
+    return RecordLink(
+        node.parent,
+        node.flags,
+        node.response,
+        node.logical,
+        node.span,
+        node.tip,
+        None if calls == node.calls else node.calls,
+        None if answers == node.answers else node.answers,
+        fact.origin,
+        fact.base,
+        fact.turn_bill is not None,
+        fact.piece is not None,
+    )
+
+
+def _outputs(facts: Iterable[Fact]) -> dict[str, JSON]:
+    """Return what records say that calls returned, by the ids of the calls."""
+    out: dict[str, JSON] = {}
+    for fact in facts:
+        for status in fact.told:
+            if status.output is not None:
+                out.setdefault(status.call, shorten_output(status.output))
+    return out
+
+
+def shorten_output(output: JSON) -> JSON:
+    """Return as much of what a call returned as a list shows."""
+    text = text_of(output) if isinstance(output, list) else output
+    if not isinstance(text, str) or (text is output and len(text) <= OUTPUT_CHARS):
+        return output
+    return text[:OUTPUT_CHARS]
 
 
 def _result_id(pair: Call) -> int | None:
@@ -171,17 +278,21 @@ def _file_effect(fact: Fact, event: SessionEvent) -> Effect | None:
     return fact.blocks[event.block].effect if fact.type == "file" else None
 
 
-def events_of_session(session: Whole) -> list[StoredEvent]:
-    """Return all events of a session in the order in which they are read, not yet numbered."""
+def events_of_session(session: Whole, *, payloads: bool = False) -> list[StoredEvent]:
+    """Return all events of a session in the order in which they are read, not yet numbered.
+
+    With `payloads` they hold theirs, where the facts do.
+    """
     from thence.format.sealing import View
 
     view = View(session, ())
     places = [(session.facts[at], view.events[at]) for at in view.own]
     made = stored_events(
         [*places, *gone_places(session, view.rewritten)],
-        session.calls,
+        (*session.copied_calls, *session.calls),
         session.bills,
         session.derived,
+        payloads=payloads,
     )
     return [made[event.event_id] for event in in_order(session.events)]
 
@@ -212,6 +323,7 @@ _FIELDS = msgspec.structs.fields(SessionEvent)[1:]
 _NAMES = [field.name for field in _FIELDS]
 _ID, _PARENT, _SEQ = (_NAMES.index(name) for name in ("event_id", "parent_id", "seq"))
 _NATIVE, _BLOCK, _REF = (_NAMES.index(name) for name in ("native_id", "block", "payload_ref"))
+_CHANNEL, _MAIN = _NAMES.index("channel"), SessionEvent("", 0, "user_msg").channel
 _REST = msgspec.structs.fields(StoredEvent)[1:]
 _TICKS = [field.name for field in _REST].index("ticks")
 _AS_BEFORE, _AS_NAMED = -1, -1
@@ -229,6 +341,17 @@ def _decoder() -> msgspec.msgpack.Decoder[list[tuple[tuple[Any, ...], tuple[Any,
 
 
 _DECODER = _decoder()
+
+
+def _ref_decoder() -> msgspec.msgpack.Decoder[list[tuple[tuple[Any, ...], msgspec.Raw]]]:
+    """Return what reads of each row the number and the ref, and skips all else."""
+    read = (_SEQ, _REF)
+    types = (f.type if at in read else msgspec.Raw for at, f in enumerate(_FIELDS))
+    row: Any = tuple.__class_getitem__((tuple.__class_getitem__(tuple(types)), msgspec.Raw))
+    return msgspec.msgpack.Decoder(list[row])
+
+
+_REF_DECODER = _ref_decoder()
 
 
 def encode_events(uid: str, rows: Iterable[StoredEvent]) -> bytes:
@@ -264,8 +387,20 @@ def decode_events(uid: str, body: bytes) -> list[StoredEvent]:
         if event[_SEQ] == _AS_BEFORE:
             event[_SEQ] = last + SEQ_STEP
         before, last = event[_ID], event[_SEQ]
+        if event[_CHANNEL] == "main":  # the default itself, which is left out of JSON
+            event[_CHANNEL] = _MAIN
         out.append(StoredEvent(SessionEvent(uid, *event), *rest))
     return out
+
+
+def decode_refs(body: bytes) -> dict[int, str | None]:
+    """Return where payloads lie, by the numbers of their events; a tenth of the work of all."""
+    refs: dict[int, str | None] = {}
+    last = 0
+    for event, _ in _REF_DECODER.decode(body):
+        last = last + SEQ_STEP if event[_SEQ] == _AS_BEFORE else event[_SEQ]
+        refs[last] = event[_REF]
+    return refs
 
 
 def fingerprint(row: StoredEvent, *, with_ref: bool = True) -> int:

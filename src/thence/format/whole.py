@@ -250,6 +250,14 @@ class Whole:
         return joins.calls(self.events, self.call_blocks, merge_statuses(self.facts))
 
     @cached_property
+    def copied_calls(self) -> list[joins.Call]:
+        """The calls of records that are copies of another session's, with their results."""
+        if not any(event.state is State.REPLAYED for event in self.events):
+            return []
+        pairs = joins.calls(self.events, self.call_blocks, merge_statuses(self.facts), copies=True)
+        return [pair for pair in pairs if pair.call.state is State.REPLAYED]
+
+    @cached_property
     def outcomes(self) -> dict[int, CallOutcome]:
         """How each call went, by the id of its event."""
         return {pair.call.event_id: pair.outcome for pair in self.calls}
@@ -291,10 +299,13 @@ class Whole:
     @property
     def billed_for_others(self) -> list[Notice]:
         """Bills that hold requests of other sessions, and nobody can say how much."""
-        facts = (*self.facts, *self.about_only) if self._shared else ()
+        return self.billed_for_others_in((*self.facts, *self.about_only))
+
+    def billed_for_others_in(self, facts: Iterable[Fact]) -> list[Notice]:
+        """Return `billed_for_others` of some records."""
         return [
             Notice("billed for others", f"{number} requests of other sessions are on a bill")
-            for fact in facts
+            for fact in (facts if self._shared else ())
             if (number := self._shared.get(fact.node.id)) and fact.usage and not self.is_copy(fact)
         ]
 
@@ -471,14 +482,6 @@ def events_along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
     return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
 
 
-def inherited_events(
-    whole: Whole, to: int | None = None, *, boundaries: bool
-) -> list[SessionEvent]:
-    """Return the events of a line that stand in the sessions which this one continues."""
-    parts = whole.inherited(to, boundaries=boundaries)
-    return [event for part in parts for event in events_along(part.whole, part.places)]
-
-
 def _stored_blocks(pairs: Iterable[tuple[SessionEvent, Block]]) -> dict[int, Block]:
     """Return the blocks by the ids of their events that say something of a call or a file."""
     out: dict[int, Block] = {}
@@ -646,6 +649,8 @@ def name_repeats(facts: list[Fact]) -> list[Fact]:
     """Return facts in which repeated records without an id have names of their own."""
     if len({fact.node.id for fact in facts}) == len(facts):
         return facts
+    if any(fact.piece is not None for fact in facts):
+        facts = gather.latest_texts(facts)
     times: dict[tuple[str, int, str], int] = {}
     out = facts
     for at, fact in enumerate(facts):

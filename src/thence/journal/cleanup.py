@@ -92,7 +92,10 @@ def inventory(root: Path, *, local: Path | None = None) -> list[SessionFiles]:
         shared = _by_session(local / layout.LOCAL_SIDECHAINS) if local is not None else {}
         for session, paths in sessions_in(folder).items():
             with contextlib.suppress(FileNotFoundError):  # another clean-up was as quick
-                out.append(_inspect_session(root, session, paths, shared.get(session, [])))
+                beside = shared.get(session, [])
+                if local is not None:
+                    beside = [*beside, local / layout.LOCAL_SPILL / session]
+                out.append(_inspect_session(root, session, paths, beside))
     return out
 
 
@@ -100,7 +103,8 @@ def _inspect_session(
     root: Path, session: str, paths: list[Path], children: list[Path]
 ) -> SessionFiles:
     beside = [*children, *(root / name / session for name in _BESIDE)]
-    logs = [*children, *(root / layout.SIDECHAINS / session).glob("*.jsonl")]
+    side = (root / layout.SIDECHAINS / session).glob("*.jsonl")
+    logs = [*(path for path in children if path.suffix == ".jsonl"), *side]
     with Segments(paths) as segments:
         header = head(segments).header
     stats = [(path, path.stat(follow_symlinks=False)) for path in paths]

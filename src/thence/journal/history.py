@@ -263,7 +263,7 @@ class History:
     def sweep(self, *, dry_run: bool = False) -> list[Path]:
         """Remove rolled files whose last prompt is over a month old; never the current one.
 
-        `Journal.cleanup` and `thence gc` do so; nothing does it by itself.
+        `Journal.cleanup` and `thence store gc` do so; nothing does it by itself.
         """
         old = self._old() if self._enabled else []
         if old and not dry_run:

@@ -157,13 +157,7 @@ class Journal:
         """The side files of a session; what was spilled and saved is its oldest ancestor's."""
         session, cwd, family = place.session, place.cwd, place.family
         saved = self.root / layout.CHECKPOINTS / family[-1]
-        per_result, per_session = self._budget
-        spill = partial(
-            Spill,
-            self.root / layout.SPILL / family[-1],
-            per_result=per_result,
-            per_session=per_session,
-        )
+        spill = partial(self._spill, family[-1])
         return SessionParts(
             spill=spill(),
             sidechains=self._sidechains(session, spill),
@@ -176,6 +170,19 @@ class Journal:
             above=partial(self._above, place.folder, session),
             line=partial(self._line, place.folder, session),
             unfinished=partial(self._unfinished_subagents, place.before),
+        )
+
+    def _spill(self, ancestor: str) -> Spill:
+        """Open the side files of a lineage: in the project if its transcripts are there."""
+        per_result, per_session = self._budget
+        folder = earlier = self.root / layout.SPILL / ancestor
+        if self._local is not None:
+            folder = self._local / layout.LOCAL_SPILL / ancestor
+        return Spill(
+            folder,
+            earlier=earlier if folder != earlier else None,
+            per_result=per_result,
+            per_session=per_session,
         )
 
     def _sidechains(self, session: str, spill: Callable[[], Spill] | None = None) -> Sidechains:
@@ -382,7 +389,7 @@ class Journal:
         """Give a result that was spilled in a session, or in one it goes on from, by its name."""
         with self._lineage() as lineage:
             family = lineage.family(session)
-        return Spill(self.root / layout.SPILL / family[-1]).load(name)
+        return self._spill(family[-1]).load(name)
 
     # -- lists of others ----------------------------------------------------------------
 

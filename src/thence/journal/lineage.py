@@ -196,10 +196,15 @@ class Lineage:
             return next((event.fields for event in codec.decode(line).events), {})
 
     def title(self, family: list[str], before: Origin | None = None) -> str | None:
-        """The title of a session, or else of the nearest one that it goes on from."""
+        """Return the title of a session, or else of the nearest one that it continues.
+
+        The title at the event where the next session begins counts, or else the last one: a turn
+        is written after its events.
+        """
         for name in family[:MAX_ANCESTRY_DEPTH]:
-            if title := word(self.turn(name, before).get("title")):
-                return title
+            for turn in (self.turn(name, before), self.turn(name) if before else {}):
+                if title := word(turn.get("title")):
+                    return title
             header = self.header(name)
             before = header.resumed_from if header is not None else None
         return None

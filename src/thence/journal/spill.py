@@ -131,13 +131,15 @@ class Spill:
     """The side files of one session, and its budget.
 
     `inline_so_far` is the sum of `inline_bytes` over the results recorded before: with it, a
-    resumed session decides as the first one would have.
+    resumed session decides as the first one would have. What is not in `folder` is looked for in
+    `earlier`, where an older version wrote it.
     """
 
     def __init__(
         self,
         folder: Path,
         *,
+        earlier: Path | None = None,
         per_result: int = Budget.per_result,
         per_session: int = Budget.per_session,
         inline_so_far: int = 0,
@@ -151,6 +153,7 @@ class Spill:
             "txt": Blobs(folder, suffix=".txt", disk=disk),
             "json": Blobs(folder, suffix=".json", disk=disk),
         }
+        self._earlier = None if earlier is None else Spill(earlier, disk=disk)
 
     def fit(self, content: JSON) -> tuple[JSON, list[Spilled]]:
         """Give the content to record, and what was spilled from it, by now on the disk.
@@ -226,7 +229,12 @@ class Spill:
             raise ThenceError(
                 f"not the name of a spill: {name[:80]!r}", hint="placeholders contain the names"
             )
-        return self._blobs[match[2]].load(match[1], size)
+        try:
+            return self._blobs[match[2]].load(match[1], size)
+        except ThenceError:
+            if self._earlier is None:
+                raise
+            return self._earlier.load(spilled)
 
     def restore(self, content: JSON) -> JSON:
         """Give recorded content with everything that was spilled from it back in its place."""

@@ -22,6 +22,7 @@ from thence.format.wording import corrects
 from thence.memory import derivation
 from thence.memory.course import Course, Fault, Run, asked, cut_short, said, short
 from thence.memory.outcome import TASKS, Outcome, TaskPattern, judge, task_of
+from thence.memory.pulls import opened_pulls
 from thence.memory.signals import error_line
 from thence.memory.store import SessionRow
 
@@ -45,6 +46,7 @@ _MOST: Final = {
     "interventions": 12,
     "tests": 12,
     "models": 12,
+    "pulls": 12,
 }
 """How many of each are kept; how many were left out stands in `left_out`."""
 
@@ -218,6 +220,8 @@ class Digest(msgspec.Struct, omit_defaults=True):
     tests: list[TestsSeen] = []
     files: list[FileTouched] = []
     commands: list[Command] = []
+    pulls: list[str] = []
+    """Pull requests that it opened, as `owner/repository#7`."""
     snippets: Snippets = Snippets()
     todos: list[Left] = []
     branches: list[Branch] = []
@@ -269,6 +273,7 @@ def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = T
     _fill(out, "tests", _tests(course))
     _fill(out, "files", _files(course, session.cwd))
     _fill(out, "commands", _commands(course))
+    _fill(out, "pulls", opened_pulls(course))
     _fill(out, "todos", _todos(course, verdict.outcome))
     _fill(out, "branches", _branches(course))
     _fill(out, "subagents", _subagents(course))
@@ -327,7 +332,7 @@ def _models(course: Course) -> dict[str, int]:
 
 def _tools(course: Course) -> list[ToolUse]:
     found: dict[str, list[int]] = {}
-    for pair in course.whole.calls:
+    for pair in course.session.calls:
         sums = found.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
         sums[0] += 1
         sums[3] += pair.outcome.elapsed_ms or 0
@@ -375,7 +380,7 @@ def _settled(course: Course) -> dict[int, tuple[int, tuple[Fix, ...]]]:
     waiting: dict[tuple[str, str, int], Call] = {}
     since: dict[tuple[str, str, int], list[Call]] = {}
     out: dict[int, tuple[int, tuple[Fix, ...]]] = {}
-    for pair, key in zip(course.whole.calls, course.aims, strict=True):
+    for pair, key in zip(course.session.calls, course.aims, strict=True):
         if pair.outcome.succeeded and key in waiting:
             failed = waiting.pop(key)
             out[failed.call.event_id] = (pair.call.event_id, _fixes(course, since.pop(key), pair))
@@ -455,7 +460,7 @@ def noteworthy(script: str) -> str | None:
 def _interventions(course: Course) -> list[Intervention]:
     return [
         Intervention(event.derived_from or event.event_id, short(event.summary, 160))
-        for event in course.whole.derived
+        for event in course.session.derived()
         if event.kind == "human_intervention"
     ]
 
@@ -491,7 +496,7 @@ def _files(course: Course, cwd: str | None) -> list[FileTouched]:
     found: dict[str, list[int]] = {}
     red = {run.call.call.event_id: run.red for run in course.runs}
     fresh: set[str] = set()
-    for pair in course.whole.calls:
+    for pair in course.session.calls:
         if (was := red.get(pair.call.event_id)) is not None:
             for path in fresh if was else ():
                 found[path][2] += 1
@@ -564,7 +569,7 @@ def _branches(course: Course) -> list[Branch]:
 
 def _subagents(course: Course) -> list[Subagent]:
     channels: dict[str, list[SessionEvent]] = {}
-    for event in course.whole.events:
+    for event in course.session.events:
         if event.is_sidechain:
             channels.setdefault(event.channel, []).append(event)
     if not channels:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from datetime import tzinfo
+from datetime import date, tzinfo
 from pathlib import PurePath
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,15 +15,18 @@ from thence.format.figures import TICKS
 from thence.format.records import JSON
 from thence.memory import prices
 from thence.memory.labels import Label, add_labels
+from thence.memory.pulls import pulls_by_session
 from thence.memory.store import Filter, Group, SessionRow, Store, Total
-from thence.memory.zones import local_date
+from thence.memory.zones import Period, local_date, period_start
 
-By = Literal["day", "model", "project", "agent", "session", "branch", "tag"]
-"""A branch is one of a repository; a session with several tags counts for each of them."""
+By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
+"""A week is named by its Monday, a month by its first day. A branch is one of a repository; a
+session with several tags or pull requests counts for each of them."""
+PERIODS: Final[tuple[Period, ...]] = ("day", "week", "month")
 
 
 class Bill:
-    """What was spent, by one thing: days in their order, all else by money."""
+    """What was spent, by one thing: periods in their order, all else by money."""
 
     def __init__(
         self,
@@ -37,16 +41,20 @@ class Bill:
         Tags are those of the `labels` that sessions have.
         """
         self.by = by
-        if by == "day":
-            totals = totals_by_day(store, wanted, zone)
+        if by == "day" or by == "week" or by == "month":  # noqa: PLR1714 - so that mypy knows
+            totals = totals_by_day(store, wanted, zone, period=by)
         elif by == "branch":
             totals = _totals_by(store, wanted, _branches, {})
+        elif by == "pr":
+            rows = list(store.sessions(wanted))
+            pulls = pulls_by_session(rows, store.kept("digests", wanted))
+            totals = _totals_by(store, wanted, pulls, {})
         elif by == "tag":
             totals = _totals_by(store, wanted, _tags, labels or {})
         else:
             totals = store.totals([by], wanted)
         self.parts = [total for total in totals if total.responses or total.unpriced]
-        self.parts.sort(key=lambda total: total.key[0] or "" if by == "day" else -total.ticks)
+        self.parts.sort(key=lambda total: total.key[0] or "" if by in PERIODS else -total.ticks)
         self.total = store.totals((), wanted)[0]
         self.bounds = [row for row in store.sessions(wanted) if row.lower_bound]
         self.unpriced = _unpriced_models(store, wanted) if self.total.unpriced else []
@@ -66,9 +74,17 @@ class Bill:
 
 
 def totals_by_day(
-    store: Store, wanted: Filter, zone: tzinfo | None, *, by_agent: bool = False
+    store: Store,
+    wanted: Filter,
+    zone: tzinfo | None,
+    *,
+    by_agent: bool = False,
+    period: Period = "day",
 ) -> list[Total]:
-    """Return what was spent on each day of a zone, and by agent if asked; days come first."""
+    """Return what was spent on each day of a zone, or in each period, and by agent if asked.
+
+    Days come first in a key; a period is named by its first day.
+    """
     groups: list[Group] = ["slot", "session", *(["agent"] if by_agent else [])]  # type: ignore[list-item] # all are groups
     sums: dict[tuple[str | None, ...], dict[str, int]] = {}
     sessions: dict[tuple[str | None, ...], set[str | None]] = {}
@@ -77,13 +93,20 @@ def totals_by_day(
         slot, session, *agent = total.key
         text = slot or ""
         if text not in days:
-            days[text] = local_date(text, zone)
+            days[text] = _named(local_date(text, zone), period)
         key = days[text], *agent
         sessions.setdefault(key, set()).add(session)
         counts = sums.setdefault(key, dict.fromkeys(_COUNTS, 0))
         for name in _COUNTS:
             counts[name] += getattr(total, name)
     return [Total(key, len(sessions[key]), **counts) for key, counts in sums.items()]
+
+
+def _named(day: str, period: Period) -> str:
+    """Return the first day of the period that a day is in; what is no day stays."""
+    with contextlib.suppress(ValueError):
+        return period_start(date.fromisoformat(day), period).isoformat()
+    return day
 
 
 def _branches(row: SessionRow) -> Iterable[str | None]:

@@ -1,7 +1,7 @@
 """Budgets: what may be spent on a day, in all and in single projects, and how much of it is used.
 
-Nothing is stopped by them: they are warnings. Money is what bills say and price lists know, so
-that a sum with unpriced tokens is a lower bound.
+They are warnings; only a hook that somebody adds stops an agent (`thence cost --check`). Money is
+what bills say and price lists know, so that a sum with unpriced tokens is a lower bound.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ class BudgetUse(msgspec.Struct, frozen=True):
     is_lower_bound: bool = False
 
     @property
+    def is_used_up(self) -> bool:
+        """Whether nothing of it is left."""
+        return self.spent_usd >= self.budget_usd
+
+    @property
     def warning(self) -> str:
         """What is to be said of it; empty while much of it is left."""
         if self.spent_usd < NEAR * self.budget_usd:
@@ -46,7 +51,7 @@ class BudgetUse(msgspec.Struct, frozen=True):
         where = f" for {clean(PurePath(self.project).name)}" if self.project is not None else ""
         spent = money(round(self.spent_usd * TICKS), is_bound=self.is_lower_bound)
         of = f"{spent} of {money(round(self.budget_usd * TICKS))}"
-        if self.spent_usd >= self.budget_usd:
+        if self.is_used_up:
             return f"Today's budget{where} is used up: {of}"
         share = f"{self.spent_usd / self.budget_usd:.0%}".replace("%", " %")
         return f"{share} of today's budget{where} is used: {of}"

@@ -2,8 +2,8 @@
 
 Digest, outcome and signals all look at the same things: turns, calls with how they ended, test
 runs, errors, bills. A `Course` gives them, each worked out when first asked for, so that none of
-the readers walks the session again. Pure: the same facts give the same course, in whatever order
-they came. Copies of other sessions' records are nobody's course but the owner's.
+the readers walks the session again. Pure: the same events give the same
+course. Copies of other sessions' records are nobody's course but the owner's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from thence.format.graph import State
 from thence.format.joins import Call
 from thence.format.nodes import Is
 from thence.format.normal import SessionEvent
+from thence.format.readout import Readout
 from thence.format.records import Usage
 from thence.format.todos import Step, Todo, pending
 from thence.format.turn import TurnState
-from thence.format.whole import Whole
 from thence.format.wording import without_editor_context
-from thence.memory.spending import ticks_of
 
 _SHOWN = (State.LIVE, State.ORPHANED)
 _GONE = (State.DEAD, State.ROLLED_BACK)
@@ -122,6 +121,8 @@ class Bill(msgspec.Struct, frozen=True):
 
     event: SessionEvent
     usage: Usage
+    ticks: int
+    """What it cost; 0 when nobody knows."""
 
     @property
     def context(self) -> int:
@@ -130,11 +131,6 @@ class Bill(msgspec.Struct, frozen=True):
         return (
             usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
         )
-
-    @property
-    def ticks(self) -> int:
-        """What it cost; 0 when nobody knows."""
-        return ticks_of(self.event, self.usage) or 0
 
 
 class DeadBranch(msgspec.Struct, frozen=True):
@@ -157,23 +153,22 @@ class DeadBranch(msgspec.Struct, frozen=True):
 class Course:
     """What happened in a session, told in the order of its live line."""
 
-    def __init__(self, whole: Whole) -> None:
-        self.whole = whole
+    def __init__(self, session: Readout) -> None:
+        """Follow a session whose events hold their payloads."""
+        self.session = session
 
     # -- the line -----------------------------------------------------------------------
 
     @cached_property
     def line(self) -> list[SessionEvent]:
         """The live events of the session itself, compacted ones included, in their order."""
-        facts = self.whole.facts
-        chain = self.whole.graph.chain(boundaries=False)
-        order = {facts[place].node.id: at for at, place in enumerate(chain)}
-        found = [
+        records = self.session.records
+        return [
             event
-            for event in self.whole.events
-            if event.state in _SHOWN and not event.is_sidechain and event.native_id in order
+            for place in self.session.graph.chain(boundaries=False)
+            for event in records[place].blocks
+            if event.state in _SHOWN and not event.is_sidechain
         ]
-        return sorted(found, key=lambda event: (order[event.native_id], event.block))
 
     @cached_property
     def told(self) -> list[SessionEvent]:
@@ -204,7 +199,7 @@ class Course:
 
     @cached_property
     def _pairs(self) -> dict[int, Call]:
-        return {pair.call.event_id: pair for pair in self.whole.calls}
+        return {pair.call.event_id: pair for pair in self.session.calls}
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -223,7 +218,7 @@ class Course:
     @cached_property
     def timed(self) -> list[tuple[int, Call]]:
         """All calls of which is known how many milliseconds passed until their result."""
-        return [(ms, p) for p in self.whole.calls if (ms := p.outcome.elapsed_ms) is not None]
+        return [(ms, p) for p in self.session.calls if (ms := p.outcome.elapsed_ms) is not None]
 
     @cached_property
     def _scripts(self) -> dict[int, str | None]:
@@ -241,12 +236,12 @@ class Course:
     @cached_property
     def aims(self) -> list[tuple[str, str, int]]:
         """What each call of the session is for, by channel: two that try the same agree."""
-        return [joins.aim(pair) for pair in self.whole.calls]
+        return [joins.aim(pair) for pair in self.session.calls]
 
     @cached_property
     def _derived(self) -> dict[str, dict[int, SessionEvent]]:
         out: dict[str, dict[int, SessionEvent]] = {}
-        for event in self.whole.derived:
+        for event in self.session.derived():
             out.setdefault(event.kind, {})[event.derived_from or 0] = event
         return out
 
@@ -309,7 +304,7 @@ class Course:
         """Results that failed, wherever, in written order; what a human refused is none."""
         return [
             Fault(short(pair.outcome.error, 240), pair, result)
-            for pair in self.whole.calls
+            for pair in self.session.calls
             if (result := pair.result) is not None and pair.outcome.failed and not cut_short(pair)
         ]
 
@@ -328,11 +323,10 @@ class Course:
     @cached_property
     def bills(self) -> list[Bill]:
         """All bills, in written order, each once."""
-        counted = self.whole.bills
         return [
-            Bill(event, counted[event.event_id])
-            for event in self.whole.events
-            if event.event_id in counted
+            Bill(row.event, usage, row.ticks or 0)
+            for row in self.session.rows
+            if (usage := row.usage) is not None
         ]
 
     @cached_property
@@ -341,7 +335,7 @@ class Course:
 
         The bill of a whole turn adds up several and tells nothing of the kind.
         """
-        summed = {fact.node.id for fact in self.whole.facts if fact.turn_bill is not None}
+        summed = {record.id for record in self.session.records if record.link.has_turn_bill}
         return [
             bill
             for bill in self.bills
@@ -351,12 +345,11 @@ class Course:
     @cached_property
     def branches(self) -> list[DeadBranch]:
         """Runs of events that the session went back from, in written order."""
-        graph, facts = self.whole.graph, self.whole.facts
-        runs = graph.branches
-        home = {facts[place].node.id: at for at, run in enumerate(runs) for place in run.events}
+        runs, records = self.session.graph.branches, self.session.records
+        home = {records[place].id: at for at, run in enumerate(runs) for place in run.events}
         events: list[list[SessionEvent]] = [[] for _ in runs]
         bills: list[list[Bill]] = [[] for _ in runs]
-        for event in self.whole.events if runs else ():
+        for event in self.session.events if runs else ():
             at = home.get(event.native_id)
             if at is not None and event.state in _GONE and not event.is_sidechain:
                 events[at].append(event)
@@ -373,13 +366,9 @@ class Course:
     @cached_property
     def summaries(self) -> list[SessionEvent]:
         """What compactions put in the place of what was said, in written order."""
-        whole = self.whole
-        found = {
-            fact.node.id
-            for fact, state in zip(whole.facts, whole.states, strict=True)
-            if fact.node.flags & Is.SUMMARY and state in _SHOWN
-        }
-        return [e for e in whole.events if e.native_id in found and not e.block] if found else []
+        records = self.session.records
+        summaries = (record.blocks[0] for record in records if record.node.flags & Is.SUMMARY)
+        return [event for event in summaries if event.state in _SHOWN]
 
     # -- promises -----------------------------------------------------------------------
 
@@ -399,7 +388,7 @@ class Course:
 
     def has_ended_well(self, outcome: str) -> bool:
         """Return whether the last turn is over and the session's outcome a success."""
-        return outcome == "success" and self.whole.turn().state is TurnState.DONE
+        return outcome == "success" and self.session.turn().state is TurnState.DONE
 
     @cached_property
     def _last_answer(self) -> SessionEvent | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 READER = 7
 """Version of the readers: raise it when the same bytes give other facts, or are indexed anew."""
 
-DIGEST = 3
+DIGEST = 4
 """Version of digests: raise it when a field gets another meaning, or a better value."""
 
 Part = Literal["redaction", "reader", "fold", "digest"]

@@ -24,11 +24,13 @@ from thence.agents.packages import (
     others_offer,
 )
 from thence.errors import BadConfig
+from thence.format.readout import Readout
 from thence.format.records import JSON
 from thence.format.whole import Whole
 from thence.memory.account import account
 from thence.memory.course import Course
 from thence.memory.outcome import TASKS, TaskPattern
+from thence.memory.readouts import readout_of
 from thence.memory.signals import Signal, signals
 from thence.memory.store import Digested, SessionRow
 
@@ -115,14 +117,15 @@ def _point(name: str, installed: Iterable[EntryPoint]) -> EntryPoint:
 
 
 def digest(
-    whole: Whole,
+    session: Readout | Whole,
     row: SessionRow,
     *,
     tasks: Iterable[TaskPattern] | None = None,
     others: Mapping[str, Digester] | None = None,
 ) -> Digested:
     """Give the digest of a session, its payloads at hand."""
-    course = Course(whole)
+    session = readout_of(session) if isinstance(session, Whole) else session
+    course = Course(session)
     known = digesters() if others is None else others
     tasks = TASKS if tasks is None else tuple(tasks)
     own = known.get(BuiltIn.name) if tasks == TASKS else None
@@ -134,7 +137,7 @@ def digest(
             told.setdefault("more", {})[name] = more.digest
             found += more.signals
     return Digested(
-        whole.uid,
+        session.uid,
         row.change,
         told,
         [msgspec.to_builtins(signal) for signal in found],

@@ -18,6 +18,9 @@ from thence.format.facts import COPIES_OF, Edge, Fact
 from thence.memory.growth import rebuild
 from thence.memory.store import Change, Held, Store, owner_key
 
+RECLAIMED = "records it shares with other sessions have another owner"
+"""Why a session is rebuilt after it was compared with those that hold the same records."""
+
 
 def settled(store: Store, conflicts: Mapping[str, set[str]]) -> Iterator[list[Change]]:
     """Give, family by family, what is to be written: each member is settled then."""

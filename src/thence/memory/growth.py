@@ -18,7 +18,8 @@ from thence.format import joins
 from thence.format.facts import CallStatus, Edge, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.lineage import SHARED
-from thence.format.records import text_of
+from thence.format.records import JSON, word
+from thence.format.stored import shorten_output
 from thence.format.whole import prompt_title
 from thence.memory.pages import priced
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
@@ -33,8 +34,6 @@ from thence.memory.store import (
     pack_fold,
     unpack_facts,
 )
-
-_OUTCOME_CHARS = 2000  # of a call's outcome that are kept beside its record
 
 
 class Growing:
@@ -158,6 +157,7 @@ class Growth:
             lower_bound=delta.lower_bound,
             states=delta.sums.states,
             channels=delta.sums.channels,
+            agents=subagents_of(delta.about, delta.sums.channels),
         )
         rows = delta.rows
         change = Change(
@@ -205,6 +205,7 @@ def _summed_row(
     lower_bound: tuple[str, ...],
     states: Mapping[str, int],
     channels: Mapping[str, int],
+    agents: dict[str, tuple[str, str]],
 ) -> SessionRow:
     """Return the row of a session with what its events add up to."""
     ticks: dict[str, int] = {}
@@ -222,9 +223,16 @@ def _summed_row(
         lower_bound=lower_bound,
         states=dict(states),
         channels=dict(channels),
+        agents=agents,
         events=sum(states.values()),
         fold=session_fold.VERSION,
     )
+
+
+def subagents_of(about: Mapping[str, JSON], channels: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return of subagents the call that started them and their type, where a log tells either."""
+    told = {name: (word(about.get(name)), word(about.get(f"{name}:type"))) for name in channels}
+    return {name: known for name, known in told.items() if any(known)}
 
 
 def rebuild(uid: str, stored: Held) -> tuple[Growth, SessionRow]:
@@ -269,7 +277,5 @@ def light(fact: Fact) -> Fact:
 
 def shortened(status: CallStatus) -> CallStatus:
     """Return the status of a call with as much of its output as a list shows."""
-    text = text_of(status.output) if isinstance(status.output, list) else status.output
-    if not isinstance(text, str) or (text is status.output and len(text) <= _OUTCOME_CHARS):
-        return status
-    return msgspec.structs.replace(status, output=text[:_OUTCOME_CHARS])
+    output = shorten_output(status.output)
+    return status if output is status.output else msgspec.structs.replace(status, output=output)

@@ -236,6 +236,15 @@ class Rows:
         self._until = time.monotonic() + BUDGET
         self._words_until = self._until + WORDS_BUDGET
 
+    def session_ids(self, query: Query) -> frozenset[int] | None:
+        """Return the sessions that the filters of a question leave; None for all."""
+        wanted = None if self._sessions is None else frozenset(self._sessions)
+        if query.agent is None:
+            return wanted
+        rows = every(self._db, "SELECT id FROM sessions WHERE agent=?", query.agent)
+        own = frozenset(number for (number,) in rows)
+        return own if wanted is None else own & wanted
+
     def lists(
         self, queries: Sequence[Query], cap: int, enough: int, *, narrowing: bool = False
     ) -> Lists:

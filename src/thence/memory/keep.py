@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -32,7 +32,7 @@ from thence.format.facts import (
     words_of,
 )
 from thence.format.normal import Session, SessionEvent, one_line
-from thence.format.records import JSON, Skipped
+from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
@@ -61,10 +61,8 @@ from thence.memory.store import (
 _INDEXED = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 170  # what an event takes: its row, its places in the indexes, its part of a page
 _TEXT = {"type", "text"}
-_RECALLED = 64 << 20  # bytes of payloads that are held at once, all of them, for a digest
-_END, _LEAST = 2000, 400  # characters of either end of a long result, where there are more
 _BASES = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
-_NOTE = 4096  # bytes of a note of the harness that are searched, or that a digest may want
+_NOTE = 4096  # bytes of a note of the harness that are searched
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -166,7 +164,6 @@ class Keeper:
         *,
         carried: Carried | None = None,
         again: bool = False,
-        more: bool = False,
     ) -> Kept:
         """Read the next piece of a source; `grown` is what was read before, if anything.
 
@@ -175,7 +172,7 @@ class Keeper:
         beginning since: what it took then goes on counting.
 
         With `again` all is read from the start; of what is stored only that is kept which no
-        file of the source holds any more. `more` says that this goes on with the same sweep.
+        file of the source holds any more.
         """
         if again and grown is not None:
             stored = grown.load()
@@ -185,9 +182,6 @@ class Keeper:
             batch.events[:0] = self._recovered(lost, source, batch)
             return self.kept(source, batch, known, None, carried=carried)
         batch = self._read(adapter, source, grown.tail.cursor if grown else None)
-        if grown is not None and not more and _cut(grown, batch.events):
-            # A text was being written when it was read: it is one text, so all is read again.
-            return self.keep(adapter, source, known, grown, carried=carried, again=True)
         return self.kept(source, batch, known, grown, carried=carried)
 
     def _read(self, adapter: SourceReader, source: Source, cursor: Cursor | None) -> Batch:
@@ -219,6 +213,8 @@ class Keeper:
             return out
         # Pieces are joined first: a secret may have been cut in two.
         new = gather.joined(_not_read_before(batch.events, grown))
+        begun = self._begun_texts(grown, new) if grown is not None else {}
+        new = [_continued(begun[at], f) if at in begun else f for at, f in enumerate(new)]
         stored = self._stored(source.uid, new, _Earlier(grown))
         growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
         out.rebuilt = growth.rebuilt
@@ -232,7 +228,7 @@ class Keeper:
                 carried_until=carried.until,
                 carried_change=carried.change,
             )
-        change = out.change = self._grown(growth, stored, row)
+        change = out.change = self._grown(growth, stored, row, begun)
         change.cursor = self._clean_cursor(batch.cursor)
         before = grown.tail.row.events if grown is not None else 0
         out.new_events = max(change.row.events - before, 0)
@@ -241,6 +237,25 @@ class Keeper:
             grown = grown or Growing(tail, lambda: None)
             out.rest = grown.after(tail, change, stored.full)
         return out
+
+    def _begun_texts(self, grown: Growing, new: Sequence[Fact]) -> dict[int, Fact]:
+        """Return the last texts of logs that go on in what was read now, by the place of the rest.
+
+        With their payloads, which are read from the pack.
+        """
+        if not any(fact.piece is not None for fact in new):
+            return {}
+        last = {(fact.file, fact.channel): fact for fact in grown.last_facts if fact.blocks}
+        first: dict[tuple[str, str], int] = {}
+        for at, fact in enumerate(new):
+            if fact.blocks:
+                first.setdefault((fact.file, fact.channel), at)
+        begun = {
+            at: last[log]
+            for log, at in first.items()
+            if log in last and gather.goes_on(last[log], new[at])
+        }
+        return dict(zip(begun, with_payloads(begun.values(), self._blobs), strict=True))
 
     def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
         """Keep a session once more that is in the store alone, by the rules of today."""
@@ -420,8 +435,15 @@ class Keeper:
 
     # -- rows ---------------------------------------------------------------------------
 
-    def _grown(self, growth: Growth, stored: _Stored, row: SessionRow) -> Change:
-        """Return the change that new records make."""
+    def _grown(
+        self,
+        growth: Growth,
+        stored: _Stored,
+        row: SessionRow,
+        begun: Mapping[int, Fact] | None = None,
+    ) -> Change:
+        """Return the change that new records make; `begun` are texts of which more was read."""
+        growth.state.wasted += _packed((begun or {}).values())
         change = growth.change(row)
         change.fresh = growth.grown is None
         known = growth.grown.tail.row.edges if growth.grown is not None else None
@@ -432,12 +454,27 @@ class Keeper:
             change.records = [name for name in names if not is_line_name(name)]
         # Of a session that was rebuilt the store leaves out what it has already.
         change.words = list(_words(growth.uid, growth.delta.events, change.events))
+        if begun:
+            self._retell(growth, change, begun)
         self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
+        if begun:
+            wasted = growth.state.wasted * _WASTED_SHARE > change.row.pack_bytes
+            change.untidy = wasted or any(
+                not _begins_with(stored.full[at], beginning) for at, beginning in begun.items()
+            )
         if growth.grown is not None and growth.grown.tail.state is None:
             # Without a state nobody knows whether the calls of earlier records are there.
             earlier = map(call_key, all_calls(growth.stored_facts))
             change.calls = sorted({*earlier, *change.calls})
         return change
+
+    def _retell(self, growth: Growth, change: Change, begun: Mapping[int, Fact]) -> None:
+        """Let texts of which more was read be indexed in place of their beginnings."""
+        names = {fact.node.id for fact in begun.values()}
+        longer = [event for event in growth.delta.altered if event.native_id in names]
+        change.words += _words(growth.uid, longer, change.altered)
+        events = (*longer, *growth.delta.events)
+        change.retold = frozenset(e.event_id for e in events if e.native_id in names)
 
     def _measured(self, change: Change, stored: _Stored, before: SessionRow | None) -> Change:
         """Add the facts of a change, and what it takes in the store."""
@@ -482,6 +519,7 @@ class Keeper:
             reader=self._fingerprint.reader,
             fold=self._fingerprint.fold,
             automated=bool(about.get("automated")),
+            pull_request=word(about.get("pr")) or None,
             torn=batch.torn,
             gone=any(notice.what == "source gone" for notice in batch.notices),
             carried=before.carried if before else (),
@@ -505,30 +543,14 @@ def _ties(uid: str, edges: Iterable[Edge], about: Mapping[str, JSON]) -> list[in
     return [owner_key("session", f"{agent}:{name}") for name in sorted({native, *named})]
 
 
-def with_payloads(facts: Iterable[Fact], blobs: Blobs, *, notes: bool = True) -> list[Fact]:
-    """Give facts as they were read: payloads in their place.
-
-    Without `notes` those stay away that are long and that no model ever saw: a session that was
-    too large to be read at once is digested without them. Of one that holds more than memory
-    should, long results then come by their beginning and end, where outcomes stand.
-    """
+def with_payloads(facts: Iterable[Fact], blobs: Blobs) -> list[Fact]:
+    """Return facts as they were read: payloads in their place."""
     facts = list(facts)
-    refs = [b.ref or "" for f in facts for b in f.blocks if _recalls(b, notes=notes)]
-    bodies = read_all(blobs, refs)
-    end = None
-    if not notes and sum(map(_size, refs)) > _RECALLED:
-        end = min(_END, max(_RECALLED // (2 * len(refs)), _LEAST))
+    bodies = read_all(blobs, [b.ref for f in facts for b in f.blocks if b.ref is not None])
     for at, fact in enumerate(facts):
-        blocks: list[Block] = []
-        recalls = False
-        for block in fact.blocks:
-            if _recalls(block, notes=notes):
-                recalls = True
-                blocks.append(_with_payload(block, spelling.load(next(bodies)), end))
-            else:
-                blocks.append(block)
-        if recalls:
-            facts[at] = msgspec.structs.replace(fact, blocks=tuple(blocks))
+        blocks = tuple([_with_payload(block, bodies) for block in fact.blocks])
+        if blocks != fact.blocks:
+            facts[at] = msgspec.structs.replace(fact, blocks=blocks)
     return facts
 
 
@@ -549,31 +571,10 @@ def salvaged(facts: Sequence[Fact], blobs: Blobs, path: str) -> tuple[list[Fact]
     return out, broken
 
 
-def _recalls(block: Block, *, notes: bool) -> bool:
-    ref = block.ref
-    return ref is not None and (notes or block.role != "system" or _size(ref) <= _NOTE)
-
-
-def _size(ref: str) -> int:
-    return int(ref.rsplit(",", 2)[1])
-
-
-def _with_payload(b: Block, payload: JSON, end: int | None) -> Block:
-    if end is not None and b.kind == "tool_result":
-        payload = _ends(payload, end)
-    return msgspec.structs.replace(b, payload=payload)  # whatever fields a block has: all stay
-
-
-def _ends(payload: JSON, end: int) -> JSON:
-    """Give a payload with its long texts cut in their middle."""
-    if isinstance(payload, str):
-        short = len(payload) <= 2 * end
-        return payload if short else f"{payload[:end]}\n…\n{payload[-end:]}"
-    if isinstance(payload, list):
-        return [_ends(one, end) for one in payload]
-    if isinstance(payload, dict):
-        return {name: _ends(value, end) for name, value in payload.items()}
-    return payload
+def _with_payload(block: Block, bodies: Iterator[bytes]) -> Block:
+    if block.ref is None:
+        return block
+    return msgspec.structs.replace(block, payload=spelling.load(next(bodies)))  # all fields stay
 
 
 def _lost(held: Held, there: Container[str]) -> list[Fact]:
@@ -602,16 +603,27 @@ def _restarted(cursor: Cursor, there: Container[str]) -> Cursor:
     )
 
 
-def _cut(grown: Growing, new: Sequence[Fact]) -> bool:
-    """Whether the last text of a log goes on in what was read now."""
-    if not any(fact.piece is not None for fact in new):
-        return False
-    last = {(fact.file, fact.channel): fact for fact in grown.last_facts if fact.blocks}
-    first: dict[tuple[str, str], Fact] = {}
-    for fact in new:
-        if fact.blocks:
-            first.setdefault((fact.file, fact.channel), fact)
-    return any(log in last and gather.goes_on(last[log], fact) for log, fact in first.items())
+_WASTED_SHARE = 4
+"""A session is repacked when beginnings of texts take more than one part of so many."""
+
+
+def _continued(beginning: Fact, rest: Fact) -> Fact:
+    """Return a text of which more was read, as the record that takes its beginning's place.
+
+    All of it is redacted again: a secret in it may have been cut in two.
+    """
+    blocks = tuple(msgspec.structs.replace(block, ref=None) for block in beginning.blocks)
+    name, repeated, _ = beginning.node.id.rpartition("~")
+    node = msgspec.structs.replace(beginning.node, id=name) if repeated else beginning.node
+    beginning = msgspec.structs.replace(beginning, blocks=blocks, node=node)
+    (out,) = gather.joined([beginning, rest])
+    return out
+
+
+def _begins_with(text: Fact, beginning: Fact) -> bool:
+    """Return whether a text, as it is stored, begins with what was stored of it before."""
+    pairs = zip(beginning.blocks, text.blocks, strict=False)
+    return all(text_of([new.payload]).startswith(text_of([old.payload])) for old, new in pairs)
 
 
 def _not_read_before(facts: list[Fact], grown: Growing | None) -> list[Fact]:

@@ -217,7 +217,7 @@ def announcement(number: int, start: datetime) -> str:
     many = f"{number:,} transcript{'' if number == 1 else 's'}"
     return (
         f"{many} will be removed because of their age from {start:%Y-%m-%d} on; the original logs"
-        " still exist. thence keep ID pins one, raw_max_age_days = 0 keeps all"
+        " still exist. thence store pin ID pins one, raw_max_age_days = 0 keeps all"
     )
 
 

@@ -152,11 +152,11 @@ class Evidence:
         is over: some clients leave before they write that.
         """
         course, last = self.course, self.last
-        if last is None or course.whole.turn().state is not TurnState.RUNNING:
+        if last is None or course.session.turn().state is not TurnState.RUNNING:
             return False
         if last.kind != "assistant_msg":
             return True
-        order = {event.event_id: at for at, event in enumerate(course.whole.events)}
+        order = {event.event_id: at for at, event in enumerate(course.session.events)}
         place = order[last.event_id]
         return not self._is_end(last) and not any(
             order[bill.event.event_id] > place and bill.event.channel == last.channel
@@ -164,9 +164,9 @@ class Evidence:
         )
 
     def _is_end(self, event: SessionEvent) -> bool:
-        facts, graph = self.course.whole.facts, self.course.whole.graph
-        place = graph.place(event.native_id)
-        return place is not None and bool(facts[place].node.flags & Is.ENDS)
+        session = self.course.session
+        place = session.graph.place(event.native_id)
+        return place is not None and bool(session.records[place].node.flags & Is.ENDS)
 
     @cached_property
     def opening(self) -> str:
@@ -220,10 +220,10 @@ def died_of_error(seen: Evidence) -> Verdict | None:
 
 def interrupted(seen: Evidence) -> Verdict | None:
     """The last turn was cut short, by the log's own word."""
-    now, facts = seen.course.whole.turn(), seen.course.whole.facts
+    now, records = seen.course.session.turn(), seen.course.session.records
     if now.state is not TurnState.INTERRUPTED or now.since is None:
         return None
-    flags = facts[now.since].node.flags
+    flags = records[now.since].node.flags
     if flags & Is.SYNTHETIC or (flags & Is.INTERRUPTS and not flags & Is.BY_USER):
         why = "the process ended in the middle of the last turn"
         return Verdict("unknown", "cut in mid-turn", (why,))
@@ -233,7 +233,7 @@ def interrupted(seen: Evidence) -> Verdict | None:
 
 def question_open(seen: Evidence) -> Verdict | None:
     """The log ends where the agent asked for permission, for a choice or for a plan's approval."""
-    waits = seen.course.whole.turn().state is TurnState.WAITING
+    waits = seen.course.session.turn().state is TurnState.WAITING
     asks = bool(seen.open) and waits_for_human(seen.open[-1])
     if not waits and not asks:
         return None

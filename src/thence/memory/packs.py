@@ -616,6 +616,11 @@ class Packs:
             ) from error
 
 
+def size_in(ref: str) -> int:
+    """Return the bytes of the payload that a ref leads to, as the ref itself says."""
+    return int(ref.rsplit(",", 2)[1])
+
+
 def read_all(blobs: Blobs, refs: Iterable[str]) -> Iterator[bytes]:
     """Give the payloads of refs, wherever they lie, one by one."""
     return blobs.read_all(refs) if isinstance(blobs, Packs) else map(blobs.read, refs)

@@ -21,6 +21,7 @@ from thence.format.normal import KINDS
 from thence.format.stored import (
     StoredEvent,
     decode_events,
+    decode_refs,
     encode_events,
     events_of_session,
     fingerprint,
@@ -66,6 +67,12 @@ def unpack_page(uid: str, page: bytes) -> list[StoredEvent] | None:
     if int.from_bytes(body[:2], "big") != fold.VERSION:
         return None
     return decode_events(uid, body[2:])
+
+
+def unpack_refs(page: bytes) -> dict[int, str | None]:
+    """Return where payloads of a page lie, by the numbers of their events."""
+    body = zstandard.ZstdDecompressor().decompress(page)
+    return decode_refs(body[2:]) if int.from_bytes(body[:2], "big") == fold.VERSION else {}
 
 
 def rename_page(uid: str, page: bytes, refs: Mapping[str, str]) -> bytes:
@@ -122,9 +129,12 @@ def derive_events(
     return _selected(all_events(session), after, limit, ids)
 
 
-def all_events(session: Whole) -> list[StoredEvent]:
-    """Return the events of a session as a store would have them that reads it at once."""
-    return number_events(map(priced, events_of_session(session)), -1)
+def all_events(session: Whole, *, payloads: bool = False) -> list[StoredEvent]:
+    """Return the events of a session as a store would have them that reads it at once.
+
+    With `payloads` they hold theirs, where the session's facts do.
+    """
+    return number_events(map(priced, events_of_session(session, payloads=payloads)), -1)
 
 
 def _selected(

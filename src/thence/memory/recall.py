@@ -20,6 +20,7 @@ from thence.format.records import Notice
 if TYPE_CHECKING:
     from thence.agents.sessions import Find, Generation, Loaded
     from thence.format.facts import Base, Fact
+    from thence.format.readout import Readout
     from thence.format.records import JSON, Skipped
     from thence.format.stored import StoredEvent
     from thence.format.whole import Whole
@@ -70,30 +71,13 @@ def named_event(rows: Iterable[StoredEvent], uid: str, wanted: str) -> StoredEve
     raise _no_event(uid, wanted)
 
 
-def place_of(whole: Whole, wanted: str) -> int:
+def place_of(session: Readout, wanted: str) -> int:
     """Return the place of the record that a name means."""
-    for event in _meant(whole, wanted):
-        place = whole.graph.place(event.native_id)
-        if place is not None:
-            return place
-    raise _no_event(whole.uid, wanted)
-
-
-def _meant(whole: Whole, wanted: str) -> Iterator[SessionEvent]:
-    yield from _named(whole.events, wanted)
-    digits = wanted.removeprefix("e").lower()
-    bases = {event.event_id: event for event in whole.events} if digits else {}
-    for event in whole.derived if digits else ():
-        if wanted == f"{event.event_id}" or f"{event.event_id:013x}".startswith(digits):
-            yield bases[event.derived_from or 0]  # it is shown where it comes from
-
-
-def _named(events: Iterable[SessionEvent], wanted: str) -> Iterator[SessionEvent]:
-    digits = wanted.removeprefix("e").lower()
-    for event in events:
-        own = f"{event.event_id:013x}".startswith(digits) and digits
-        if own or wanted in (f"{event.event_id}", event.native_id):
-            yield event
+    row = named_event(session.rows, session.uid, wanted)
+    place = session.graph.place(row.event.native_id)
+    if place is None:
+        raise _no_event(session.uid, wanted)
+    return place
 
 
 def _no_event(uid: str, wanted: str) -> SessionNotFound:
@@ -201,7 +185,7 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
     name = session.native_session_id
     raise NotReadable(
         f"{name} was removed and its original log is gone: only the digest is left",
-        hint=f"thence digest {argument(name[:13])}",
+        hint=f"thence show {argument(name[:13])} --digest",
     )
 
 
@@ -227,15 +211,22 @@ def stored_ancestors(store: Store) -> Find:
     return lambda child, base: _ancestor(store, child, base)
 
 
-def light(store: Store, held: Held, clean: Cleaned | None = list) -> Whole:
+def light(
+    store: Store,
+    held: Held,
+    clean: Cleaned | None = list,
+    notices: list[Notice] | None = None,
+) -> Whole:
     """Return a stored session with those it continues; payloads stay where they are.
 
-    Ancestors that are not stored are read from their sources, unless `clean` is None.
+    Ancestors that are not stored are read from their sources, unless `clean` is None. `notices`
+    gets what is to be said of those that cannot be read.
     """
     from thence.agents.sessions import put_together
 
     own = _generation(store, held, filled=False)[0]
-    return put_together(_lineage(store, own, [], filled=False, clean=clean))
+    problems = [] if notices is None else notices
+    return put_together(_lineage(store, own, problems, filled=False, clean=clean))
 
 
 def _lineage(

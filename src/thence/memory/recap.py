@@ -16,7 +16,17 @@ import msgspec
 from thence.format.records import JSON
 from thence.memory.notes import Note, matching_notes
 from thence.memory.recall import event_name
-from thence.memory.search import CLOSE, OPEN, Answer, Hit, Query, hits, narrowed, parse
+from thence.memory.search import (
+    CLOSE,
+    OPEN,
+    OUTCOME_NAMES,
+    Answer,
+    Hit,
+    Query,
+    hits,
+    narrowed,
+    parse,
+)
 from thence.memory.store import Filter, SessionRow, Store
 
 if TYPE_CHECKING:
@@ -212,7 +222,7 @@ def _fitting(rated: list[tuple[int, str]], room: int) -> list[str]:
         room -= len(rated[at][1]) + 1
         fits.add(at)
     left = len(rated) - len(fits)
-    more = [f"  ({left} more lines: thence digest)"] if left else []
+    more = [f"  ({left} more lines: thence show --digest)"] if left else []
     return [line for at, (_, line) in enumerate(rated) if at in fits] + more
 
 
@@ -234,7 +244,8 @@ def _session(session: Recalled) -> Iterator[tuple[int, str]]:
     day = (session.ended_at or "undated")[:10]
     gone = ", transcript removed" if session.is_evicted else ""
     folder = f" in {_flat(session.project, 60)}" if session.project else ""
-    head = f"{agent}:{native[:NAME]} {day} {session.outcome}{gone}{folder}"
+    outcome = OUTCOME_NAMES.get(session.outcome, session.outcome)
+    head = f"{agent}:{native[:NAME]} {day} {outcome}{gone}{folder}"
     yield 0, f"{head}: {_flat(session.title, 120)}"
     for at, text in enumerate(session.asked):
         if at or _flat(text, 120) != _flat(session.title, 120):

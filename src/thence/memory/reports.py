@@ -10,7 +10,7 @@ from thence.agents import packages
 from thence.format.records import Skipped
 from thence.memory.derivation import PARTS, Part
 
-Stage = Literal["find", "read", "reprocess", "digest", "evict", "push", "done"]
+Stage = Literal["find", "read", "reprocess", "digest", "evict", "embed", "push", "done"]
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -52,6 +52,8 @@ class Report(msgspec.Struct):
     bytes: int = 0
     rebuilt: int = 0
     """Times a session was put together from all of its facts instead of being continued."""
+    rebuilt_because: dict[str, int] = {}
+    """How often for which reason."""
     reprocessed: dict[Part, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PARTS, 0))
     """Stored sessions that were derived again, by the part that changed."""
     skipped: int = 0
@@ -60,6 +62,10 @@ class Report(msgspec.Struct):
     digested: int = 0
     undigested: int = 0
     """Sessions whose digest was left to the next sweep, so that new lines are read first."""
+    embedded: int = 0
+    """Sessions that got vectors, where semantic search is on."""
+    unembedded: int = 0
+    """Sessions whose vectors were left to the next sweep."""
     evicted: int = 0
     lost: int = 0
     """Sessions that were evicted without a digest of all of them."""
@@ -77,3 +83,8 @@ class Report(msgspec.Struct):
     """Links to folders or logs below the roots, which are not followed."""
     problems: list[packages.Problem] = []
     """What of other packages was left out, and why."""
+
+    def note_rebuild(self, reason: str) -> None:
+        """Count a session that was put together from all of its facts."""
+        self.rebuilt += 1
+        self.rebuilt_because[reason] = self.rebuilt_because.get(reason, 0) + 1

@@ -72,7 +72,7 @@ class Item(msgspec.Struct, frozen=True):
     digest_covers_all: bool = True
     """Whether the digest has seen every event; False after the session grew."""
     pinned: bool = False
-    """`thence keep`: never touched."""
+    """`thence store pin`: never touched."""
     running: bool = False
     """Still being written: it would come straight back, so it is the last to go."""
     only_copy: bool = False

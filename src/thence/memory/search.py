@@ -2,7 +2,7 @@
 
     words "a phrase" begin* -without this OR that
     agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py
-    after:2026-01-01 before:2026-02 outcome:fail cost>1.50
+    after:2026-01-01 before:2026-02 outcome:failed cost>1.50
 
 Projects and models are asked for by any part of their names, files by words of their paths, of
 which the last may be a beginning (`file:src/app*`).
@@ -60,6 +60,8 @@ OUTCOME_WORDS: Final = {
     "unclear": "unknown",
 }
 """Other words for outcomes, and the outcome that each means."""
+OUTCOME_NAMES: Final = {"success": "done", "fail": "failed", "unknown": "unclear"}
+"""What people read in place of outcomes as they are stored; the others are read as they are."""
 _FILTER_NAMES = (
     *("agent", "project", "model", "tool", "kind", "file", "after", "before", "outcome", "cost"),
     "tag",
@@ -104,6 +106,8 @@ class Query(msgspec.Struct, frozen=True):
     """Whether only what has all words answers."""
     hints: tuple[str, ...] = ()
     """What to say of the question itself: names of filters that are none."""
+    text: str = ""
+    """The words as they were typed, stop words included, filters left out."""
     derived: str | None = None
     """The kind asked for, if it is one of events that are derived from others."""
     agent: str | None = None
@@ -173,6 +177,8 @@ class Answer(msgspec.Struct, frozen=True):
     instead: tuple[tuple[str, str], ...] = ()
     """Words that were found nowhere, each with what was looked for instead."""
     hints: tuple[str, ...] = ()
+    is_by_meaning: bool = False
+    """Whether some sessions were found by meaning alone."""
 
     @property
     def explanation(self) -> str:
@@ -183,6 +189,8 @@ class Answer(msgspec.Struct, frozen=True):
         if self.instead:
             swaps = ", ".join(f"{other} instead of {word}" for word, other in self.instead)
             said.append(f"searched {swaps}")
+        if self.is_by_meaning:
+            said.append("some matches by meaning")
         return "; ".join(said)
 
 
@@ -249,6 +257,7 @@ def parse(text: str, *, prefix_last: bool = False, exact: bool = False) -> Query
         typed.phrase(),
         exact=exact,
         hints=tuple(typed.hints),
+        text=" ".join(value for group in typed.groups for value in group.values),
         **typed.given,
     )
 

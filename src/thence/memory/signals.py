@@ -197,7 +197,7 @@ def _loops(course: Course) -> Iterator[list[Call]]:
     failed: dict[tuple[str, str, int], list[Call]] = {}
     changed: dict[tuple[str, str, int], bool] = {}
     done: list[tuple[list[Call], bool]] = []
-    for pair, key in zip(course.whole.calls, course.aims, strict=True):
+    for pair, key in zip(course.session.calls, course.aims, strict=True):
         if pair.outcome.failed:
             if not cut_short(pair):
                 failed.setdefault(key, []).append(pair)
@@ -214,7 +214,7 @@ def _loops(course: Course) -> Iterator[list[Call]]:
 
 def _paid_between(course: Course, first: SessionEvent, last: SessionEvent) -> list[Bill]:
     """What was billed from one event to another, in the channel of the first."""
-    order = {event.event_id: at for at, event in enumerate(course.whole.events)}
+    order = {event.event_id: at for at, event in enumerate(course.session.events)}
     low, high = order.get(first.event_id, 0), order.get(last.event_id, 0)
     return [
         bill
@@ -377,7 +377,7 @@ def _is_tested_elsewhere(course: Course, edit: Call) -> bool:
         return False
     times = (
         joins.time_of(pair.call.ts)
-        for pair in course.whole.calls
+        for pair in course.session.calls
         if pair.call.is_sidechain and pair.effect.runner is not None
     )
     return any(time is not None and time >= when for time in times)
@@ -485,9 +485,9 @@ def context_blow_ups(course: Course) -> Iterator[Signal]:
         and after.event.state is before.event.state
         and after.event.model == before.event.model
     ]
-    order = {event.event_id: at for at, event in enumerate(course.whole.events)}
+    order = {event.event_id: at for at, event in enumerate(course.session.events)}
     for more, before, after in sorted(grown, key=lambda one: -one[0]):
-        span = course.whole.events[
+        span = course.session.events[
             order[before.event.event_id] + 1 : order[after.event.event_id] + 1
         ]
         heavy = max(span, key=partial(_weight, channel=after.event.channel))
@@ -527,7 +527,7 @@ def permission_waits(course: Course) -> Iterator[Signal]:
                 what,
                 waited_ms=took,
             )
-    now = course.whole.turn()
+    now = course.session.turn()
     if now.state is TurnState.WAITING and course.told:
         last = course.told[-1]
         text = f"it ends waiting for a human: {last.summary}"
@@ -537,7 +537,7 @@ def permission_waits(course: Course) -> Iterator[Signal]:
 def _waits(course: Course) -> Iterator[tuple[int, str, list[SessionEvent]]]:
     """Waits that the log tells: by its own notes, or as questions whose answer is a result."""
     open_since: SessionEvent | None = None
-    for event in course.whole.events:
+    for event in course.session.events:
         if event.native_type in ("permission_requested", "waiting"):
             open_since = event
         elif open_since is not None and _ends_wait(event):

@@ -33,7 +33,8 @@ from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import disk, index, pages, ranking
+from thence.memory import backup, disk, index, pages, ranking, vectors
+from thence.memory.encoder import Encoder
 from thence.memory.index import Rows, Words, every, first, time_told
 from thence.memory.packs import Blobs, Packs
 from thence.memory.rows import (
@@ -195,6 +196,9 @@ MIGRATIONS: tuple[str, ...] = (
     DELETE FROM events WHERE derived;
     DROP TABLE runs;
     """,
+    vectors.MIGRATION,
+    # Sessions of one folder: a brief must not read the rows of all others.
+    "CREATE INDEX sessions_project ON sessions(project, ended)",
 )
 
 
@@ -202,7 +206,7 @@ BROKEN = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
 """What SQLite raises, anywhere, where its file is damaged."""
 
 
-ANEW = "move it away, restore a file of thence backup if you have one, then run thence sweep"
+ANEW = "move it away, restore a file of thence store backup if you have one, then run thence sweep"
 """What can be done about a damaged file."""
 
 
@@ -235,6 +239,8 @@ class Sqlite:
         self._own = threading.local()
         self._writing = threading.RLock()
         self._open: list[apsw.Connection] = []
+        self.vectors: vectors.Vectors | None = None
+        """What finds by meaning, once an encoder is in use."""
         try:
             with telling(self.path):
                 self._migrate()
@@ -345,6 +351,8 @@ class Sqlite:
                 f"{self.path} was created by a newer thence (schema {version})",
                 hint="upgrade thence; this version cannot read the store",
             )
+        if 0 < version < len(MIGRATIONS) and first(db, "SELECT 1 FROM sessions LIMIT 1"):
+            backup.save_before_upgrade(self.path, version)
         for number in range(version, len(MIGRATIONS)):
             with self._transaction():
                 if first(db, "PRAGMA user_version") > number:
@@ -397,6 +405,7 @@ class Sqlite:
                 yield
             finally:
                 self._db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
+                backup.drop_upgrade_copies(self.path)
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -606,29 +615,46 @@ class Sqlite:
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
         """Find events by their words, the best first, within a budget of time."""
-        answer = ranking.search(Rows(self._db, query), self.sessions, query, limit, offset)
+        source = Rows(self._db, query)
+        if self.vectors is None or query.lists_sessions:
+            answer = ranking.search(source, self.sessions, query, limit, offset)
+        else:
+            enough = max(limit + offset, vectors.FUSED_HITS)
+            by_words = ranking.search(source, self.sessions, query, enough, 0)
+            answer = self.vectors.fuse(source, query, by_words, limit, offset)
         found = as_asked(self._numbered(answer.found), query)
         return msgspec.structs.replace(answer, found=found)
 
     def _numbered(self, found: Sequence[Found]) -> list[Found]:
         """Return hits with the number of their event, and where its text lies."""
-        return [one if one.row is None else self._with_page(one, one.row) for one in found]
+        read: dict[tuple[int, int], dict[int, str | None]] = {}
+        return [hit if hit.row is None else self._with_page(hit, hit.row, read) for hit in found]
 
-    def _with_page(self, hit: Found, row: int) -> Found:
+    def _with_page(
+        self, hit: Found, row: int, read: dict[tuple[int, int], dict[int, str | None]]
+    ) -> Found:
+        """Return a hit with its number and ref; `read` has the refs of pages that were read."""
         sql = "SELECT session, seq, ref FROM events WHERE id=?"
         for session, seq, ref in self._db.execute(sql, (row,)):
             if seq is None or ref is not None:
                 return msgspec.structs.replace(hit, seq=seq, ref=ref)
-            page = first(self._db, f"{_PAGE_AT} ORDER BY first DESC LIMIT 1", session, seq)
-            rows = pages.unpack_page(hit.session_uid, page) if page else None
-            text = next((one.event.payload_ref for one in rows or () if one.seq == seq), None)
-            return msgspec.structs.replace(hit, seq=seq, ref=text)
+            start = first(self._db, f"SELECT max(first) {_PAGE_OF}", session, seq)
+            if start is None:
+                return msgspec.structs.replace(hit, seq=seq)
+            if (session, start) not in read:
+                page = "SELECT body FROM event_pages WHERE session=? AND first=?"
+                read[session, start] = pages.unpack_refs(first(self._db, page, session, start))
+            return msgspec.structs.replace(hit, seq=seq, ref=read[session, start].get(seq))
         return hit
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""
         session = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
         return every(self._db, "SELECT ts, kind, implied FROM events WHERE session=?", session)
+
+    def use_encoder(self, encoder: Encoder) -> None:
+        """Let searches find by meaning as well."""
+        self.vectors = vectors.Vectors(lambda: self._db, self._transaction, encoder)
 
     # -- removing -----------------------------------------------------------------------
 
@@ -648,6 +674,8 @@ class Sqlite:
         """
         going = [(self._number(uid), uid) for uid in uids]
         what = "forget" if forget else DATA_LOSS if lost else "evict"
+        if forget:
+            backup.drop_upgrade_copies(self.path, days=0)
         if buried:
             with self._transaction(full=True) as db:
                 graves = [(one,) for one in sorted(buried)]
@@ -727,7 +755,6 @@ class Sqlite:
 # -- rows -----------------------------------------------------------------------------------
 
 _PAGE_OF = "FROM event_pages WHERE session=? AND first<=?"
-_PAGE_AT = f"SELECT body {_PAGE_OF}"
 _PARTS = "SELECT part, length(body) FROM facts WHERE session=?"
 _ORDER = {
     "recent": "ended DESC, uid DESC",
@@ -798,6 +825,10 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
         start = "".join(f"!{c}" if c in "!%_" else c for c in wanted.uid) + "%"
         plain.append("(uid LIKE ? ESCAPE '!' OR substr(uid, length(agent)+2) LIKE ? ESCAPE '!')")
         given += [start, start]
+    if wanted.folder is not None:
+        below = wanted.folder.rstrip("/")
+        plain.append("(project=? OR (project>? AND project<?))")
+        given += [wanted.folder, f"{below}/", f"{below}0"]  # 0 comes after / in ASCII
     if wanted.uids is not None:
         plain.append(f"uid IN ({','.join('?' * len(wanted.uids))})")
         given += wanted.uids

@@ -17,7 +17,7 @@ from thence.format.facts import Fact
 from thence.format.normal import KINDS, event_id
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import pages
+from thence.memory import pages, vectors
 from thence.memory.index import Words, digest_text, every, first
 from thence.memory.packs import Blobs
 from thence.memory.pairs import index_text
@@ -140,7 +140,11 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         stale = {REPACK + change.row.session.session_uid, DIGESTS, *words.delete([session])}
         for table in TIER_1:
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
+        vectors.drop_vectors(db, session)
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
+    if change.untidy:
+        name = REPACK + change.row.session.session_uid
+        db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (name,))
     if change.facts:
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
@@ -210,6 +214,7 @@ def _alter_events(  # noqa: PLR0917 - as `put_events`
     numbers: Mapping[int, int],
 ) -> None:
     """Write what later records say of earlier events; their words get the tokens of today."""
+    retold = {w.event_id: w for w in change.words if w.event_id in change.retold}
     stored = "SELECT id, kind, tool, implied FROM events WHERE session=? AND event_id=?"
     values = "ts=?, kind=?, state=?, tool=?, tokens=?, ref=NULL, implied=?, seq=?"
     for altered in change.altered:
@@ -225,6 +230,9 @@ def _alter_events(  # noqa: PLR0917 - as `put_events`
                 *(numbers[event.event_id], number),
             ),
         )
+        if (longer := retold.get(event.event_id)) is not None:
+            words.replace(number, longer.body, longer.meta)
+            continue
         if before == [event.kind, event.tool, event.implied]:
             continue
         # Where the text is lost its words stay as they are; doctor tells of it.
@@ -313,6 +321,7 @@ def put_digest(db: apsw.Connection, session: int, digested: Digested, now: int) 
     db.execute(
         "INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, digested.change, now, body)
     )
+    vectors.drop_digest_vector(db, session)
     db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
     db.execute(
         "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
@@ -409,6 +418,7 @@ def empty_session(db: apsw.Connection, session: int, *, forget: bool, uid: str) 
     """Delete tier 1 of a session; with `forget` all of it, leaving a tombstone."""
     for table in (*TIER_1, "spend", "digests", "signals") if forget else TIER_1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
+    vectors.drop_vectors(db, session, keep_digest=not forget)
     names = [(kind + uid,) for kind in FOR_LATER]
     db.executemany("DELETE FROM pending WHERE name=?", names)
     if forget:

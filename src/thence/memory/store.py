@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "thence.stores"
+BLOBS_GROUP = "thence.blobs"
+"""Entry points of what keeps payloads elsewhere: the object store of a team, above this layer."""
 
 SYNCED = "sync"
 """The form of sessions that another machine of the same person has sent."""
@@ -106,6 +108,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     gone: bool = False
     """The source was deleted: this is all there is."""
     automated: bool = False
+    pull_request: str | None = None
+    """The link to the pull request that its client noted for it."""
     files: tuple[str, ...] = ()
     edges: tuple[Edge, ...] = ()
     spent: Spent = Spent()
@@ -118,6 +122,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     states: dict[str, int] = {}
     channels: dict[str, int] = {}
     """Events of each subagent within it, book-keeping left out."""
+    agents: dict[str, tuple[str, str]] = {}
+    """The call that started each of them, and its type, where the log tells either."""
     events: int = 0
     skipped: int = 0
     raw_bytes: int = 0
@@ -202,6 +208,11 @@ class Change(msgspec.Struct):
     vanished: list[int] = []
     """Earlier events that are none any more: a text's pieces, a result that was only told."""
     words: list[Words] = []
+    """Of new events, and of those that are `retold`."""
+    retold: frozenset[int] = frozenset()
+    """Earlier events whose text goes on: their words take the place of those that are stored."""
+    untidy: bool = False
+    """Payloads were replaced of which the packs should not keep what they had before."""
     spend: list[Spend] = []
     """All of the session's, in place of what was there."""
     calls: list[int] = []
@@ -363,6 +374,8 @@ class Filter(msgspec.Struct, frozen=True):
     agent: str | None = None
     project: str | None = None
     """Part of the path of its folder, in any case; so is the model of its name."""
+    folder: str | None = None
+    """A whole path: sessions in this folder and in those below it."""
     model: str | None = None
     outcome: str | None = None
     after: int | None = None
@@ -519,9 +532,8 @@ def file_of(url: str) -> Path | None:
 
 def with_objects(store: Store, url: str) -> Store:
     """Let the payloads of a store lie in an object store."""
-    from thence.memory.objects import Objects, shelf_at
-
-    store.blobs = Objects(shelf_at(url), tenant=getattr(store, "tenant", None))
+    point = next(point for point in entry_points(BLOBS_GROUP) if is_ours(point))
+    store.blobs = point.load()(url, tenant=getattr(store, "tenant", None))
     return store
 
 
@@ -596,12 +608,18 @@ def facts_behind(
         if part == position:
             break
         facts = unpack_facts(read(part[0]))
-        later = [f for f in facts if (f.generation, f.line) > lines.get(f.file, start)]
+        later = [f for f in facts if _is_later(f, lines.get(f.file, start))]
         if later:
             new.append(later)
         if len(later) < len(facts):
             break  # what was written before this is not later
     return [fact for part in reversed(new) for fact in part]
+
+
+def _is_later(fact: Fact, last: tuple[int, int]) -> bool:
+    """Return whether a fact comes after a line; a text of it may have gone on since."""
+    now = fact.generation, fact.line
+    return now > last or (now == last and fact.piece is not None)
 
 
 _PACKED_FOLD = msgspec.msgpack.Decoder(list[msgspec.Raw])

@@ -38,15 +38,16 @@ from thence.agents.files import (
 )
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
+from thence.format.gather import latest_texts
 from thence.format.joins import time_of
-from thence.format.whole import Whole
+from thence.format.readout import Readout
 from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.exclusion import PEEK, Exclusion, project_in_head
 from thence.memory.growth import Growing
-from thence.memory.keep import Carried, Keeper, salvaged, with_payloads
+from thence.memory.keep import Carried, Keeper, salvaged
 from thence.memory.notes import announcement
-from thence.memory.packs import Blobs, PackDamaged, PackMissing
+from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.places import (
     SourceReader,
     are_known,
@@ -55,6 +56,7 @@ from thence.memory.places import (
     reader_of,
     unite,
 )
+from thence.memory.readouts import just_read, read_for_digest
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, Report
 from thence.memory.spending import spend_from_row
@@ -63,7 +65,6 @@ from thence.memory.store import (
     Change,
     Digested,
     Filter,
-    Held,
     Inventory,
     Known,
     SessionRow,
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
     from thence.memory.outcome import TaskPattern
     from thence.memory.parcels import Turns
 
-__all__ = ["Outcome", "Progress", "Report", "Sweep", "recalled"]
+__all__ = ["Outcome", "Progress", "Report", "Sweep"]
 
 ALONE = 8 << 20
 """Bytes up to which one process does everything: starting another would take longer."""
@@ -117,8 +118,8 @@ class Piece(msgspec.Struct):
     bytes: int = 0
     more: bool = False
     """Not the last piece of its source."""
-    rebuilt: bool = False
-    """The session was put together from all of its facts, not continued."""
+    rebuilt: str | None = None
+    """Why the session was put together from all of its facts, not continued."""
 
 
 class Job(msgspec.Struct):
@@ -219,6 +220,8 @@ class Sweep:
         conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
         self._check_reread(known)
         for changes in families.settled(self._store, conflicts):
+            for _ in (change for change in changes if change.rebuilt):
+                self.report.note_rebuild(families.RECLAIMED)
             self._store.write(changes)
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
@@ -478,7 +481,6 @@ class Sweep:
                     grown,
                     carried=carried,
                     again=again,
-                    more=not first,
                 )
                 if first and not kept.bytes and _is_deleted(source):
                     yield Piece(Outcome(source.uid, path, "vanished"))
@@ -493,11 +495,11 @@ class Sweep:
                 made = None
                 if kept.change is not None and kept.whole is not None and self._digesting:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
-                        made = self._made(kept.whole, kept.change.row)
+                        session = just_read(kept.whole, kept.change)
+                        made = self._made(session, kept.change.row)
                 skipped = tuple(fields.printable_skip(one) for one in kept.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
-                rebuilt = kept.rebuilt is not None
-                yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more, rebuilt)
+                yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more, kept.rebuilt)
         except DiskFull:
             raise  # all other sources would fail as well
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
@@ -565,7 +567,8 @@ class Sweep:
         report.bytes += piece.bytes
         report.events += outcome.events
         report.skipped += len(outcome.skipped)
-        report.rebuilt += piece.rebuilt
+        if piece.rebuilt is not None:
+            report.note_rebuild(piece.rebuilt)
         if outcome.what == "excluded":
             report.excluded += 1
         elif not piece.more:
@@ -726,14 +729,13 @@ class Sweep:
 
     def _analyse(self, uid: str) -> bool:
         """Digest a session from the store; whether that went well."""
-        held = self._store.held(uid)
-        if held is None:
+        row = next(iter(self._store.sessions(Filter(uids=(uid,)))), None)
+        if row is None or row.session.evicted_at is not None:
             return False
         try:
-            whole = recalled(uid, held, self._store.blobs, notes=False)
-            made = self._made(whole, held.row)
+            made = self._made(read_for_digest(self._store, row), row)
         except Exception as error:  # noqa: BLE001 - the session is kept, and tried again
-            path = held.row.session.source_path or ""
+            path = row.session.source_path or ""
             told = Outcome(uid, path, "undigested", why=_why(error))
             self.report.outcomes = [one for one in self.report.outcomes if one != told] + [told]
             return False
@@ -742,8 +744,8 @@ class Sweep:
             self._put_digests()
         return True
 
-    def _made(self, whole: Whole, row: SessionRow) -> Digested:
-        made = _digest()(whole, row, tasks=self._tasks, others=self._digesters)
+    def _made(self, session: Readout, row: SessionRow) -> Digested:
+        made = _digest()(session, row, tasks=self._tasks, others=self._digesters)
         if row.carried_change:
             self._continue(made, row)
         return made
@@ -833,10 +835,11 @@ class Sweep:
         blobs, held = self._store.blobs, self._store.held(uid)
         if held is None:
             return
-        refs = [block.ref for fact in held.facts for block in fact.blocks if block.ref is not None]
+        left = latest_texts(held.facts)
+        refs = [block.ref for fact in left for block in fact.blocks if block.ref is not None]
         try:
             with blobs.repack(uid, refs) as renamed:
-                facts = pack_facts([_renamed(fact, renamed) for fact in held.facts])
+                facts = pack_facts([_renamed(fact, renamed) for fact in left])
                 self._store.write([Change(held.row, held.cursor, facts, renamed=renamed)])
         except (PackDamaged, PackMissing) as error:  # the others, and the caps, go on
             path = held.row.session.source_path or ""
@@ -853,12 +856,6 @@ def _digest() -> Callable[..., Digested]:
 
 def _uid(change: Change) -> str:
     return change.row.session.session_uid
-
-
-def recalled(uid: str, held: Held, blobs: Blobs, *, notes: bool = True) -> Whole:
-    """Put a session together from the store, payloads included; see `with_payloads`."""
-    facts = with_payloads(held.facts, blobs, notes=notes)
-    return Whole(uid, facts, replayed=held.replayed, billed=held.billed, torn=held.row.torn)
 
 
 def _renamed(fact: Fact, refs: Mapping[str, str]) -> Fact:

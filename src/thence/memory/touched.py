@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.memory.store import Filter, Store
@@ -84,6 +85,8 @@ def reasons(store: Store, uid: str, paths: Sequence[str]) -> list[dict[str, JSON
 def _touch(row: StoredEvent, paths: Sequence[str]) -> Literal["edits", "reads"] | None:
     """Return how a call touched one of the files; None when it did not, or failed."""
     if row.effect is None or row.outcome is None or row.outcome.failed:
+        return None
+    if row.event.state is State.REPLAYED:
         return None
     hows = {how for path, how in row.effect.touches if _is_one_of(path, paths)}
     return None if not hows else "reads" if hows == {"read"} else "edits"

@@ -15,20 +15,26 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from thence.agents import Adapter, Cursor, Live, Prompt, Source
 from thence.agents import Batch as Read
 from thence.agents.row_sources import sources_at
 from thence.memory.notes import FOLDER
 
+if TYPE_CHECKING:
+    from watchfiles import Change
+
 GATHER_MS = 1_500
 """How long changes are gathered before they are handed out."""
 STEP_MS = 300
 """Quiet for so long, what was gathered is handed out early."""
-LOOK_MS = 500
-"""How often it is looked whether to stop."""
+LOOK_MS = 2_000
+"""How often it is looked whether there are new folders; whether to stop at every step."""
+POLL_MS = 300
+"""How often files are looked at where the system is known not to tell of changes (WSL)."""
 POLL = 5.0
 """Seconds between two looks where nobody tells of changes."""
 AGAIN = 60.0
@@ -42,7 +48,7 @@ def changes(
     queue: Path,
     *,
     gather_ms: int = GATHER_MS,
-    step_ms: int = STEP_MS,
+    step_ms: int | Callable[[], int] = STEP_MS,
     rest: float | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[set[Path]]:
@@ -50,11 +56,13 @@ def changes(
 
     Everything written since this was called is given, however late it is asked for: who calls it,
     and then sweeps, misses nothing. Folders may be made later. When nothing changed for `rest`
-    seconds, that is told once, by an empty set. It ends soon after `stop` is set.
+    seconds, that is told once, by an empty set. It ends soon after `stop` is set. `step_ms` may be
+    a function that is asked again and again: every step wakes the process up.
     """
     queue.mkdir(parents=True, exist_ok=True, mode=0o700)
     seen = Seen([*folders, queue])
-    batches = _changed_paths(seen, queue, gather_ms, step_ms, stop or threading.Event())
+    step = step_ms if callable(step_ms) else lambda: step_ms
+    batches = _changed_paths(seen, queue, gather_ms, step, stop or threading.Event())
     return _with_nudges(batches, queue, rest)
 
 
@@ -73,7 +81,7 @@ def _with_nudges(
 
 
 def _changed_paths(
-    seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
+    seen: Seen, queue: Path, gather_ms: int, step_ms: Callable[[], int], stop: threading.Event
 ) -> Iterator[set[str]]:
     """Give what changed, nudges among it; nothing at all every now and then."""
     try:
@@ -85,10 +93,10 @@ def _changed_paths(
 
 
 def _watch_paths(
-    seen: Seen, queue: Path, gather_ms: int, step_ms: int, stop: threading.Event
+    seen: Seen, queue: Path, gather_ms: int, step_ms: Callable[[], int], stop: threading.Event
 ) -> Iterator[set[str]]:
     """Give what the system tells, and what it does not, until a folder is there that was not."""
-    from watchfiles import Change, watch
+    from watchfiles import Change
 
     def is_new_folder(change: Change, path: str) -> bool:
         return change is Change.added and not path.endswith(SUFFIXES) and Path(path).is_dir()
@@ -98,17 +106,7 @@ def _watch_paths(
         return nudge or path.endswith(SUFFIXES) or is_new_folder(change, path)
 
     there = seen.there()
-    batches = watch(
-        *there,
-        watch_filter=telling,
-        debounce=gather_ms,
-        step=step_ms,
-        stop_event=stop,
-        rust_timeout=LOOK_MS,
-        yield_on_timeout=True,
-        raise_interrupt=True,
-        ignore_permission_denied=True,
-    )
+    batches = _batches(there, telling, gather_ms, step_ms, stop)
     looked: float | None = None
     young: set[str] = set()
     for batch in batches:
@@ -125,6 +123,34 @@ def _watch_paths(
         yield paths
         if there != seen.there():
             break
+
+
+def _batches(
+    folders: Sequence[str],
+    telling: Callable[[Change, str], bool],
+    gather_ms: int,
+    step_ms: Callable[[], int],
+    stop: threading.Event,
+) -> Iterator[set[tuple[Change, str]]]:
+    """Yield what the system tells; an empty set when it told nothing for a while.
+
+    As `watchfiles.watch` does, but the step is asked for each time.
+    """
+    from watchfiles import Change
+    from watchfiles._rust_notify import RustNotify
+    from watchfiles.main import _default_force_polling
+
+    polls = _default_force_polling(None)
+    with RustNotify([*folders], False, polls, POLL_MS, True, True) as notify:  # noqa: FBT003
+        while not stop.is_set():
+            raw = notify.watch(gather_ms, step_ms(), LOOK_MS, stop)
+            if raw == "signal":
+                raise KeyboardInterrupt
+            if isinstance(raw, str):
+                yield set()
+                continue
+            told = {(Change(kind), path) for kind, path in raw}
+            yield {change for change in told if telling(*change)}
 
 
 class Seen:

@@ -5,10 +5,29 @@ A zone is a `tzinfo`, or None for the zone of this machine, daylight saving incl
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from thence.errors import BadConfig
+
+Period = Literal["day", "week", "month"]
+"""A week begins on Monday."""
+
+
+def period_start(day: date, period: Period) -> date:
+    """Return the first day of the period that a day is in."""
+    if period == "week":
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if period == "month" else day
+
+
+def period_end(day: date, period: Period) -> date:
+    """Return the first day after the period that a day is in."""
+    first = period_start(day, period)
+    if period == "month":
+        return (first + timedelta(days=31)).replace(day=1)
+    return first + timedelta(days=7 if period == "week" else 1)
 
 
 def zone_named(name: str | None) -> tzinfo | None:

@@ -27,16 +27,15 @@ from thence.errors import SessionNotFound, ThenceError
 from thence.format import layout
 from thence.format.figures import TICKS
 from thence.format.graph import State
-from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.format.whole import events_along, inherited_events
 from thence.memory import recall, retention, standing
 from thence.memory.bills import Bill, By, with_dollars
 from thence.memory.labels import tagged_uids, with_tagged
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
 from thence.memory.places import only_copies
+from thence.memory.readouts import place_in
 from thence.memory.recap import Recap, recap
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
@@ -318,11 +317,10 @@ def chain(
     return msgspec.structs.replace(page, continued_from=_borders(before))
 
 
-def _borders(events: Sequence[SessionEvent]) -> list[Border]:
+def _borders(rows: Sequence[StoredEvent]) -> list[Border]:
     """Say how many of these events stand in which session, in their order."""
-    return [
-        Border(uid, len(list(group))) for uid, group in groupby(events, lambda e: e.session_uid)
-    ]
+    groups = groupby(rows, lambda row: row.event.session_uid)
+    return [Border(uid, len(list(group))) for uid, group in groups]
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -336,12 +334,11 @@ def branch(
 ) -> Events:
     """The chain that leads to one event, live or dead."""
     row = desk.row(uid)
-    whole = charts_of(desk).get(desk, row).whole
-    place = recall.place_of(whole, event)
-    places = whole.graph.chain(place, boundaries=False)
-    before = inherited_events(whole, place, boundaries=False)
-    found = [*before, *events_along(whole, places)]
-    page = _chain(desk, row, found, cursor=cursor, limit=limit)
+    session = charts_of(desk).get(desk, row).session
+    place = recall.place_of(session, event)
+    before = session.inherited_events(place, boundaries=False)
+    chain = [*before, *session.along(session.graph.chain(place, boundaries=False))]
+    page = _chain(desk, row, chain, cursor=cursor, limit=limit)
     return msgspec.structs.replace(page, continued_from=_borders(before))
 
 
@@ -399,7 +396,7 @@ def messages(
     """
     row = desk.row(uid)
     whole = desk.whole(row).whole
-    place = recall.place_of(whole, at) if at else None
+    place = place_in(whole, at) if at else None
     return Messages(list(whole.messages(to=place, own=own).messages), row.change)
 
 
@@ -443,30 +440,11 @@ def _range(
 
 
 def _chain(
-    desk: Desk, row: SessionRow, found: Sequence[SessionEvent], *, cursor: str | None, limit: int
+    desk: Desk, row: SessionRow, rows: Sequence[StoredEvent], *, cursor: str | None, limit: int
 ) -> Events:
     """Return one page of a chain; only its events are those whose payloads are read."""
-    shown, following = paged(found, cursor, limit)
-    out: list[EventOut] = []
-    for uid, group in groupby(shown, lambda event: event.session_uid):
-        events = list(group)
-        stored = {one.event.event_id: one for one in _stored(desk, row, uid, events)}
-        rows = (stored.get(event.event_id) or StoredEvent(event) for event in events)
-        out += [event_out(desk, one) for one in rows]
-    return Events(out, len(found), row.change, following)
-
-
-def _stored(
-    desk: Desk, row: SessionRow, uid: str, events: Sequence[SessionEvent]
-) -> list[StoredEvent]:
-    """Return events of a session, or of one that it continues, as they are stored."""
-    ids = [event.event_id for event in events]
-    if uid == row.session.session_uid:
-        return desk.events_with(row, ids)
-    older = next(desk.store.sessions(Filter(uids=(uid,))), None)
-    if older is None or older.session.evicted_at is not None:
-        return []
-    return desk.events_with(older, ids)
+    shown, following = paged(rows, cursor, limit)
+    return Events([event_out(desk, one) for one in shown], len(rows), row.change, following)
 
 
 def event_out(desk: Desk, one: StoredEvent) -> EventOut:
@@ -644,7 +622,7 @@ def costs(
     before: When = None,
     tz: Text = None,
 ) -> Costs:
-    """What was spent, by day, model, project, agent, session, branch or tag; discarded apart.
+    """What was spent, by day, model, project, agent, session, branch, pr or tag; discarded apart.
 
     Days are those of `tz`, the server's own zone by default; the answer names it.
     """
@@ -659,7 +637,7 @@ def costs(
 
 @get("/api/plan", sync_to_thread=True)
 def plan(desk: AtDesk) -> PlanOut:
-    """What `thence gc` would let go of now, and why."""
+    """What `thence store gc` would let go of now, and why."""
     known = desk.store.known()
     held = retention.inventory(known, desk.now().live, only_copies=only_copies(known))
     planned = retention.plan(desk.policy, held, datetime.fromtimestamp(desk.clock(), UTC))

@@ -20,6 +20,7 @@ from thence.format.records import JSON
 from thence.memory import patterns
 from thence.memory.notes import Note
 from thence.memory.patterns import Memory, Pattern
+from thence.memory.search import OUTCOME_NAMES
 from thence.memory.store import Filter, SessionRow, Store
 from thence.serve.frame import flat, framed
 
@@ -89,9 +90,9 @@ def brief_text(
 
 
 def _sessions(store: Store, project: str, without: str | None) -> Iterator[SessionRow]:
-    """Yield the sessions of a repository, newest first; a filter knows parts of paths only."""
+    """Yield the sessions of a repository, newest first; stores of others may know no folders."""
     for start in count(step=MAX_SESSIONS):
-        page = list(store.sessions(Filter(project=project, limit=MAX_SESSIONS, offset=start)))
+        page = list(store.sessions(Filter(folder=project, limit=MAX_SESSIONS, offset=start)))
         for row in page:
             if _is_below(row.folder, project) and row.session.session_uid != without:
                 yield row
@@ -170,9 +171,10 @@ def _lines(brief: Brief) -> Iterator[str]:
     if brief.last is not None:
         last = brief.last
         title = flat(last["title"] or "untitled", 100)
+        outcome = OUTCOME_NAMES.get(last["outcome"], last["outcome"])
         yield (
             f"Last session here: {title} ({last['agent']}, ended {(last['ended_at'] or '')[:16]}, "
-            f"outcome {last['outcome']}; id {flat(last['session_uid'], 60)})"
+            f"outcome {outcome}; id {flat(last['session_uid'], 60)})"
         )
         if last["last_reply"]:
             yield f"  It ended with: {flat(last['last_reply'], 2 * QUOTE_CHARS)}"

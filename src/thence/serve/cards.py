@@ -131,7 +131,7 @@ def named(desk: Desk, row: SessionRow) -> str:
         return title_of(row)
     with contextlib.suppress(ThenceError, OSError):  # a damaged session is listed all the same
         chart = charts.get(desk, row)
-        blocks = (block for fact in chart.facts for block in fact.blocks)
+        blocks = (block for record in chart.records for block in record.blocks)
         said = (b.summary for b in blocks if b.kind == "assistant_msg" and b.summary)
         return clean(next(said, "")) or title_of(row)
     return title_of(row)

@@ -1,8 +1,7 @@
 """Charts at hand: sessions laid out, the ones used last first, as the store has them now.
 
-A chart is made of the facts without their payloads, which takes a fraction of the time and of the
-room of the whole session. One that is not at hand and is large is made when somebody waits for
-it; whoever only wants to say what a session is need not.
+A chart is made of stored events without their payloads. One that is not at hand and is large is
+made when somebody waits for it; whoever only wants to say what a session is need not.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import threading
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from thence.format.fold import window_of
-from thence.memory.recall import body
+from thence.memory.readouts import read_end, read_session
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
 from thence.serve.desk import Desk
@@ -42,8 +40,8 @@ class Charts:
         """Give the chart of a session, from the store or from its source."""
         return self._shelf.get(
             key_of(row, self._store),
-            lambda: self._made(desk, row),
-            lambda made: max(len(made.facts), 1),
+            lambda: Chart(read_session(desk.store, row, desk.clean)),
+            lambda made: max(len(made.records), 1),
         )
 
     def end(self, uid: str) -> Chart | None:
@@ -52,29 +50,8 @@ class Charts:
         None when a session has to be put together to be shown: nothing of it is stored, or not
         in a way that it could be continued.
         """
-        tail = self._store.tail(uid)
-        if tail is None or tail.state is None:
-            return None
-        whole = window_of(
-            *(uid, tail.state), replayed=tail.replayed, billed=tail.billed, torn=tail.row.torn
-        )
-        blobs = self._store.blobs
-        return Chart(whole, lambda ref: body(blobs, ref), tail.state)
-
-    def inherited(self, chart: Chart) -> list[tuple[Chart, list[int]]]:
-        """Return the charts of the sessions that one continues, and the places of its line."""
-        blobs = self._store.blobs
-        return [
-            (Chart(part.whole, lambda ref: body(blobs, ref)), part.places)
-            for part in chart.whole.inherited()
-        ]
-
-    def _made(self, desk: Desk, row: SessionRow) -> Chart:
-        blobs = self._store.blobs
-        whole = desk.light(row)
-        if whole is None:
-            return Chart(desk.whole(row).whole)
-        return Chart(whole, lambda ref: body(blobs, ref))
+        end = read_end(self._store, uid)
+        return None if end is None else Chart(end.readout, end.state)
 
 
 _ALL: WeakKeyDictionary[Desk, Charts] = WeakKeyDictionary()

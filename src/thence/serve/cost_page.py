@@ -5,47 +5,56 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlencode
 
 import msgspec
 
 from thence.format.figures import TICKS, clean, money, several, short, short_id
 from thence.format.normal import one_line
-from thence.memory.bills import Bill, By, totals_by_day
+from thence.memory.bills import PERIODS, Bill, By, totals_by_day
 from thence.memory.store import Filter, Total
-from thence.memory.zones import midnight, millis, zone_label, zone_named
-from thence.serve.agents import agent_class, agent_label
+from thence.memory.zones import Period, local_date, midnight, millis, zone_label, zone_named
+from thence.serve.agents import agent_label
+from thence.serve.cost_bars import PeriodBar, Span, draw_bars, span_of
 from thence.serve.days import RANGES, Earlier, earlier
 from thence.serve.desk import Desk
 from thence.serve.head import address, title_of
 from thence.serve.labels import unique_labels
 
-BYS: Final[dict[By, str]] = {
+Grouping = Literal["time", "model", "project", "agent", "session", "branch", "pr", "tag"]
+BYS: Final[dict[Grouping, str]] = {
+    "time": "Time",
     "model": "Model",
     "project": "Project",
     "agent": "Agent",
     "session": "Session",
     "branch": "Branch",
+    "pr": "Pull request",
     "tag": "Tag",
 }
+ALL_TIME: Final = 0
+"""The number of days that stands for all time."""
 SHOWN: Final = 40
+MAX_PERIODS_SHOWN: Final = 120
 BRANCHES: Final = 12
-HIGH: Final = 173
-"""Pixels of the highest bar."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
     """What the address of the costs asks for."""
 
-    by: By = "model"
+    by: Grouping = "model"
     days: int = 30
+    """How far back; `ALL_TIME` for everything."""
+    per: str = ""
+    """What a bar stands for: a day, week or month; empty: what suits the range."""
     agent: str = ""
     project: str = ""
     model: str = ""
     day: str = ""
+    """A day of the only bar that is looked at."""
     tz: str = ""
     """The zone of days; this machine's if none is named."""
 
@@ -55,31 +64,11 @@ class Wanted(msgspec.Struct, frozen=True):
         return zone_named(self.tz)
 
     def href(self, **changed: object) -> str:
-        """Give the address with something changed."""
+        """Return the address with something changed."""
         fields = {**msgspec.structs.asdict(self), **changed}
         usual = {"by": "model", "days": 30}
-        given = {n: v for n, v in fields.items() if v and v != usual.get(n)}
+        given = {n: v for n, v in fields.items() if v != usual.get(n, "")}
         return f"/costs?{urlencode(given)}" if given else "/costs"
-
-
-class Part(msgspec.Struct, frozen=True):
-    """A piece of a bar."""
-
-    y: float
-    height: float
-    cls: str
-
-
-class DayBar(msgspec.Struct, frozen=True):
-    """What was spent on one day, by agent, the dead on top."""
-
-    href: str
-    said: str
-    x: float
-    width: float
-    parts: list[Part]
-    dead: Part | None
-    label: str = ""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -122,10 +111,14 @@ class CostPage(msgspec.Struct, frozen=True):
     share: float
     ratio: str
     ranges: list[tuple[str, str, bool]]
+    period: Period
+    periods: list[tuple[str, str, bool]]
+    heads: str
+    """What the first column of the table is called."""
     bys: list[tuple[str, str, bool]]
     filters: list[tuple[str, str]]
     axis: list[tuple[float, str]]
-    days: list[DayBar]
+    bars: list[PeriodBar]
     agents: list[str]
     lines: list[Line]
     all: Line
@@ -139,26 +132,49 @@ class CostPage(msgspec.Struct, frozen=True):
 
 def page(desk: Desk, wanted: Wanted) -> CostPage:
     """Add up what was spent."""
-    base = _within(desk, wanted)
-    bill = Bill(desk.store, wanted.by, base, wanted.zone, desk.labels())
+    span = _span(desk, wanted)
+    base = _within(wanted, span)
+    bill = _bill(desk, wanted, span, base)
     total = bill.total
-    labels = unique_labels([one.key[0] or "" for one in bill.parts])
-    parts = [_line(desk, wanted, one, labels) for one in bill.parts[:SHOWN]]
+    labels = unique_labels([part.key[0] or "" for part in bill.parts])
+    most = MAX_PERIODS_SHOWN if wanted.by == "time" else SHOWN
+    shown = bill.parts[::-1] if wanted.by == "time" else bill.parts  # the latest comes first
+    lines = [_line(desk, wanted, part, labels, span) for part in shown[:most]]
     label = zone_label(wanted.zone, datetime.fromtimestamp(desk.clock(), UTC))
-    span = wanted.day or f"{wanted.days} days"
+    reach = f"in {wanted.days} days" if wanted.days else "in all time"
+    if wanted.day:
+        bar = span.period_of(date.fromisoformat(wanted.day))
+        reach = f"on {wanted.day}" if span.period == "day" else f"in the {bar.name}"
     percent = _percent(total.dead / total.ticks if total.ticks else 0)
     ratio = round(100 * (total.ticks - total.dead) / total.ticks) if total.ticks else 100
-    days, agents, axis = _day_bars(desk, wanted)
+    everything = _within(msgspec.structs.replace(wanted, day=""), span)
+    totals = totals_by_day(desk.store, everything, wanted.zone, by_agent=True, period=span.period)
+    bars, agents, axis = draw_bars(
+        span, totals, lambda day: wanted.href(day="" if wanted.day == day else day)
+    )
     return CostPage(
         wanted,
-        f"{money(total.ticks, total.unpriced)} {'on' if wanted.day else 'in'} {span}",
+        f"{money(total.ticks, total.unpriced)} {reach}",
         f"{money(total.dead)} on discarded branches ({percent})" if total.dead else "",
         money(total.ticks - total.dead, total.unpriced),
         money(total.dead),
         money(total.side) if total.side else "",
         ratio / 100,
         f"{ratio} to {100 - ratio}",
-        [(f"{n} days", wanted.href(days=n, day=""), n == wanted.days) for n in RANGES],
+        [
+            (
+                f"{n} days" if n else "All time",
+                wanted.href(days=n, day="", per=""),
+                n == wanted.days,
+            )
+            for n in (*RANGES, ALL_TIME)
+        ],
+        span.period,
+        [
+            (name.capitalize(), wanted.href(per=name, day=""), name == span.period)
+            for name in PERIODS
+        ],
+        span.period if wanted.by == "time" else wanted.by,
         [(said, wanted.href(by=by), by == wanted.by) for by, said in BYS.items()],
         [
             (f"{name}: {clean(value)[:40]}", wanted.href(**{name: ""}))
@@ -166,26 +182,27 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
             if (value := getattr(wanted, name))
         ],
         axis,
-        days,
+        bars,
         agents,
-        parts,
+        lines,
         _sum(total),
-        max(len(bill.parts) - SHOWN, 0),
+        max(len(bill.parts) - most, 0),
         _dead_branches(desk, base),
         [*_notes(bill, total), f"Days are in {clean(label)}."],
         f"{total.responses:,}",
-        None if total.responses else earlier(desk, wanted.days, lambda n: wanted.href(days=n)),
+        None if total.responses else _earlier(desk, wanted),
     )
 
 
 def as_csv(desk: Desk, wanted: Wanted) -> str:
     """Return the sums of a page as a table for a spreadsheet, money in dollars."""
-    bill = Bill(desk.store, wanted.by, _within(desk, wanted), wanted.zone, desk.labels())
+    span = _span(desk, wanted)
+    bill = _bill(desk, wanted, span, _within(wanted, span))
     out = io.StringIO()
     table = csv.writer(out)
     tokens = ("input_tokens", "output_tokens", "cache_tokens")
     amounts = ("dollars", "of_it_discarded", "of_it_subagents", "tokens_without_price")
-    table.writerow([wanted.by, "sessions", *tokens, *amounts])
+    table.writerow([bill.by, "sessions", *tokens, *amounts])
     for one in bill.parts:
         name = clean(one.key[0] or "unknown")
         safe = f"'{name}" if name[:1] in "=+-@" else name  # a spreadsheet would run it
@@ -195,37 +212,72 @@ def as_csv(desk: Desk, wanted: Wanted) -> str:
     return out.getvalue()
 
 
+def _bill(desk: Desk, wanted: Wanted, span: Span, base: Filter) -> Bill:
+    by: By = span.period if wanted.by == "time" else wanted.by
+    return Bill(desk.store, by, base, wanted.zone, desk.labels())
+
+
+def _earlier(desk: Desk, wanted: Wanted) -> Earlier | None:
+    if not wanted.days:
+        return Earlier("No session has cost data yet.", "/sessions", "All sessions")
+    return earlier(desk, wanted.days, lambda n: wanted.href(days=n), wanted.href(days=ALL_TIME))
+
+
+def _span(desk: Desk, wanted: Wanted) -> Span:
+    """Return the days that are shown, and what a bar stands for."""
+    today = _today(desk, wanted)
+    if wanted.days:
+        first = today - timedelta(days=wanted.days - 1)
+    else:
+        days = (local_date(part.key[0] or "", wanted.zone) for part in desk.store.totals(["slot"]))
+        known = [day for day in days if _is_date(day)]
+        first = min(date.fromisoformat(min(known)), today) if known else today
+    return span_of(first, today, wanted.per)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
 def _today(desk: Desk, wanted: Wanted) -> date:
     return datetime.fromtimestamp(desk.clock(), UTC).astimezone(wanted.zone).date()
 
 
-def _within(desk: Desk, wanted: Wanted) -> Filter:
+def _within(wanted: Wanted, span: Span) -> Filter:
     """Return the filter for the days that are shown, from midnight to midnight in their zone."""
-    first = _today(desk, wanted) - timedelta(days=wanted.days - 1)
-    end = None
+    first, end = span.first if wanted.days else None, None
     if wanted.day:
-        first = date.fromisoformat(wanted.day)
-        end = millis(midnight(first + timedelta(days=1), wanted.zone))
+        bar = span.period_of(date.fromisoformat(wanted.day))
+        first, end = bar.first, millis(midnight(bar.end, wanted.zone))
     return Filter(
         agent=wanted.agent or None,
         project=wanted.project or None,
         model=wanted.model or None,
-        after=millis(midnight(first, wanted.zone)),
+        after=millis(midnight(first, wanted.zone)) if first else None,
         before=end,
     )
 
 
-def _line(desk: Desk, wanted: Wanted, one: Total, labels: Mapping[str, str]) -> Line:
+def _line(desk: Desk, wanted: Wanted, one: Total, labels: Mapping[str, str], span: Span) -> Line:
     key = one.key[0] or ""
     name, href, flavor = clean(key) or "unknown", "", ""
     if wanted.by == "session":
         rows = desk.display(list(desk.store.sessions(Filter(uids=(key,)))))
         name = title_of(rows[0]) if rows else short_id(key)
         href, flavor = address(key), key.partition(":")[0]
+    elif wanted.by == "time":
+        if _is_date(key):
+            name = span.period_of(date.fromisoformat(key)).name
+            href = wanted.href(day=key, by="model", per=span.period)
     elif wanted.by == "agent":
         name, href, flavor = agent_label(key), wanted.href(agent=key, by="model"), key
     elif wanted.by == "project":
         name, href = labels.get(key) or name, wanted.href(project=key, by="session") if key else ""
+    elif wanted.by == "pr":
+        name = name if key else "no pull request"
     elif wanted.by == "tag":
         name = f"#{name}" if key else "untagged"
         href = f"/sessions?{urlencode({'q': f'tag:{key}'})}" if key else ""
@@ -259,73 +311,10 @@ def _percent(share: float) -> str:
     return "<1 %" if 0 < share < 0.005 else f"{share:.0%}".replace("%", " %")
 
 
-def _day_bars(
-    desk: Desk, wanted: Wanted
-) -> tuple[list[DayBar], list[str], list[tuple[float, str]]]:
-    """Draw the days of the range, whatever day is looked at."""
-    base = _within(desk, msgspec.structs.replace(wanted, day=""))
-    found = totals_by_day(desk.store, base, wanted.zone, by_agent=True)
-    agents = sorted({f"{one.key[1]}" for one in found if one.ticks})
-    first = _today(desk, wanted) - timedelta(days=wanted.days - 1)
-    dates = [(first + timedelta(days=n)) for n in range(wanted.days)]
-    by_day: dict[str, list[Total]] = {}
-    for one in found:
-        by_day.setdefault(f"{one.key[0]}", []).append(one)
-    top = max((sum(t.ticks for t in some) for some in by_day.values()), default=0)
-    step = _step(top)
-    scale = HIGH / top if top else 0.0
-    wide = 100 / max(len(dates), 1)
-    out = []
-    for at, day in enumerate(dates):
-        some = by_day.get(day.isoformat(), [])
-        x, label = round(at * wide + wide * 0.1, 2), _label(at, day, len(dates))
-        out.append(_day_bar(wanted, day, some, agents, scale, (x, round(wide * 0.8, 2)), label))
-    axis = [(206 - n * step * scale, money(n * step)) for n in range(int(top // step) + 1)]
-    return out, agents, [(round(y, 1), said) for y, said in axis] if top else []
-
-
-def _day_bar(  # noqa: PLR0917 - one bar has so many sides
-    wanted: Wanted,
-    day: date,
-    some: Sequence[Total],
-    agents: Sequence[str],
-    scale: float,
-    place: tuple[float, float],
-    label: str,
-) -> DayBar:
-    ticks, dead = sum(t.ticks for t in some), sum(t.dead for t in some)
-    y = 206.0
-    parts = []
-    for agent in agents:
-        live = sum(t.ticks - t.dead for t in some if t.key[1] == agent) * scale
-        if live > 0:
-            y -= live
-            parts.append(Part(round(y, 1), round(live, 1), f"f-{agent_class(agent)}"))
-    lost = Part(round(y - dead * scale, 1), round(dead * scale, 1), "") if dead else None
-    said = f"{day.day} {day:%b}: {money(ticks - dead)} live, {money(dead)} discarded"
-    name = day.isoformat()
-    href = wanted.href(day="" if wanted.day == name else name)
-    return DayBar(href, said, *place, parts, lost, label)
-
-
-def _label(at: int, day: date, number: int) -> str:
-    if at == number - 1:
-        return "today"
-    every = max(number // 5, 1)
-    return f"{day.day} {day:%b}" if at % every == 0 and at < number - every else ""
-
-
-def _step(top: int) -> int:
-    """Choose what a line of the grid stands for: one, two or five of something."""
-    if top <= 0:
-        return 1
-    base = int("1".ljust(len(f"{max(top // 4, 1)}"), "0"))
-    return next((base * n for n in (1, 2, 5, 10) if top / (base * n) <= 4), base * 10)
-
-
 def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
     """Find what cost most and led nowhere."""
-    wanted = msgspec.structs.replace(base, order="cost", limit=200)
+    costly = msgspec.structs.replace(base, order="cost", limit=200)
+    wanted = Filter(uids=tuple(row.session.session_uid for row in desk.store.sessions(costly)))
     found: list[tuple[int, Costly]] = []
     for told in desk.store.kept("digests", wanted):
         for branch in told.get("branches") or ():

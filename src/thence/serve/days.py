@@ -23,8 +23,10 @@ class Earlier(msgspec.Struct, frozen=True):
     label: str
 
 
-def earlier(desk: Desk, days: int, href: Callable[[int], str]) -> Earlier | None:
-    """Say when the last session was, and lead to the days that hold it; None when there is none."""
+def earlier(
+    desk: Desk, days: int, href: Callable[[int], str], all_time: str = ""
+) -> Earlier | None:
+    """Return when the last session was and the address of its days; None without any session."""
     last = next(iter(desk.store.sessions(Filter(limit=1))), None)
     moment = time_of(last.session.ended_at) if last else None
     if moment is None:
@@ -33,5 +35,6 @@ def earlier(desk: Desk, days: int, href: Callable[[int], str]) -> Earlier | None
     said = f"The last session was on {moment.day} {moment:%b %Y}."
     reach = next((n for n in RANGES if n > max(age + 1, days)), None)
     if reach is None:
-        return Earlier(said, "/sessions", "All sessions")
+        label = "Show all time" if all_time else "All sessions"
+        return Earlier(said, all_time or "/sessions", label)
     return Earlier(said, href(reach), f"Show {reach} days")

@@ -24,7 +24,6 @@ from thence.agents import Adapter
 from thence.errors import SessionNotFound
 from thence.format.facts import Fact
 from thence.format.stored import StoredEvent
-from thence.format.whole import Whole
 from thence.memory import recall, spelling, standing
 from thence.memory.activity import Pulse, pulse
 from thence.memory.budgets import Budgets, BudgetUse, budget_uses
@@ -161,26 +160,8 @@ class Desk:
         uid = row.session.session_uid
         return recall.named_event(self._events_of_evicted(row), uid, wanted)
 
-    def events_with(self, row: SessionRow, ids: Sequence[int]) -> list[StoredEvent]:
-        """Return the events with these ids; those of a line mostly follow one another."""
-        if row.session.evicted_at is not None:
-            found = {one.event.event_id: one for one in self._events_of_evicted(row)}
-        else:
-            found = {}
-            uid, events = row.session.session_uid, self.store.events
-            for at in ids:
-                for one in events(uid, ids=(at, at)) if at not in found else ():
-                    near = [one, *events(uid, after=one.seq, limit=len(ids))]
-                    found |= {other.event.event_id: other for other in near}
-        return [found[at] for at in ids if at in found]
-
     def _events_of_evicted(self, row: SessionRow) -> list[StoredEvent]:
-        whole = self.whole(row).whole
-        payloads = {event.event_id: event for event in whole.events}
-        return [
-            replace(one, event=replace(payloads[one.event.event_id], seq=one.seq))
-            for one in all_events(whole)
-        ]
+        return all_events(self.whole(row).whole, payloads=True)
 
     def notes(self) -> list[Note]:
         """Return the decisions and notes of this home, redacted."""
@@ -225,11 +206,6 @@ class Desk:
 
     def _loaded(self, row: SessionRow) -> Loaded:
         return recall.loaded(self.store, row, self.clean)
-
-    def light(self, row: SessionRow) -> Whole | None:
-        """Return a session without the payloads that are stored; None when it is not stored."""
-        held = self.store.held(row.session.session_uid) if not row.session.evicted_at else None
-        return None if held is None else recall.light(self.store, held, self.clean)
 
     def clean(self, facts: list[Fact]) -> list[Fact]:
         """Return facts that were read from a source as they would be stored."""

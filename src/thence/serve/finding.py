@@ -62,8 +62,8 @@ class _SearchIndex:
             if texts is None:
                 texts = [
                     (place, number, words_of(chart.filled(block)).lower())
-                    for place, fact in enumerate(chart.facts)
-                    for number, block in enumerate(fact.blocks)
+                    for place, record in enumerate(chart.records)
+                    for number, block in enumerate(record.blocks)
                 ]
                 size = sum(len(text) for _, _, text in texts)
                 if size <= MAX_CACHED_CHARACTERS:

@@ -3,9 +3,9 @@
 A page in the user's browser can send requests to this machine, names can be made to lead here,
 and other users share the loopback. So every request, whatever its path, must name this server
 exactly, come from one of its own pages or from none, and bring a cookie of this server or the
-bearer token of this home. A cookie is set by a URL that works once; it is random, is stored
-nowhere, and ends after a day or with the server. The token follows from a key that only the user
-can read.
+bearer token of this home. A cookie is set by a URL that works once; it is random and has an end. A
+browser of this machine stays signed in for 30 days, restarts of the server included; any other one
+for a day, or until the server ends. The token follows from a key that only the user can read.
 
 Invariants: hosts and origins are compared whole, never by how they begin or end; secrets are
 compared in constant time; a token in a query is refused, right or wrong; what is not asked for by
@@ -31,6 +31,7 @@ from urllib.parse import parse_qsl, quote
 import msgspec
 
 from thence import config
+from thence.serve.cookies import Cookies
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -50,8 +51,8 @@ FRESH: Final = 60.0
 """Seconds for which an entry of another process may be used."""
 COOKIE_MAX_AGE_S: Final = 86_400
 """How long a browser stays signed in, in seconds."""
-MAX_SIGNED_IN: Final = 64
-"""Browsers that are signed in at a time, at most."""
+OWN_COOKIE_MAX_AGE_S: Final = 30 * 86_400
+"""How long a browser of this machine stays signed in, in seconds."""
 BODY: Final = 4 << 20
 """Bytes of a request's body, at most."""
 
@@ -131,8 +132,12 @@ class Gate:
         key: bytes,
         clock: Callable[[], float] = time.time,
         on_sign_in: Callable[[str], None] = lambda _ticket: None,
+        home: Path | None = None,
     ) -> None:
-        """Guard host and port; the token follows from the key. Used tickets go to `on_sign_in`."""
+        """Guard host and port; the token follows from the key. Used tickets go to `on_sign_in`.
+
+        With a home, browsers of this machine stay signed in when the server is started again.
+        """
         self.host, self.port = host, port
         self.realm = f"thence {_derived(key, 'home')[:16]}"
         """What tells this home's server from others', without a secret."""
@@ -140,8 +145,10 @@ class Gate:
         self._clock = clock
         self._signed: dict[str, float] = {}
         self._on_sign_in = on_sign_in
-        self._cookies: dict[str, float] = {}
-        """The cookies of browsers that are signed in, and when each ends."""
+        is_own = home is not None and is_loopback(host)
+        path = home / f"signed-in-{port}.json" if home is not None and is_own else None
+        age = OWN_COOKIE_MAX_AGE_S if is_own else COOKIE_MAX_AGE_S
+        self._cookies = Cookies(clock, age, path)
         self.cookie_name = f"{COOKIE}-{port}"
         """Cookies are shared by all ports of a host: each server needs a name of its own."""
         self.token = _derived(key, "bearer")
@@ -283,26 +290,15 @@ class Gate:
     def _is_cookie(self, headers: dict[bytes, list[bytes]]) -> bool:
         """Whether a request brings the cookie of a browser that is signed in."""
         values = _cookies(headers.get(b"cookie", []), self.cookie_name)
-        now = self._clock()
-        with self._mutex:
-            self._cookies = {value: end for value, end in self._cookies.items() if end > now}
-            return any(_same(value, cookie) for value in values for cookie in self._cookies)
-
-    def _sign_in(self) -> str:
-        """Return a new cookie; of too many the oldest is void."""
-        cookie = secrets.token_urlsafe(32)
-        with self._mutex:
-            self._cookies[cookie] = self._clock() + COOKIE_MAX_AGE_S
-            while len(self._cookies) > MAX_SIGNED_IN:
-                del self._cookies[next(iter(self._cookies))]
-        return cookie
+        return self._cookies.has_any(values)
 
     async def _enter(self, scope: Scope, send: Send) -> None:
         """Sign a browser in that brings a ticket, and lead it on to the first page."""
         headers: tuple[tuple[bytes, bytes], ...] = ()
         if scope["method"] == "GET" and self._used(scope["query_string"]):
-            flags = f"Path=/; Max-Age={COOKIE_MAX_AGE_S}; HttpOnly; SameSite=Strict"
-            cookie = f"{self.cookie_name}={self._sign_in()}; {flags}"
+            age = int(self._cookies.max_age_s)
+            flags = f"Path=/; Max-Age={age}; HttpOnly; SameSite=Strict"
+            cookie = f"{self.cookie_name}={self._cookies.add()}; {flags}"
             headers = ((b"set-cookie", cookie.encode()),)
         elif not self._is_cookie(_by_name(scope)):
             hint = "Run `thence serve` once more: it prints and opens a new link."

@@ -37,7 +37,7 @@ _OUTCOMES: Final = {
     "success": ("done", "st-ok"),
     "fail": ("failed", "st-fail"),
     "abandoned": ("abandoned", "dim"),
-    "waiting": ("asked you", "dim"),
+    "waiting": ("waiting", "dim"),
     "unknown": ("unclear", "dim"),
 }
 _STANDING: Final[dict[Standing, tuple[str, str]]] = {
@@ -198,16 +198,16 @@ def head(
 def agent_head(over: Head, chart: Chart, channel: str, clock: Clock) -> Head:
     """Return what stands over a subagent's own page: its task, its counts and its cost."""
     places = chart.channels[channel]
-    facts = [chart.facts[place] for place in places]
-    blocks = [block for fact in facts for block in fact.blocks]
+    records = [chart.records[place] for place in places]
+    blocks = [block for record in records for block in record.blocks]
     task = next((b.summary for b in blocks if b.kind == "user_msg" and b.summary), "")
-    times = sorted(moment.timestamp() for fact in facts if (moment := time_of(fact.ts)))
+    times = sorted(moment.timestamp() for record in records if (moment := time_of(record.ts)))
     gaps = (after - before for before, after in pairwise(times))
     working = sum(gap for gap in gaps if 1000 * gap <= PAUSE_MS)
     ticks = chart.ticks(places)
     bills = [chart.bills[place] for place in places if place in chart.bills]
     name = clean(chart.agent_name(channel))
-    answers = [text for fact in facts if (text := fact.model)]
+    answers = [text for record in records if (text := record.model)]
     return msgspec.structs.replace(
         over,
         title=clean(task) or name,
@@ -219,7 +219,7 @@ def agent_head(over: Head, chart: Chart, channel: str, clock: Clock) -> Head:
         tokens=_tokens_of(bills),
         lasted=format_duration(round(working * 1000)) if working >= 1 else "",
         wall="",
-        when=_moment(next((fact.ts for fact in facts if fact.ts), None), clock),
+        when=_moment(next((record.ts for record in records if record.ts), None), clock),
         model=clean(answers[-1]) if answers else over.model,
         standing="subagent",
         standing_class="b-side",
@@ -303,7 +303,7 @@ def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Tail
 def _open_call(chart: Chart) -> str:
     """Say which call is open, if one is."""
     for place in reversed(chart.line[-60:]):
-        for block in reversed(chart.facts[place].blocks):
+        for block in reversed(chart.records[place].blocks):
             if block.kind == "tool_call" and block.call in chart.open_calls:
                 return clean(block.summary.removeprefix("ran "))
     return ""
@@ -312,7 +312,7 @@ def _open_call(chart: Chart) -> str:
 def last_words(chart: Chart) -> str:
     """Give the end of the last thing the agent said: where questions stand."""
     for place in reversed(chart.line[-60:]):
-        for block in reversed(chart.facts[place].blocks):
+        for block in reversed(chart.records[place].blocks):
             if block.kind == "assistant_msg" and block.summary:
                 text = text_in(chart.filled(block)).strip()
                 lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -325,7 +325,7 @@ def doing(chart: Chart) -> tuple[str, str]:
     if found := _open_call(chart):
         return "term", found
     for place in reversed(chart.line[-60:]):
-        for block in reversed(chart.facts[place].blocks):
+        for block in reversed(chart.records[place].blocks):
             if block.kind in ("tool_call", "assistant_msg") and block.summary:
                 icon = "term" if block.kind == "tool_call" else "person"
                 return icon, clean(block.summary.removeprefix("ran "))

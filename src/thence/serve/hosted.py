@@ -130,6 +130,8 @@ class Hosted:
         self._held: dict[str, Held] = {}
         self._mutex = threading.RLock()
         self._stop = threading.Event()
+        self._is_used = threading.Event()
+        """Whether a session was opened here: before that there are no timers."""
         self._thread = threading.Thread(target=self._run, name="thence-hosted", daemon=True)
 
     # -- living -------------------------------------------------------------------------
@@ -141,6 +143,7 @@ class Hosted:
     def stop(self) -> None:
         """Stop them, and close what is open."""
         self._stop.set()
+        self._is_used.set()
         if self._thread.is_alive():
             self._thread.join()
         with self._mutex:
@@ -150,6 +153,7 @@ class Hosted:
             self._held.clear()
 
     def _run(self) -> None:
+        self._is_used.wait()
         while not self._stop.wait(LOOK):
             try:
                 self.poll()
@@ -201,6 +205,7 @@ class Hosted:
         desk = self._desk
         idle = Idle(desk.idle_timeout, desk.approval_timeout, desk.ticks, rested, unanswered)
         held = self._held[session.id] = Held(session, idle)
+        self._is_used.set()
         return held
 
     def _open(self, name: str) -> Held:

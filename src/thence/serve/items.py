@@ -12,7 +12,8 @@ from markupsafe import Markup
 
 from thence.format import kinds, output
 from thence.format.figures import clean
-from thence.serve.chart import Call, RowKind
+from thence.format.joins import Call
+from thence.serve.chart import RowKind
 from thence.serve.clock import When
 from thence.serve.markdown import Line
 

@@ -18,13 +18,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from thence.format.whole import events_along, inherited_events
 from thence.memory.recall import place_of
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState
-    from thence.format.normal import SessionEvent
-    from thence.format.whole import Whole
+    from thence.format.readout import Readout
+    from thence.format.stored import StoredEvent
 
 _MARK = re.compile(r"([0-9a-f]{13})-([0-9]{1,9})-([0-9a-f]{8})")
 _NEAR_END = 1000  # events at the end of a line among which a window begins
@@ -63,26 +62,28 @@ class Step(NamedTuple):
 class Line:
     """The line of one session at one moment: the live one, or that of the branch `via` an event."""
 
-    def __init__(self, whole: Whole, via: str | None = None, *, own: bool = False) -> None:
+    def __init__(self, session: Readout, via: str | None = None, *, own: bool = False) -> None:
         """Lay out a line; with `own` without the sessions that this one continues."""
-        self._load: Callable[[], Whole] = lambda: whole
+        self._load: Callable[[], Readout] = lambda: session
         self._own = own
-        end = None if via is None else whole.graph.end_from(place_of(whole, via))
-        self._all = self._events_to(whole, end)
+        end = None if via is None else session.graph.end_from(place_of(session, via))
+        self._all = self._events_to(session, end)
         self.shared = 0
         """Events that are the same as those of the line which this one continues."""
         self.ids: list[int] = []
         """The ids of the events that a client has when it is up to date."""
         self._checks = [0]
         """A check over the first so many events, for each number of them."""
-        self._divide(whole, 0)
+        self._divide(session, 0)
 
-    def _events_to(self, whole: Whole, end: int | None) -> list[SessionEvent]:
+    def _events_to(self, session: Readout, end: int | None) -> list[StoredEvent]:
         """Return the events of a line; those of the sessions that it continues come first."""
-        before = [] if self._own else inherited_events(whole, end, boundaries=False)
-        return before + events_along(whole, whole.graph.chain(end, boundaries=False))
+        before = [] if self._own else session.inherited_events(end, boundaries=False)
+        return before + session.along(session.graph.chain(end, boundaries=False))
 
-    def continued(self, window: Whole, state: FoldState, load: Callable[[], Whole]) -> Line | None:
+    def continued(
+        self, window: Readout, state: FoldState, load: Callable[[], Readout]
+    ) -> Line | None:
         """Return the live line after new records, by the end of the session alone.
 
         `window` is the session from the sealed part on, as its fold has it; `load` returns all of
@@ -90,8 +91,8 @@ class Line:
         """
         anchors = {fact.node.id for fact in state.anchors}
         chain = window.graph.chain(boundaries=False)
-        new = [e for e in events_along(window, chain) if e.native_id not in anchors]
-        start = last_place(self._all, new[0].event_id) if new else None
+        new = [row for row in window.along(chain) if row.event.native_id not in anchors]
+        start = last_place(self._all, new[0].event.event_id) if new else None
         if start is None:
             return None
         line = copy(self)
@@ -99,15 +100,15 @@ class Line:
         line._divide(window, start)  # noqa: SLF001 - one of us
         return line
 
-    def _divide(self, whole: Whole, start: int) -> None:
+    def _divide(self, session: Readout, start: int) -> None:
         """Part what stands for good from what may still change, from a place on."""
-        cut = self._settled_until(whole, start)
+        cut = self._settled_until(session, start)
         self.events = self._all[:cut]
         """What a client has when it is up to date, in order."""
-        self.pending = [e for e in self._all[cut:] if e.kind != "tool_result"]
+        self.pending = [row for row in self._all[cut:] if row.event.kind != "tool_result"]
         """What may be on the line soon: open calls, a text that grows."""
         self.shared = shared = min(start, len(self.ids), cut)
-        new = [event.event_id for event in self.events[shared:]]
+        new = [row.event.event_id for row in self.events[shared:]]
         self.ids = self.ids[:shared] + new
         self._checks = self._checks[:shared] + _checks(new, self._checks[shared])
 
@@ -116,31 +117,31 @@ class Line:
         count = len(self.ids) if count is None else count
         return Mark(self.ids[count - 1], count, self._checks[count]) if count else Mark()
 
-    def _settled_until(self, whole: Whole, start: int) -> int:
+    def _settled_until(self, session: Readout, start: int) -> int:
         """Return where the part of the line ends in which nothing is open."""
-        events = self._all
+        events = [row.event for row in self._all[start:]]
         last = next(
-            (at for at in range(len(events) - 1, start - 1, -1) if events[at].kind in _GOES_ON),
-            start,
+            (at for at in range(len(events) - 1, -1, -1) if events[at].kind in _GOES_ON), 0
         )  # what was open before it stays so: the conversation went on
         answered = {e.call for e in events[last:] if e.kind == "tool_result"}
         for place in range(last, len(events)):
             event = events[place]
             if event.kind == "tool_call" and event.call not in answered:
-                return place
-            if place == len(events) - 1 and _grows(whole, event):
-                return place
-        return len(events)
+                return start + place
+            if place == len(events) - 1 and _grows(session, event.native_id):
+                return start + place
+        return start + len(events)
 
     # -- clients ------------------------------------------------------------------------
 
     def start(self, last: int) -> int:
         """Where to begin so that about the last so many events are shown, pairs whole."""
         start = max(len(self.events) - last, 0)
-        calls = {e.call: at for at, e in enumerate(self.events) if e.kind == "tool_call"}
+        events = [row.event for row in self.events]
+        calls = {e.call: at for at, e in enumerate(events) if e.kind == "tool_call"}
         at = len(self.events) - 1
         while at >= start:
-            event = self.events[at]
+            event = events[at]
             if event.kind == "tool_result":
                 start = min(start, calls.get(event.call, start))
             at -= 1
@@ -162,13 +163,11 @@ class Line:
             return ()
         if self._fits(mark, self.ids, self._checks):
             return self.ids[: mark.number]
-        whole = self._load()
-        event = next((e for e in whole.events if e.event_id == mark.end), None)
-        place = whole.graph.place(event.native_id) if event is not None else None
+        session = self._load()
+        place = session.event_places.get(mark.end)
         if place is None:
             return None
-        left = self._events_to(whole, place)
-        ids = [one.event_id for one in left]
+        ids = [row.event.event_id for row in self._events_to(session, place[0])]
         return ids[: mark.number] if self._fits(mark, ids, _checks(ids)) else None
 
     @staticmethod
@@ -177,18 +176,18 @@ class Line:
         return count <= len(ids) and ids[count - 1] == mark.end and checks[count] == mark.check
 
 
-def _grows(whole: Whole, event: SessionEvent) -> bool:
-    """Return whether an event is a text that comes in pieces and is not known to be done."""
-    place = whole.graph.place(event.native_id)
-    if place is None or whole.facts[place].piece is None:
+def _grows(session: Readout, native_id: str) -> bool:
+    """Return whether a record is a text that comes in pieces and is not known to be done."""
+    place = session.graph.place(native_id)
+    if place is None or not session.records[place].link.is_piece:
         return False
-    return whole.turn().state == "running"
+    return session.turn().state == "running"
 
 
-def last_place(events: Sequence[SessionEvent], event_id: int) -> int | None:
+def last_place(rows: Sequence[StoredEvent], event_id: int) -> int | None:
     """Return where an event stands near the end of a line; None when it is not there."""
-    last = range(len(events) - 1, max(len(events) - _NEAR_END, 0) - 1, -1)
-    return next((at for at in last if events[at].event_id == event_id), None)
+    last = range(len(rows) - 1, max(len(rows) - _NEAR_END, 0) - 1, -1)
+    return next((at for at in last if rows[at].event.event_id == event_id), None)
 
 
 def _checks(ids: Sequence[int], start: int = 0) -> list[int]:

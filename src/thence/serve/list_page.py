@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
@@ -22,7 +22,7 @@ from thence.memory.notes import matching_notes
 from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
 from thence.memory.standing import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
-from thence.memory.zones import midnight, millis
+from thence.memory.zones import midnight, millis, zone_label
 from thence.serve.agents import agent_label
 from thence.serve.cards import Card, Snippet, card
 from thence.serve.clock import Clock
@@ -51,7 +51,7 @@ SYNTAX: Final = (
     ("file", "file:src/app*", "files that were read or changed"),
     ("before", "before:2026-02", "before a date, or 7d for a week ago"),
     ("after", "after:2026-01-31", "since a date"),
-    ("outcome", "outcome:fail", "success, fail, abandoned, waiting, unknown"),
+    ("outcome", "outcome:failed", "done, failed, abandoned, waiting, unclear"),
     ("tag", "tag:release", "sessions that you tagged"),
     ("cost", "cost>1.50", "sessions that cost more (or <) dollars"),
 )
@@ -61,7 +61,7 @@ _FILTER_LIKE: Final = re.compile(r"(?:^|\s)-?([a-z]{2,20}):(?!//)(\S*)")
 _OUTCOMES: Final = (
     ("success", "done"),
     ("fail", "failed"),
-    ("waiting", "asked you"),
+    ("waiting", "waiting"),
     ("abandoned", "abandoned"),
 )
 """Outcomes to choose from, and what each is called."""
@@ -93,10 +93,14 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     standing: str = ""
     after: str = ""
     before: str = ""
+    until: str = ""
+    """The last day, which is listed too."""
     cost: str = ""
     """Dollars that a session cost at least."""
     sort: str = ""
     cursor: str = ""
+    tz: str = ""
+    """The zone of days; this machine's if none is named."""
 
     def href(self, **changed: str) -> str:
         """Give the address of the list with something changed; another filter starts anew."""
@@ -154,6 +158,8 @@ class ListPage(msgspec.Struct, frozen=True):
     remarks: list[str] = []
     """What was understood otherwise than it was typed."""
     notes: list[NoteLine] = []
+    zone: str = ""
+    """What the zone of days is called."""
 
 
 def page(desk: Desk, wanted: Wanted, clock: Clock, *, is_typing: bool = False) -> ListPage:
@@ -162,7 +168,7 @@ def page(desk: Desk, wanted: Wanted, clock: Clock, *, is_typing: bool = False) -
     remarks = unknown_filters(wanted.q)
     try:
         query = _with_cost(_parsed(desk, wanted.q, prefix_last=is_typing), wanted)
-        base = _filter(wanted, query)
+        base = _filter(wanted, query, clock.zone)
     except BadQuery as error:
         return _page(desk, wanted, "", [], wrong=error)
     if query.match and not query.lists_sessions:
@@ -183,7 +189,8 @@ def page(desk: Desk, wanted: Wanted, clock: Clock, *, is_typing: bool = False) -
     days = list(_by_day(desk, desk.display(rows[:PAGE]), clock, wanted, base=base, query=query))
     pager = _pager(wanted, offset, len(rows[:PAGE]), total)
     made = _page(desk, wanted, lede, days)
-    return msgspec.structs.replace(made, pager=pager, remarks=remarks)
+    zone = clean(zone_label(clock.zone, datetime.fromtimestamp(desk.clock(), UTC)))
+    return msgspec.structs.replace(made, pager=pager, remarks=remarks, zone=zone)
 
 
 def _listed(
@@ -262,10 +269,11 @@ def suggestions(desk: Desk, text: str, clock: Clock) -> tuple[list[Card], str]:
     except BadQuery as error:
         return [], error.message
     if not query.match or query.lists_sessions:
-        rows = desk.store.sessions(msgspec.structs.replace(_filter(Wanted(), query), limit=5))
+        base = msgspec.structs.replace(_filter(Wanted(), query, clock.zone), limit=5)
+        rows = desk.store.sessions(base)
         return [card(desk, row, clock, drawn=False) for row in desk.display(list(rows))], ""
     wanted = Wanted(q=text)
-    base = _filter(wanted, query)
+    base = _filter(wanted, query, clock.zone)
     return _searched(desk, _narrowed(query, base), base, wanted, clock, most=SUGGESTED)
 
 
@@ -303,12 +311,23 @@ def _sort(wanted: Wanted) -> str:
     return wanted.sort if wanted.sort in SORTS else "recent"
 
 
-def _filter(wanted: Wanted, query: Query) -> Filter:
+def _day_start(text: str, zone: tzinfo | None, *, is_end: bool = False) -> int:
+    """Return when a day of a zone begins, or ends, in milliseconds; other dates as in a query."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return moment(text)
+    return millis(midnight(day + timedelta(days=is_end), zone))
+
+
+def _filter(wanted: Wanted, query: Query, zone: tzinfo | None) -> Filter:
     outcome = (
         wanted.outcome if wanted.outcome in dict(_OUTCOMES) or wanted.outcome == "unknown" else ""
     )
-    after = moment(wanted.after) if wanted.after else query.after
-    before = moment(wanted.before) if wanted.before else query.before
+    after = _day_start(wanted.after, zone) if wanted.after else query.after
+    before = _day_start(wanted.before, zone) if wanted.before else query.before
+    if wanted.until:
+        before = _day_start(wanted.until, zone, is_end=True)
     return Filter(
         uids=None if query.uids is None else tuple(query.uids),
         agent=wanted.agent or query.agent or None,
@@ -335,6 +354,7 @@ def _choices(wanted: Wanted) -> Iterator[Choice]:
         "agent": agent_label(wanted.agent) if wanted.agent else "",
         "after": f"since {wanted.after}" if wanted.after else "",
         "before": f"before {wanted.before}" if wanted.before else "",
+        "until": f"to {wanted.until}" if wanted.until else "",
         "cost": f"over ${wanted.cost}" if wanted.cost else "",
     }
     for name, label in chosen.items():

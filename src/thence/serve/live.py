@@ -34,10 +34,8 @@ from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format import layout
-from thence.format.fold import window_of
-from thence.format.stored import StoredEvent
-from thence.format.whole import Whole
 from thence.memory import standing
+from thence.memory.readouts import read_end, read_session
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
@@ -48,6 +46,7 @@ from thence.serve.shelf import Key, key_of
 from thence.serve.sweeper import Sweeper
 
 if TYPE_CHECKING:
+    from thence.format.readout import Readout
     from thence.serve.desk import Desk
     from thence.serve.gate import Receive, Scope, Send
 
@@ -258,6 +257,11 @@ class Hub:
         self._standing = self._stands()
         return [*frames, frame("ready", {"sessions": len(known)}, at), self._standing]
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether any page or program listens."""
+        return bool(self._clients)
+
     def stand(self) -> None:
         """Publish how sessions stand, when that has changed."""
         if not self._everywhere:  # nobody would hear it
@@ -304,11 +308,10 @@ class Hub:
 
     def _line(self, row: SessionRow, via: str | None, *, own: bool) -> Line:
         """Return the line of a session, without the bodies of its events where possible."""
-        return Line(self._whole(row), via, own=own)
+        return Line(self._readout(row), via, own=own)
 
-    def _whole(self, row: SessionRow) -> Whole:
-        whole = self._desk.light(row)
-        return self._desk.whole(row).whole if whole is None or whole.in_pieces else whole
+    def _readout(self, row: SessionRow) -> Readout:
+        return read_session(self._desk.store, row, self._desk.clean)
 
     def _continued(self, stream: Stream) -> tuple[Line, SessionRow] | None:
         """Return a followed line after new records, at a cost that does not grow with it.
@@ -318,15 +321,11 @@ class Hub:
         """
         if stream.via is not None:
             return None
-        tail = self._desk.store.tail(stream.uid)
-        if tail is None or tail.state is None or tail.state.since > stream.row.change:
+        end = read_end(self._desk.store, stream.uid, since=stream.row.change)
+        if end is None:
             return None
-        state, row = tail.state, tail.row
-        window = window_of(
-            *(stream.uid, state), replayed=tail.replayed, billed=tail.billed, torn=row.torn
-        )
-        line = stream.line.continued(window, state, lambda: self._whole(row))
-        return None if line is None else (line, row)
+        line = stream.line.continued(end.readout, end.state, lambda: self._readout(end.row))
+        return None if line is None else (line, end.row)
 
     def _refresh(self, stream: Stream, row: SessionRow) -> None:
         """Send what is new on a session's line to who follows it."""
@@ -364,7 +363,7 @@ class Hub:
         for at in range(start, end):
             yield frame(
                 "event",
-                event_out(self._desk, StoredEvent(line.events[at])),
+                event_out(self._desk, line.events[at]),
                 line.mark(at + 1),
             )
 
@@ -372,7 +371,7 @@ class Hub:
         """Say what may be on the line soon."""
         return frame(
             "pending",
-            [event_out(self._desk, StoredEvent(event)) for event in line.pending],
+            [event_out(self._desk, row) for row in line.pending],
         )
 
 

@@ -17,7 +17,7 @@ from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import promised
 from thence.memory.standing import Risk, Standing, open_sessions
 from thence.memory.store import Filter, SessionRow, Total
-from thence.memory.zones import midnight, millis
+from thence.memory.zones import midnight, millis, zone_label
 from thence.serve.cards import Card, card
 from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
@@ -83,6 +83,8 @@ class NowPage(msgspec.Struct, frozen=True):
     sessions: int
     budgets: list[str]
     """Warnings: budgets of today that are used up or nearly so."""
+    zone: str
+    """What the zone of hours and days is called."""
 
 
 def page(desk: Desk, clock: Clock) -> NowPage:
@@ -116,6 +118,7 @@ def page(desk: Desk, clock: Clock) -> NowPage:
         more,
         desk.store.totals()[0].sessions,
         budget_warnings(desk.budget_uses(clock.zone)),
+        clean(zone_label(clock.zone, datetime.fromtimestamp(at, UTC))),
     )
 
 
@@ -229,7 +232,9 @@ def _week(desk: Desk) -> list[tuple[str, int, str]]:
     back = int((desk.clock() - 7 * 86_400) * 1000)
     totals = desk.store.totals(["agent"], Filter(after=back))
     ordered = sorted(totals, key=lambda one: -one.ticks)
-    return [(f"{one.key[0]}", one.sessions, money(one.ticks, one.unpriced)) for one in ordered]
+    return [
+        (f"{total.key[0]}", total.sessions, money(total.ticks, total.unpriced)) for total in ordered
+    ]
 
 
 def _promises(desk: Desk) -> tuple[list[Promise], int]:

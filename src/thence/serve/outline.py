@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from thence.format.facts import Block
 from thence.format.figures import clean, money
 from thence.format.normal import one_line
 from thence.serve.chart import Chart, Row, RowKind
@@ -186,14 +185,14 @@ class Outline:
 
     def _entry(self, row: Row) -> Entry:
         chart = self.chart
-        fact = chart.facts[row.place]
-        block = fact.blocks[row.block] if fact.blocks else Block("lifecycle", "system")
+        record = chart.records[row.place]
+        block = record.blocks[row.block]
         said, bad = clean(one_line(block.summary, 80)), False
-        turn, end = "", self._clock.time(fact.ts)
+        turn, end = "", self._clock.time(record.ts)
         if row.kind in ("prompt", "correction"):
             turn = f"{chart.turns.get(row.place, '')}"
             places = chart.turn_places(row.place)
-            ticks = chart.ticks(places) if len(chart.bills) <= 4000 else 0
+            ticks = chart.ticks(places)
             end = money(ticks) if ticks else end
         elif row.kind == "boundary":
             said = "Context cleared" if chart.clears(row.place) else "Compacted"

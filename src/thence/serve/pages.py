@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -28,8 +28,9 @@ from thence.format import forms
 from thence.format.figures import clean, several, short, short_id, size
 from thence.format.joins import time_of
 from thence.format.normal import SessionEvent
-from thence.format.whole import Part, Whole
+from thence.format.whole import Whole
 from thence.memory.account import Digest
+from thence.memory.bills import PERIODS
 from thence.memory.derivation import DIGEST
 from thence.memory.dismissals import set_dismissed
 from thence.memory.labels import MAX_NAME, MAX_NOTE, Label
@@ -50,8 +51,10 @@ from thence.serve import (
 )
 from thence.serve.agents import agent_class, agent_label
 from thence.serve.cards import named, working_time
+from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
 from thence.serve.clock import Clock
+from thence.serve.comparison import compare_branch, compare_sessions
 from thence.serve.days import RANGES
 from thence.serve.desk import AtDesk, Desk
 from thence.serve.finding import Matches, find, paths_of
@@ -63,15 +66,14 @@ from thence.serve.head import (
     event_address,
     head,
     note_line,
+    stands,
     tail,
 )
 from thence.serve.items import Window
 from thence.serve.labels import project_label, project_root
 from thence.serve.outline import Outline
+from thence.serve.resuming import own_command
 from thence.serve.view import Drawing
-
-if TYPE_CHECKING:
-    from thence.serve.chart import Chart
 
 TEMPLATES: Final = Path(__file__).parent / "web" / "templates"
 NAV: Final = (
@@ -171,16 +173,19 @@ def sessions(
     standing: Text = "",
     after: Text = "",
     before: Text = "",
+    until: Text = "",
     cost: Text = "",
     sort: Text = "",
     cursor: Text = "",
+    tz: Text = "",
     typing: Text = "",
 ) -> Response[str]:
     """List sessions, or what a search found in them."""
     wanted = list_page.Wanted(
-        q, agent, project, model, outcome, standing, after, before, cost, sort, cursor
+        *(q, agent, project, model, outcome, standing),
+        *(after, before, until, cost, sort, cursor, tz),
     )
-    made = list_page.page(desk, wanted, Clock(), is_typing=bool(typing))
+    made = list_page.page(desk, wanted, Clock(zone_named(tz)), is_typing=bool(typing))
     return _shown(desk, "sessions.html", "sessions", "/api/sessions", list=made)
 
 
@@ -190,6 +195,7 @@ def suggest(desk: AtDesk, q: Text = "") -> Response[str]:
     text = " ".join(q.split())
     cards, lede = list_page.suggestions(desk, q, Clock())
     places = [(href, label) for _, href, label in NAV if label.lower().startswith(text.lower())]
+    places += projects.places(desk, text)
     href = list_page.Wanted(q=q).href()
     return _html("suggest.html", places=places, cards=cards, lede=lede, all=href, q=text)
 
@@ -200,6 +206,7 @@ def costs(
     *,
     by: Text = "model",
     days: FromQuery[int] = 30,
+    per: Text = "",
     agent: Text = "",
     project: Text = "",
     model: Text = "",
@@ -210,7 +217,8 @@ def costs(
     """Show what was spent, or give it as a table for a spreadsheet."""
     wanted = cost_page.Wanted(
         by if by in cost_page.BYS else "model",
-        days if days in RANGES else 30,
+        days if days in RANGES or days == cost_page.ALL_TIME else 30,
+        per if per in PERIODS else "",
         agent,
         project,
         model,
@@ -218,10 +226,12 @@ def costs(
         tz,
     )
     if form == "csv":
-        headers = {"content-disposition": f'attachment; filename="costs-by-{wanted.by}.csv"'}
-        return Response(cost_page.as_csv(desk, wanted), media_type="text/csv", headers=headers)
+        table = cost_page.as_csv(desk, wanted)
+        name = table.partition(",")[0]
+        headers = {"content-disposition": f'attachment; filename="costs-by-{name}.csv"'}
+        return Response(table, media_type="text/csv", headers=headers)
     made = cost_page.page(desk, wanted)
-    return _shown(desk, "costs.html", "costs", f"/api/costs?by={wanted.by}", costs=made)
+    return _shown(desk, "costs.html", "costs", f"/api/costs?by={made.heads}", costs=made)
 
 
 def _is_day(text: str) -> bool:
@@ -313,12 +323,12 @@ def _finder(base: str, query: str, event: str, matches: Matches) -> Finder:
 class _Session:
     """One session as it is asked for."""
 
-    def __init__(self, desk: Desk, uid: str) -> None:
+    def __init__(self, desk: Desk, uid: str, tz: str = "") -> None:
         self.desk = desk
         self.row: SessionRow = desk.display([desk.row(uid)])[0]
         self.uid = self.row.session.session_uid
         self.base = address(self.uid)
-        self.clock = Clock()
+        self.clock = Clock(zone_named(tz))
         self.standing = desk.now().of(self.row, desk.clock())
 
     @property
@@ -357,13 +367,12 @@ class _Session:
     def inherited(self) -> list[Inherited]:
         """Draw what stands on its line in the sessions that it continues, the oldest first."""
         out = []
-        for chart, places in charts_of(self.desk).inherited(self.chart):
-            whole = chart.whole
-            messages = several(Part(whole, places).messages, "message")
-            drawn = self.drawing(chart).line(places)
+        for part in self.chart.session.inherited():
+            messages = several(part.messages, "message")
+            drawn = self.drawing(Chart(part.session)).line(part.places)
             size = len(drawn.items)
             window = msgspec.structs.replace(drawn, start=0, end=size, total=size)
-            name, page = short_id(whole.native), address(whole.uid)
+            name, page = short_id(part.session.native), address(part.session.uid)
             out.append(Inherited(name, page, messages, window, drawn.start))
         return out
 
@@ -407,11 +416,10 @@ class _Session:
         rows = chart.rows
         for at in range(len(rows) - 1, -1, -1):
             row = rows[at]
-            fact = chart.facts[row.place]
-            block = fact.blocks[row.block] if fact.blocks else None
+            block = chart.records[row.place].blocks[row.block]
             if at < window.start:
                 return ""
-            if block is None or block.call not in chart.open_calls:
+            if block.call not in chart.open_calls:
                 return drawing.row_id(rows[at - 1]) if at else ""
         return ""
 
@@ -434,6 +442,7 @@ class _Session:
             "neighbours": self.neighbours(),
             "is_pinned": self.row.pinned,
             "label": self.desk.labels().get(self.uid, Label()),
+            "own_command": own_command(self.row),
             "head": self.head(),
             "written": [
                 note_line(note, self.clock)
@@ -454,12 +463,13 @@ def session(
     end: Text = "",
     whole: Text = "",
     own: Text = "",
+    tz: Text = "",
 ) -> Response[str]:
     """Show one session, from its start, its end or around an event, with words marked.
 
     What it continues stands before it, unless only its own part is wanted.
     """
-    one = _Session(desk, uid)
+    one = _Session(desk, uid, tz)
     wanted = at if _EVENT.fullmatch(at) else ""
     if not whole and not charts_of(desk).at_hand(one.row):
         return one.shown(again=_once_more(one.base, wanted, q, end))
@@ -684,10 +694,31 @@ def branch(
 def compare(desk: AtDesk, uid: FromPath[str], number: FromPath[int]) -> Response[str]:
     """Show a discarded branch beside what took its place."""
     one = _Session(desk, uid)
-    sides = one.drawing().compared(number) if number >= 0 else None
-    if sides is None:
+    drawing = one.drawing()
+    outcome, _ = stands(one.row, one.standing)
+    made = compare_branch(drawing, number, one.base, outcome) if number >= 0 else None
+    if made is None:
         raise NotFoundException(f"no such branch: {number}")
-    return one.shown("compare.html", sides=sides)
+    return one.shown("compare.html", made=made, what="Two branches")
+
+
+@get("/sessions/{uid:str}/beside/{other:str}", include_in_schema=False, sync_to_thread=True)
+def beside(desk: AtDesk, uid: FromPath[str], other: FromPath[str]) -> Response[str]:
+    """Show two sessions side by side, from where they part."""
+    both = (_Session(desk, uid), _Session(desk, other))
+    left, right = both
+    if left.uid == right.uid:
+        raise NotFoundException("a session cannot be compared with itself")
+    made = compare_sessions(
+        (left.drawing(), right.drawing()),
+        (
+            f"{short_id(left.row.session.native_session_id)}, {left.head().title}",
+            f"{short_id(right.row.session.native_session_id)}, {right.head().title}",
+        ),
+        (left.base, right.base),
+        (stands(left.row, left.standing)[0], stands(right.row, right.standing)[0]),
+    )
+    return left.shown("compare.html", made=made, what="Two sessions")
 
 
 @get("/sessions/{uid:str}/side/{key:str}", include_in_schema=False, sync_to_thread=True)
@@ -740,5 +771,5 @@ def problem(
 ROUTES: list[HTTPRouteHandler] = [
     *(now, year_of_work, sessions, suggest, all_projects, one_project, costs, patterns, store),
     *(session, found_in, rows, latest, event, text, spill, branch, side),
-    *(compare, export, pin, dismiss),
+    *(compare, beside, export, pin, dismiss),
 ]

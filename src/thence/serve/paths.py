@@ -29,7 +29,7 @@ class Paths:
 
     def __init__(self, chart: Chart) -> None:
         """Walk all rows of a chart."""
-        self._facts = chart.facts  # not the chart: it is let go while its paths are cached
+        self._records = chart.records  # not the chart: it is let go while its paths are cached
         self._parents: list[int] = []
         self._steps: list[Step] = []
         self._rows: list[Row] = []
@@ -37,8 +37,8 @@ class Paths:
         self._by_place: dict[int, int] = {}
         self._callers: dict[str, tuple[int, int]] = {}
         self._walk(chart)
-        for place, fact in enumerate(chart.facts):
-            for number, block in enumerate(fact.blocks):
+        for place, record in enumerate(chart.records):
+            for number, block in enumerate(record.blocks):
                 if block.kind == "tool_call" and block.call is not None:
                     self._callers.setdefault(block.call, (place, number))
 
@@ -70,27 +70,26 @@ class Paths:
 
     def home(self, place: int, block: int) -> tuple[int, int]:
         """Return the event that has a row: of a result its call, else the event itself."""
-        blocks = self._facts[place].blocks
-        event = blocks[block] if block < len(blocks) else None
-        if event is not None and event.kind == "tool_result" and event.call is not None:
+        event = self._records[place].blocks[block]
+        if event.kind == "tool_result" and event.call is not None:
             return self._callers.get(event.call, (place, block))
         return place, block
 
     def row_number(self, place: int, block: int) -> int | None:
         """Return the number of the row that shows an event, or the nearest one before it."""
-        facts = self._facts
+        records = self._records
         place, block = self.home(place, block)
         if (exact := self._by_block.get((place, block))) is not None:
             return exact
-        channel = facts[place].channel
+        channel = records[place].channel
         for other in range(place, -1, -1):
-            if other in self._by_place and facts[other].channel == channel:
+            if other in self._by_place and records[other].channel == channel:
                 return self._by_place[other]
         return 0 if self._rows else None
 
     def shows(self, place: int, block: int) -> bool:
         """Return whether some row shows an event itself, or the result of its call."""
-        event = self._facts[place].blocks[block]
+        event = self._records[place].blocks[block]
         if event.kind == "tool_result" and event.call in self._callers:
             place, block = self._callers[event.call or ""]
         number = self._by_block.get((place, block), self._by_place.get(place))

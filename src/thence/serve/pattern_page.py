@@ -1,8 +1,14 @@
-"""Patterns: what keeps costing, with what fixed it and where it was seen."""
+"""Patterns: what keeps costing, where it was seen, and what fixed it.
+
+A pattern needs two sessions. Its name is what all cases share: parts that were masked because they
+may differ are shown where they do not.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
@@ -27,6 +33,14 @@ KINDS: Final = {
     "breaking_file": ("Breaking files", "file", "k-edit", "failed runs"),
     "flaky_test": ("Flaky tests", "warn", "st-waiting", "flips"),
 }
+
+
+MIN_SESSIONS: Final = 2
+MIN_SIGNS: Final = 5
+"""Different letters that the name of an error has at least; others are noise of a terminal."""
+MAX_MASKS: Final = 3
+"""Masked parts of a name that are looked up, at most: the work grows with each."""
+_MASK: Final = re.compile(r"<[a-z]+>")
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -81,7 +95,7 @@ def page(desk: Desk, kind: str, days: int) -> PatternPage:
     after = int((desk.clock() - days * 86_400) * 1000)
     wanted = Filter(after=after)
     known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
-    found = patterns(known)
+    found = recurring(patterns(known))
     named = {proof.uid for one in found for proof in one.evidence}
     rows = {r.session.session_uid: r for r in desk.store.sessions(Filter(uids=tuple(named)))}
     some = [one for one in found if kind in ("", one.kind)]
@@ -110,13 +124,52 @@ def page(desk: Desk, kind: str, days: int) -> PatternPage:
     )
 
 
+def recurring(found: Sequence[Pattern]) -> list[Pattern]:
+    """Return the patterns that several sessions have, without those that say nothing."""
+    return [
+        pattern
+        for pattern in found
+        if pattern.sessions >= MIN_SESSIONS
+        and (pattern.kind != "recurring_error" or _has_words(pattern.name))
+    ]
+
+
+def _has_words(fingerprint: str) -> bool:
+    """Return whether an error says anything: bars and rulers of a terminal do not."""
+    text = fingerprint.partition(": ")[2] or fingerprint
+    return len({sign for sign in text.lower() if sign.isalpha()}) >= MIN_SIGNS
+
+
+def unmasked(name: str, pattern: Pattern) -> str:
+    """Return the name of an error with the masked parts that are the same in all its sessions."""
+    quotes = [" ".join(proof.quote.split())[:300] for proof in pattern.evidence]
+    texts = _MASK.split(name)
+    if len(quotes) < pattern.sessions or not 1 < len(texts) <= MAX_MASKS + 1:
+        return name  # some sessions are not quoted: nothing is known of them
+    form = "(.{1,80}?)".join(re.escape(text) for text in texts)
+    values = []
+    for quote in quotes:
+        match = re.search(f"{form}(?=\\s|$)", quote)
+        if match is None:
+            return name
+        values.append(match.groups())
+    masks = iter(range(len(values[0])))
+
+    def value(mask: re.Match[str]) -> str:
+        number = next(masks)
+        alike = {groups[number] for groups in values}
+        return alike.pop() if len(alike) == 1 else mask[0]
+
+    return _MASK.sub(value, name)
+
+
 def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
     _, icon, cls, unit = KINDS[one.kind]
     ticks = int(one.data.get("ticks", 0))
     now = datetime.fromtimestamp(desk.clock(), UTC)
     proofs = [_proof(seen, rows, now) for seen in one.evidence]
     title = {
-        "recurring_error": one.name.partition(": ")[2] or one.name,
+        "recurring_error": unmasked(one.name.partition(": ")[2] or one.name, one),
         "costly_detour": one.text[:1].upper() + one.text[1:],
         "breaking_file": f"Tests fail after edits of {one.name.rpartition('/')[2]}",
         "flaky_test": f"Flaky: {one.name}",
@@ -126,7 +179,7 @@ def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
         icon,
         cls,
         clean(one_line(title, 160)),
-        clean(one_line(one.text if one.kind != "costly_detour" else one.evidence[0].quote, 160)),
+        clean(one_line(_sign(one), 160)),
         one.count,
         unit,
         one.sessions,
@@ -139,6 +192,25 @@ def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
         ],
         proofs,
     )
+
+
+def _sign(pattern: Pattern) -> str:
+    """Return the second line of a pattern: what its title does not say."""
+    if pattern.kind == "recurring_error":
+        kind = pattern.name.partition(": ")[0]
+        settled = int(pattern.data.get("settled", 0))
+        fixed = f", fixed in {settled} of {several(pattern.sessions, 'session')}" if settled else ""
+        return f"{_SOURCES.get(kind, kind)}{fixed}"
+    return pattern.name if pattern.kind == "breaking_file" else pattern.text
+
+
+_SOURCES: Final = {
+    "tool": "from a tool of the agent",
+    "shell": "from the shell",
+    "exception": "exception",
+    "error": "error message",
+    "output": "output of a command",
+}
 
 
 def _where(seen: Evidence) -> str:

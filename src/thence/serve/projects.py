@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -17,18 +18,26 @@ from thence.format.figures import ago, clean, money, several
 from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.memory.dismissals import dismissed_todos, todo_key
+from thence.memory.patterns import memories, patterns
 from thence.memory.promised import promised
-from thence.memory.store import Filter, SessionRow, Total
+from thence.memory.store import Filter, Total
 from thence.serve.cards import Card, card
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
 from thence.serve.head import address
 from thence.serve.labels import project_root, unique_labels
+from thence.serve.pattern_page import recurring, unmasked
 
 LATEST: Final = 20
 """Sessions of a project that are listed."""
 FILES: Final = 15
+MAX_DIGESTS: Final = 200
+"""Sessions whose files are counted, the latest."""
 TODOS: Final = 15
+PATTERNS: Final = 8
+PLACES: Final = 3
+"""Projects that the box at the top offers."""
+PATTERN_DAYS: Final = 90
 TODO_MAX_AGE_S: Final = 14 * 86_400.0
 """Seconds after which a to-do is no longer shown."""
 
@@ -51,6 +60,7 @@ class File(msgspec.Struct, frozen=True):
 
     path: str
     sessions: int
+    edits: int
 
 
 class Todo(msgspec.Struct, frozen=True):
@@ -60,6 +70,15 @@ class Todo(msgspec.Struct, frozen=True):
     href: str
     key: str
     """Its name, to dismiss it by."""
+
+
+class Recurring(msgspec.Struct, frozen=True):
+    """A pattern of one project."""
+
+    title: str
+    href: str
+    """Where it was seen last."""
+    count: str
 
 
 class ProjectPage(msgspec.Struct, frozen=True):
@@ -72,6 +91,7 @@ class ProjectPage(msgspec.Struct, frozen=True):
     """Model, how many sessions, what they cost."""
     files: list[File]
     todos: list[Todo]
+    patterns: list[Recurring] = []
 
 
 def projects(desk: Desk, clock: Clock) -> list[Project]:
@@ -87,6 +107,20 @@ def projects(desk: Desk, clock: Clock) -> list[Project]:
     known = sorted(groups, key=lambda path: last.get(path, ""), reverse=True)
     ages = {path: ago(time_of(last.get(path)), now) for path in known}
     return [_project(path, labels[path], groups[path], ages[path]) for path in known]
+
+
+def places(desk: Desk, text: str) -> list[tuple[str, str]]:
+    """Return the addresses and names of the projects whose name has a text in it, a few."""
+    if len(text) < 2:
+        return []
+    roots = {project_root(total.key[0] or "") for total in desk.store.totals(["project"])}
+    labels = unique_labels(sorted(roots - {""}))
+    paths = [path for path, label in labels.items() if text.lower() in label.lower()]
+    paths.sort(key=lambda path: (not labels[path].lower().startswith(text.lower()), labels[path]))
+    return [
+        (f"/projects/one?{urlencode({'path': path})}", f"project {labels[path]}")
+        for path in paths[:PLACES]
+    ]
 
 
 def _project(path: str, label: str, totals: Sequence[Total], age: str) -> Project:
@@ -129,17 +163,43 @@ def page(desk: Desk, path: str, clock: Clock) -> ProjectPage | None:
             for total in models
             if total.sessions
         ][:8],
-        _files(rows, path),
+        _files(desk, wanted, path),
         _todos(desk, wanted),
+        _patterns(desk, wanted),
     )
 
 
-def _files(rows: Sequence[SessionRow], path: str) -> list[File]:
+def _patterns(desk: Desk, wanted: Filter) -> list[Recurring]:
+    """Return what comes back in sessions of a project."""
+    after = int((desk.clock() - PATTERN_DAYS * 86_400) * 1000)
+    recent = msgspec.structs.replace(wanted, after=after)
+    known = memories(desk.store.kept("digests", recent), desk.store.kept("signals", recent))
+    shown = []
+    for pattern in recurring(patterns(known))[:PATTERNS]:
+        seen = pattern.evidence[0]
+        name = pattern.name.partition(": ")[2] or pattern.name
+        title = unmasked(name, pattern) if pattern.kind == "recurring_error" else pattern.text
+        href = address(seen.uid, seen.events[0] if seen.events else None)
+        shown.append(
+            Recurring(clean(one_line(title, 120)), href, several(pattern.sessions, "session"))
+        )
+    return shown
+
+
+def _files(desk: Desk, wanted: Filter, path: str) -> list[File]:
     """Return the files that most of the latest sessions changed."""
-    counts = Counter(file for row in rows[:200] for file in dict.fromkeys(row.files))
+    sessions: Counter[str] = Counter()
+    edits: Counter[str] = Counter()
+    recent = Filter(uids=(wanted.uids or ())[:MAX_DIGESTS])
+    for digest in desk.store.kept("digests", recent):
+        for file in digest.get("files") or ():
+            if file.get("edits"):
+                name = f"{file.get('path')}".removeprefix(f"{path}/")
+                sessions[name] += 1
+                edits[name] += int(file["edits"])
     return [
-        File(clean(file.removeprefix(f"{path}/"))[-100:], number)
-        for file, number in counts.most_common(FILES)
+        File(clean(name)[-100:], number, edits[name])
+        for name, number in sessions.most_common(FILES)
     ]
 
 

@@ -22,15 +22,16 @@ from thence.format.facts import words_of
 from thence.format.figures import money
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
+from thence.format.readout import Readout
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.format.whole import Whole, events_along
 from thence.memory import patterns, recall, search
-from thence.memory.bills import Bill, By
+from thence.memory.bills import PERIODS, Bill, By
 from thence.memory.labels import labels_of, texts_of, with_tagged
 from thence.memory.labels import search as search_tagged
 from thence.memory.notes import Note, matching_notes
 from thence.memory.promised import promised
+from thence.memory.readouts import read_session
 from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
 from thence.memory.store import Filter, SessionRow, Store
@@ -109,7 +110,7 @@ class Todos(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Costs(msgspec.Struct, forbid_unknown_fields=True):
-    """What sessions cost, by day, model, project, agent, session, branch or tag."""
+    """Costs by day, week, month, model, project, agent, session, branch, PR or tag."""
 
     by: By = "day"
     since: Name = "30d"
@@ -246,14 +247,13 @@ class Questions:
 
     def _said_before(self, uid: str, event: str, number: int) -> Iterator[str]:
         """Yield the last records before a session began, from those that it continues."""
-        whole = self._whole(uid)[1]
-        place = recall.place_of(whole, event)
+        session = self._session(uid)[1]
+        place = recall.place_of(session, event)
         records = [
-            (part.whole.uid, list(group))
-            for part in whole.inherited(place, boundaries=False)
-            for _, group in groupby(
-                events_along(part.whole, part.places), lambda event: event.native_id
-            )
+            (part.session.uid, list(part.session.records[at].blocks))
+            for part in session.inherited(place, boundaries=False)
+            for at in part.places
+            if part.session.states[at] is not State.INTERNAL
         ]
         for origin, some in groupby(records[len(records) - number :], lambda one: one[0]):
             yield from self._said_in([("", events) for _, events in some], wanted=" ")
@@ -272,39 +272,32 @@ class Questions:
         for _ in range(ANCESTORS):
             if wanted is None:
                 break
-            row, whole = self._whole(wanted)
-            text = self._spilled(whole, asked.name)
+            row, session = self._session(wanted)
+            text = self._spilled(session, asked.name)
             if text is not None:
                 return _part(row, self._redact(text), asked.offset)
-            older = (e.uid(row.session.flavor) for e in whole.edges if not e.child)
-            wanted = next((uid for uid in older if self._store.held(uid) is not None), None)
+            older = (e.uid(row.session.flavor) for e in session.edges if not e.child)
+            wanted = next((uid for uid in older if self._store.events(uid, limit=1)), None)
         raise BadQuestion(
             f"no spill {flat(asked.name, 80)} in {flat(asked.session, 80)}",
             hint="the name is in a placeholder in the session; import first if it is new",
         )
 
-    def _spilled(self, whole: Whole, name: str) -> str | None:
+    def _spilled(self, session: Readout, name: str) -> str | None:
         """Find what was spilled in a session under a name."""
-        for fact in whole.facts:
-            for block in fact.blocks:
-                if block.kind == "lifecycle" and block.summary == spills.NOTE:
-                    payload = block.payload
-                    if block.ref is not None:
-                        payload = recall.body(self._store.blobs, block.ref)
-                    text = spills.text_in(payload, name)
-                    if text is not None:
-                        return text
+        for event in session.events:
+            if event.kind == "lifecycle" and event.summary == spills.NOTE:
+                text = spills.text_in(session.payload(event), name)
+                if text is not None:
+                    return text
         return None
 
-    def _whole(self, wanted: str) -> tuple[SessionRow, Whole]:
+    def _session(self, wanted: str) -> tuple[SessionRow, Readout]:
         row = recall.session(self._store, wanted)
-        uid = row.session.session_uid
-        held = self._store.held(uid)
-        if held is None:
-            raise BadQuestion(
-                f"{_name(uid)} was removed: only its digest is left", hint="use outline"
-            )
-        return row, recall.light(self._store, held, None)
+        if row.session.evicted_at is not None:
+            name = _name(row.session.session_uid)
+            raise BadQuestion(f"{name} was removed: only its digest is left", hint="use outline")
+        return row, read_session(self._store, row, None)
 
     # -- one session --------------------------------------------------------------------
 
@@ -324,9 +317,10 @@ class Questions:
             yield "transcript: removed"
             return
         if recall.origin_of(row) is not None:
-            for part in self._whole(uid)[1].inherited(boundaries=False):
-                yield f"continued from {_name(part.whole.uid)}, {part.messages} messages"
-                yield from _named_prompts(events_along(part.whole, part.places))
+            for part in self._session(uid)[1].inherited(boundaries=False):
+                yield f"continued from {_name(part.session.uid)}, {part.messages} messages"
+                rows = part.session.along(part.places)
+                yield from _named_prompts(row.event for row in rows)
         said = list(_prompts_in(events))
         yield f"prompts: {len(said)}"
         yield from _named_prompts(said)
@@ -354,7 +348,7 @@ class Questions:
             did = f"{edits} edits" if edits else f"{reads} reads"
             yield (
                 f"{_name(one['session_uid'])} {_day(one['ended_at'])} {did}, "
-                f"{one['outcome']}: {flat(one['title'] or '', 100)}"
+                f"{_outcome(one['outcome'])}: {flat(one['title'] or '', 100)}"
             )
             paths = [file["path"] for file in one["files"]]
             for reason in reasons(self._store, one["session_uid"], paths)[:2]:
@@ -372,7 +366,7 @@ class Questions:
         labels = labels_of(self._notes())
         wanted = Filter(after=search.moment(asked.since))
         bill = Bill(self._store, asked.by, wanted, labels=labels)
-        parts = bill.parts[-asked.limit :] if asked.by == "day" else bill.parts[: asked.limit]
+        parts = bill.parts[-asked.limit :] if asked.by in PERIODS else bill.parts[: asked.limit]
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
         return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [
@@ -503,11 +497,17 @@ def _about(row: SessionRow) -> Iterator[str]:
     yield f"cost {bound}{cost}, {row.events} events, last turn {row.turn or 'unknown'}"
 
 
+def _outcome(stored: JSON) -> str:
+    """Return the word that people and models read for an outcome."""
+    return search.OUTCOME_NAMES.get(str(stored), str(stored))
+
+
 def _account(digest: dict[str, JSON] | None) -> Iterator[str]:
     if digest is None:
         yield "digest: none yet"
         return
-    yield f"outcome: {digest.get('outcome')} ({'; '.join(map(flat, digest.get('reasons') or ()))})"
+    because = "; ".join(map(flat, digest.get("reasons") or ()))
+    yield f"outcome: {_outcome(digest.get('outcome'))} ({because})"
     edited = [f for f in digest.get("files") or () if f.get("edits")]
     if edited:
         yield f"changed: {', '.join(flat(f['path'], 80) for f in edited[:10])}"

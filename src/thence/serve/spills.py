@@ -14,6 +14,7 @@ from typing import Final
 from thence.agents import File, Source, files
 from thence.agents.profiles import agent_of
 from thence.format.facts import Block
+from thence.format.normal import SessionEvent
 from thence.format.spills import spilled_in, text_in
 from thence.memory.fields import locate
 from thence.memory.redact import Redactor
@@ -45,15 +46,15 @@ def text(row: SessionRow, chart: Chart, name: str) -> str | None:
     return Redactor(key=_KEY).redact(body.decode("utf-8", "replace"))
 
 
-def _texts(chart: Chart, call: Block, result: Block) -> list[str]:
+def _texts(chart: Chart, call: SessionEvent, result: SessionEvent) -> list[str]:
     """Give what was spilled from a result of ours, by the names that its placeholders say."""
     names = {spilled.name for spilled in spilled_in(chart.filled(result).payload)}
     if not names:
         return []
     notes = [
         chart.filled(block).payload
-        for fact in chart.facts
-        for block in fact.blocks
+        for record in chart.records
+        for block in record.blocks
         if block.kind == "lifecycle" and block.call == call.call
     ]
     found = (text_in(payload, name) for name in names for payload in notes)
@@ -75,7 +76,7 @@ def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | Non
     if agent is None or find is None:
         return None
     call, result = found
-    path: str | None = agent.ask(find, _source(row), call, chart.filled(result))
+    path: str | None = agent.ask(find, _source(row), _block(call), _block(chart.filled(result)))
     if path is None:
         return None
     try:
@@ -90,17 +91,25 @@ def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | Non
         os.close(handle)
 
 
+def _block(event: SessionEvent) -> Block:
+    """Return an event as the readers of agents know it."""
+    return Block(
+        *(event.kind, event.role or "", event.summary, event.payload),
+        *(event.tool, event.call, event.failed),
+    )
+
+
 def _source(row: SessionRow) -> Source:
     session = row.session
     file = File(locate(session.source_path or ""), "main")
     return Source(session.flavor, session.native_session_id, (file,))
 
 
-def _found(chart: Chart, name: str) -> tuple[Block, Block] | None:
+def _found(chart: Chart, name: str) -> tuple[SessionEvent, SessionEvent] | None:
     """Find a call and its result by the name of the call."""
     place = chart.find(name)
     if place is None:
         return None
-    block = chart.facts[place[0]].blocks[place[1]]
+    block = chart.records[place[0]].blocks[place[1]]
     call = chart.calls.get(block.call or "") if block.kind == "tool_call" else None
     return (block, call.result) if call is not None and call.result is not None else None

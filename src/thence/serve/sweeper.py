@@ -30,12 +30,17 @@ STEP_MS: Final = 40
 """How long changes are gathered, and how long a pause hands them out earlier."""
 TICK: Final = 1.0
 """Seconds between two looks at what agents say of themselves."""
+UNSEEN_STEP_MS: Final = 500
+UNSEEN_TICK: Final = 3.0
+"""The same two while no page is open: what nobody sees may come a little later."""
 QUIET: Final = 5.0
 """Seconds without a change after which what was swept is digested."""
 LATEST: Final = 60.0
 """Seconds after which that is done though there is no quiet."""
 DIGEST_LIMIT_S: Final = 0.3
 """Seconds of digesting after which new lines are looked for again."""
+EMBED_LIMIT_S: Final = 0.5
+"""Seconds of making vectors after which new lines are looked for again."""
 SHARE: Final = 9.0
 """How much longer than digesting took the rest of it waits, while lines are being written."""
 REST: Final = 0.5
@@ -54,6 +59,11 @@ class Told(Protocol):
 
     def stand(self) -> None:
         """Look how sessions stand."""
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether anybody sees now what changes."""
+        ...
 
 
 class Sweeper:
@@ -98,11 +108,16 @@ class Sweeper:
         folders = [path for paths in self._desk.roots.values() for path in paths]
         inbox = self._desk.home / nudges.FOLDER
         try:
-            told = changes(folders, inbox, gather_ms=GATHER_MS, step_ms=STEP_MS, stop=self._stop)
+            told = changes(
+                folders, inbox, gather_ms=GATHER_MS, step_ms=self._step_ms, stop=self._stop
+            )
         finally:
             self._watched.set()
         for paths in told:
             self.nudge(paths)
+
+    def _step_ms(self) -> int:
+        return STEP_MS if self._hub.has_clients else UNSEEN_STEP_MS
 
     def work(self) -> None:
         """Sweep and publish, again and again."""
@@ -128,6 +143,8 @@ class Sweeper:
                     digested = now
                     if self._digest():  # the next part soon, and new lines before it
                         digested += SHARE * (time.monotonic() - now) - LATEST
+                if now - last > QUIET:
+                    self._embed()
                 self._hub.stand()
             except Exception as error:  # noqa: BLE001 - the next change must be heard of
                 self._report(error)
@@ -168,7 +185,7 @@ class Sweeper:
         paths: set[Path] = set()
         done: list[threading.Event] = []
         with contextlib.suppress(queue.Empty):
-            told = self._told.get(timeout=TICK)
+            told = self._told.get(timeout=TICK if self._hub.has_clients else UNSEEN_TICK)
             while True:
                 paths |= told[0]
                 done.append(told[1])
@@ -202,6 +219,12 @@ class Sweeper:
         self._undigested |= uids
         self._hub.changed(uids)
         return rest
+
+    def _embed(self) -> None:
+        """Make some of the vectors that are missing, where semantic search is on."""
+        vectors = getattr(self._desk.store, "vectors", None)
+        if vectors is not None:
+            vectors.build(self._desk.store, limit_s=EMBED_LIMIT_S)
 
     def _digest(self) -> bool:
         """Digest what has come to rest; return whether some of it is left to digest."""

@@ -12,7 +12,7 @@ from typing import Final
 from markupsafe import Markup
 
 from thence.format import kinds
-from thence.format.facts import Block, text_in, words_of
+from thence.format.facts import text_in, words_of
 from thence.format.figures import size
 from thence.format.normal import SessionEvent, one_line
 from thence.format.records import JSON
@@ -28,7 +28,7 @@ def without_plugin(text: str) -> str:
     return asked(SessionEvent("", 0, "user_msg", payload=text)) if text[:9] == "# Context" else text
 
 
-def all_of(block: Block) -> str:
+def all_of(block: SessionEvent) -> str:
     """Give all of a block's text."""
     payload = block.payload
     if isinstance(payload, dict) and isinstance(payload.get("thinking"), str):
@@ -78,7 +78,7 @@ def compact(value: JSON) -> str:
         return ""
 
 
-def given(block: Block) -> Markup:
+def given(block: SessionEvent) -> Markup:
     """Show what a call was given: a script as a script, the rest as its JSON."""
     tool, payload = block.tool or "", block.payload
     script = kinds.command(tool, payload)

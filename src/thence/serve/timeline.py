@@ -12,23 +12,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from thence.format.fold import window_of
-from thence.format.whole import events_along, inherited_events
+from thence.memory.readouts import read_end
 from thence.serve.charts import charts_of
 from thence.serve.lines import last_place
 from thence.serve.shelf import Key, key_of
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState
-    from thence.format.normal import SessionEvent
-    from thence.format.whole import Whole
+    from thence.format.readout import Readout
+    from thence.format.stored import StoredEvent
     from thence.memory.store import SessionRow, Store
     from thence.serve.desk import Desk
 
 MAX_EVENTS: Final = 400_000
 """Events of all timelines at hand together."""
 
-Events = Sequence["SessionEvent"]
+Events = Sequence["StoredEvent"]
 Lines = tuple[Events, Events]
 
 
@@ -43,7 +42,7 @@ class Timeline:
         self.inherited = inherited
         """What stands before both in the sessions that this one continues."""
 
-    def continued(self, window: Whole, state: FoldState) -> Timeline | None:
+    def continued(self, window: Readout, state: FoldState) -> Timeline | None:
         """Return the timeline after new records, by the end of the session alone.
 
         None when this one does not reach the window.
@@ -54,7 +53,7 @@ class Timeline:
         lines = []
         for before, boundaries in ((self.line, False), (self.seen, True)):
             places = window.graph.chain(boundaries=boundaries)
-            later = [e for e in events_along(window, places) if e.native_id not in anchors]
+            later = [row for row in window.along(places) if row.event.native_id not in anchors]
             joined = _joined(before, later) if anchors else later
             if joined is None:
                 return None
@@ -62,20 +61,20 @@ class Timeline:
         return Timeline(lines[0], lines[1], inherited=self.inherited)
 
 
-def timeline_of(whole: Whole) -> Timeline:
-    """Return the timeline of a session that was put together."""
-    line = events_along(whole, whole.graph.chain(boundaries=False))
-    seen = events_along(whole, whole.graph.chain(boundaries=True))
+def timeline_of(session: Readout) -> Timeline:
+    """Return the timeline of a session."""
+    line = session.along(session.graph.chain(boundaries=False))
+    seen = session.along(session.graph.chain(boundaries=True))
     inherited = (
-        inherited_events(whole, boundaries=False),
-        inherited_events(whole, boundaries=True),
+        session.inherited_events(boundaries=False),
+        session.inherited_events(boundaries=True),
     )
     return Timeline(line, seen, inherited=inherited)
 
 
 def _joined(before: Events, after: Events) -> Events | None:
     """Return a list whose end is replaced by a newer one; None when they do not meet."""
-    start = last_place(before, after[0].event_id) if after else None
+    start = last_place(before, after[0].event.event_id) if after else None
     return None if start is None else [*before[:start], *after]
 
 
@@ -97,7 +96,7 @@ class Timelines:
         if known is not None and known[0] == key_of(row, self._store):
             return row, known[1]
         grown = self._continued(uid, *known) if known is not None else None
-        row, made = grown or (row, timeline_of(charts_of(desk).get(desk, row).whole))
+        row, made = grown or (row, timeline_of(charts_of(desk).get(desk, row).session))
         key = key_of(row, self._store)
         with self._mutex:
             self._at_hand[uid] = key, made
@@ -111,16 +110,11 @@ class Timelines:
         self, uid: str, key: Key, timeline: Timeline
     ) -> tuple[SessionRow, Timeline] | None:
         """Return a timeline after new records; None when it must be made anew."""
-        tail = self._store.tail(uid)
-        if tail is None or tail.state is None or tail.state.since > key.change:
+        end = read_end(self._store, uid, since=key.change)
+        if end is None or key_of(end.row, self._store)._replace(change=key.change) != key:
             return None
-        if key_of(tail.row, self._store)._replace(change=key.change) != key:
-            return None
-        window = window_of(
-            *(uid, tail.state), replayed=tail.replayed, billed=tail.billed, torn=tail.row.torn
-        )
-        made = timeline.continued(window, tail.state)
-        return None if made is None else (tail.row, made)
+        made = timeline.continued(end.readout, end.state)
+        return None if made is None else (end.row, made)
 
 
 _ALL: WeakKeyDictionary[Desk, Timelines] = WeakKeyDictionary()

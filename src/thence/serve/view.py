@@ -17,10 +17,11 @@ import msgspec
 from markupsafe import Markup
 
 from thence.format import joins, kinds, output
-from thence.format.facts import Block, Fact, text_in
+from thence.format.facts import text_in
 from thence.format.figures import clean, clean_text, format_duration, money, several, short, size
 from thence.format.graph import State
-from thence.format.normal import one_line
+from thence.format.normal import SessionEvent, one_line
+from thence.format.readout import Record
 from thence.format.records import text_of
 from thence.serve import markdown
 from thence.serve.chart import GAP, Bound, Chart, Row, RowKind, context_of
@@ -91,7 +92,7 @@ class Goal(msgspec.Struct, frozen=True):
     event: str
     trail: tuple[Step, ...]
     found: tuple[int, int]
-    """Its fact, and its block there."""
+    """Its record, and its block there."""
     terms: tuple[str, ...] = ()
 
 
@@ -136,7 +137,7 @@ class Drawing:
         return Goal(event, tuple(paths.trail(number)), found, tuple(terms))
 
     def _home(self, target: tuple[int, int]) -> int:
-        """Return the fact whose row shows an event: of a result, that of its call."""
+        """Return the record whose row shows an event: of a result, that of its call."""
         return paths_of(self.chart).home(*target)[0]
 
     def part(self, name: str, start: int = 0, end: int | None = None) -> Window | None:
@@ -154,18 +155,26 @@ class Drawing:
         if number >= len(chart.branches):
             return None
         start = chart.order.get(chart.branch_origins[number], -1)
-        live = [row for row in chart.every_row if chart.order.get(row.place, -1) > start]
-        kept = [row for row in live if row.kind != "branch"]
         branch = chart.branches[number].events
         left = self._side("Discarded", branch, chart.rows_of(branch, parted=False))
-        return left, self._side("Replacement", chart.line[start + 1 :], kept)
+        return left, self.side_from("Replacement", start)
+
+    def side_from(self, name: str, start: int) -> Side:
+        """Draw one side of a comparison: all of the line that follows a place of it."""
+        chart = self.chart
+        rows = [
+            row
+            for row in chart.every_row
+            if chart.order.get(row.place, -1) > start and row.kind != "branch"
+        ]
+        return self._side(name, chart.line[start + 1 :], rows)
 
     def _side(self, name: str, places: Sequence[int], rows: Sequence[Row]) -> Side:
         """Draw one side of a comparison, with what it did and took."""
         chart = self.chart
         shown = self._drawn("", rows, 0, min(len(rows), WINDOW), None)
         shown = msgspec.structs.replace(shown, total=len(shown.items))
-        blocks = [block for place in places for block in chart.facts[place].blocks]
+        blocks = [block for place in places for block in chart.records[place].blocks]
         calls = [
             chart.calls[b.call] for b in blocks if b.kind == "tool_call" and b.call in chart.calls
         ]
@@ -174,9 +183,10 @@ class Drawing:
             for block, call in ((b, chart.calls.get(b.call or "")) for b in blocks)
             if call is not None and call.outcome.edited
             for touch in kinds.touches(block.tool or "", chart.payload(block))
+            if touch.how != "read"
         }
         runs = [call.outcome for call in calls if call.outcome.is_test_run]
-        times = [moment for p in places if (moment := joins.time_of(chart.facts[p].ts))]
+        times = [moment for p in places if (moment := joins.time_of(chart.records[p].ts))]
         passed = round(1000 * (max(times) - min(times)).total_seconds()) if times else 0
         ticks = chart.ticks(places)
         last = ("failed" if runs[-1].is_red else "passed") if runs else ""
@@ -230,14 +240,14 @@ class Drawing:
     def _drawn(
         self, part: str, rows: Sequence[Row], start: int, end: int, goal: Goal | None
     ) -> Window:
-        before: Fact | None = None
+        before: Record | None = None
         if start:
-            before = self.chart.facts[rows[start - 1].place]
+            before = self.chart.records[rows[start - 1].place]
         items = []
         for at, row in enumerate(rows[start:end], start):
             on_way = goal is not None and goal.trail[0] == Step(part, at)
             items.append(self.item(row, before, goal if on_way else None))
-            before = self.chart.facts[row.place]
+            before = self.chart.records[row.place]
         return Window(
             part,
             items,
@@ -255,12 +265,12 @@ class Drawing:
         name = f"e{self.chart.event_id(row.place, row.block):013x}"
         return f"{name}-{row.kind[0]}" if row.kind in ("branch", "copied") else name
 
-    def item(self, row: Row, before: Fact | None = None, goal: Goal | None = None) -> Item:
+    def item(self, row: Row, before: Record | None = None, goal: Goal | None = None) -> Item:
         """Draw one row; with a goal, opened on the way to it."""
         chart = self.chart
-        fact = chart.facts[row.place]
-        state = chart.whole.states[row.place]
-        block = fact.blocks[row.block] if fact.blocks else Block("lifecycle", "system")
+        record = chart.records[row.place]
+        state = chart.session.states[row.place]
+        block = record.blocks[row.block]
         lane = _LANES.get(state, "live")
         if row.kind in ("branch", "copied", "agent"):
             lane = "live"
@@ -269,11 +279,11 @@ class Drawing:
             row.kind,
             "live" if lane == "live" and state is not State.ORPHANED else state.value,
             lane,
-            when(self.clock, fact.ts),
-            gap=self._gap(before, fact),
+            when(self.clock, record.ts),
+            gap=self._gap(before, record),
         )
         draw = _DRAWN[row.kind]
-        fields: dict[str, object] = draw(self, row, fact, block)
+        fields: dict[str, object] = draw(self, row, record, block)
         if goal is not None:
             fields |= self._opened(row, base.id, goal, fields)
         return msgspec.structs.replace(base, **fields)
@@ -294,7 +304,7 @@ class Drawing:
         }
         place, number = goal.found
         if not paths_of(self.chart).shows(place, number):
-            kind = self.chart.facts[place].blocks[number].kind.replace("_", " ")
+            kind = self.chart.records[place].blocks[number].kind.replace("_", " ")
             label = f"Not part of the conversation: {kind}"
             return opened | {"aside": label, "body": self._goal_body(goal.event, goal)}
         if row.kind in ("prompt", "correction", "answer", "boundary", "decision", "stop"):
@@ -320,7 +330,7 @@ class Drawing:
         if any(_has_term(f"{line.text}", goal.terms) for diff in body.diffs for line in diff.lines):
             return body
         place, number = goal.found
-        block = self.chart.filled(self.chart.facts[place].blocks[number])
+        block = self.chart.filled(self.chart.records[place].blocks[number])
         texts = (clean_text(all_of(block)), clean_text(pretty(block.payload)))
         text = next((one for one in texts if _has_term(one, goal.terms)), "")
         if not text:
@@ -332,27 +342,29 @@ class Drawing:
         rest = f"characters {start + 1:,} to {start + len(got):,} of {len(text):,}"
         return Body(body.given, got, rest if len(got) < len(text) else "", body.note, body.diffs)
 
-    def _gap(self, before: Fact | None, fact: Fact) -> str:
+    def _gap(self, before: Record | None, record: Record) -> str:
         """Say how long nothing was written, where that was long."""
-        if before is None or before.channel != fact.channel:
+        if before is None or before.channel != record.channel:
             return ""
-        old, new = joins.time_of(before.ts), joins.time_of(fact.ts)
+        old, new = joins.time_of(before.ts), joins.time_of(record.ts)
         passed = (new - old).total_seconds() if old and new else 0.0
         if passed < GAP:
             return ""
         days = round(passed / 86_400)
         said = several(days, "day") if days > 1 else format_duration(round(passed * 1000))
-        return f"{said} later, {self.clock.day(fact.ts)}"
+        return f"{said} later, {self.clock.day(record.ts)}"
 
-    def _said(self, block: Block) -> str:
+    def _said(self, block: SessionEvent) -> str:
         """Give the text of a block; what is no text is named."""
         return text_in(self.chart.filled(block))
 
     # -- words --------------------------------------------------------------------------
 
-    def _prompt(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+    def _prompt(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
         chart = self.chart
-        texts = [self._said(b) for b in fact.blocks if b.kind == "user_msg"] or [self._said(block)]
+        texts = [self._said(b) for b in record.blocks if b.kind == "user_msg"] or [
+            self._said(block)
+        ]
         number = chart.turns.get(row.place, 0)
         places = chart.turn_places(row.place) if number else [row.place]
         ticks = chart.ticks(places)
@@ -363,22 +375,22 @@ class Drawing:
             "say": markdown.typed(without_plugin("\n\n".join(filter(None, texts)))),
             "cost": money(ticks) if ticks else "",
             "context": short(sizes[-1]) if sizes else "",
-            "when": self._prompt_time(fact, number),
+            "when": self._prompt_time(record, number),
         }
 
-    def _prompt_time(self, fact: Fact, number: int) -> When:
+    def _prompt_time(self, record: Record, number: int) -> When:
         """Say the time of a prompt, and of the first one the day."""
-        made = when(self.clock, fact.ts)
+        made = when(self.clock, record.ts)
         if number != 1 or not made.said:
             return made
-        return msgspec.structs.replace(made, said=f"{self.clock.day(fact.ts)}, {made.said}")
+        return msgspec.structs.replace(made, said=f"{self.clock.day(record.ts)}, {made.said}")
 
-    def _answer(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        del row, fact
+    def _answer(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        del row, record
         return {"say": markdown.render(self._said(block))}
 
-    def _thinking(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        del row, fact
+    def _thinking(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        del row, record
         much = self.chart.size_of(block)
         filled = self.chart.filled(block) if much <= INLINE else block
         payload = filled.payload
@@ -395,8 +407,8 @@ class Drawing:
             "size": size(much) if much > INLINE else "",
         }
 
-    def _note(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        del row, fact
+    def _note(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        del row, record
         much = self.chart.size_of(block)
         return {
             "arg": clean(block.summary or one_line(self._said(block))),
@@ -404,17 +416,17 @@ class Drawing:
             "lazy": True,
         }
 
-    def _stop(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        del row, fact
+    def _stop(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        del row, record
         return {"arg": clean(one_line(self._said(block))) or "interrupted"}
 
-    def _decision(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        del row, fact
+    def _decision(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        del row, record
         return {"say": markdown.render(self._said(block))}
 
-    def _error(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+    def _error(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
         if block.kind == "tool_call":
-            return self._call(row, fact, block)
+            return self._call(row, record, block)
         said = clean(first_line(self._said(block)))
         return {
             "name": "Error",
@@ -427,7 +439,7 @@ class Drawing:
 
     # -- calls --------------------------------------------------------------------------
 
-    def _call(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+    def _call(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
         del row
         chart = self.chart
         call = chart.calls.get(block.call or "")
@@ -444,10 +456,10 @@ class Drawing:
             "size": size(much) if much else "",
             "lazy": True,
             "links": self._children(block),
-            "when": when(self.clock, fact.ts),
+            "when": when(self.clock, record.ts),
         }
 
-    def _children(self, block: Block) -> list[tuple[str, str]]:
+    def _children(self, block: SessionEvent) -> list[tuple[str, str]]:
         """Give the sessions of their own that a call started."""
         out = []
         for edge in self.chart.children.get(block.call or "", ()):
@@ -455,7 +467,7 @@ class Drawing:
             out.append((f"/sessions/{uid}" if uid else "", clean(edge.session)[:40]))
         return out
 
-    def _arg(self, block: Block) -> str:
+    def _arg(self, block: SessionEvent) -> str:
         """Say what a call was asked for: its short line without the verb."""
         said = block.summary
         if said == "updated the plan" and (subject := self._plan_subject(block)):
@@ -467,7 +479,7 @@ class Drawing:
         text = said if rest is None else rest
         return clean(text.replace(self._here, "") if self._here else text)
 
-    def _plan_subject(self, block: Block) -> str:
+    def _plan_subject(self, block: SessionEvent) -> str:
         """Return which task a call changes, where it names one; empty otherwise."""
         payload = self.chart.payload(block)
         if not isinstance(payload, dict):
@@ -481,17 +493,17 @@ class Drawing:
     @cached_property
     def _here(self) -> str:
         """The folder the session works in, as paths begin with it."""
-        told = self.chart.about.get("cwd")
-        cwd = (told if isinstance(told, str) else "").rstrip("/")
+        cwd = (self.chart.session.head.session.cwd or "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
-    def _edit(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        fields = self._call(row, fact, block)
+    def _edit(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        fields = self._call(row, record, block)
         if kinds.tool_kind(block.tool or "") == "shell":
             fields["name"] = "Patch"
         if self.chart.size_of(block) <= DRAWN:
             return fields | {"diffs": self._diffs(self.chart.filled(block))}
-        found = kinds.touches(block.tool or "", self.chart.payload(block))
+        touches = kinds.touches(block.tool or "", self.chart.payload(block))
+        found = [touch for touch in touches if touch.how != "read"]
         paths = list(dict.fromkeys(touch.path for touch in found))
         if not paths:
             return fields
@@ -503,7 +515,7 @@ class Drawing:
     def _short(self, path: str) -> str:
         return path.replace(self._here, "") if self._here else path
 
-    def _diffs(self, block: Block) -> list[Diff]:
+    def _diffs(self, block: SessionEvent) -> list[Diff]:
         """Draw what a call changed, file by file."""
         found = kinds.changes(block.tool or "", block.payload)
         return [self._diff(one) for one in _together(found)]
@@ -529,8 +541,8 @@ class Drawing:
             any(line.new is not None for line in lines) and how == "add",
         )
 
-    def _test(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        fields = self._call(row, fact, block)
+    def _test(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        fields = self._call(row, record, block)
         call = self.chart.calls.get(block.call or "")
         told = self.chart.payload(call.result) if call and call.result else None
         text = text_of(told) or output.text(told)
@@ -538,23 +550,23 @@ class Drawing:
         tests = tests_of(found, text, failed=bool(fields["bad"]))
         return fields | {"tests": tests, "bad": tests.red, "open": bool(tests.red and tests.faults)}
 
-    def _interrupted(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        fields = self._call(row, fact, block)
+    def _interrupted(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        fields = self._call(row, record, block)
         return fields | {"say": Markup(""), "status": "no result"}
 
     # -- folds --------------------------------------------------------------------------
 
-    def _branch(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+    def _branch(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
         del block
         places = self.chart.branches[row.number].events
-        back = self.chart.whole.states[row.place] is State.ROLLED_BACK
+        back = self.chart.session.states[row.place] is State.ROLLED_BACK
         first = next((f for p in places if (f := self._prompt_line(p))), "")
         fold = Fold(
             f"b{row.number}",
             "Rolled back" if back else "Discarded branch",
             self.much(places),
             first,
-            self.clock.time(fact.ts),
+            self.clock.time(record.ts),
             "rolled_back" if back else "dead",
             count=len(places),
         )
@@ -562,15 +574,15 @@ class Drawing:
 
     def _prompt_line(self, place: int) -> str:
         """Give the first line of a prompt."""
-        fact = self.chart.facts[place]
-        said = next((b.summary for b in fact.blocks if b.kind == "user_msg" and b.summary), "")
+        record = self.chart.records[place]
+        said = next((b.summary for b in record.blocks if b.kind == "user_msg" and b.summary), "")
         return clean(said)
 
     def much(self, places: Sequence[int], *, turns: bool = True) -> str:
-        """Say how much a run of facts is: turns, events, money."""
+        """Say how much a run of records is: turns, events, money."""
         chart = self.chart
         prompts = chart.prompts_in(places) if turns else 0
-        ticks = chart.ticks(places) if len(places) < 4 * WINDOW else 0
+        ticks = chart.ticks(places)
         parts = [
             several(prompts, "turn") if prompts else "",
             several(chart.events_in(places), "event"),
@@ -578,12 +590,12 @@ class Drawing:
         ]
         return ", ".join(filter(None, parts))
 
-    def _boundary(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+    def _boundary(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
         bound = self.chart.bounds[row.number] if row.number >= 0 else Bound(row.place, [], [])
         if self.chart.clears(row.place):
-            return {"fold": self._cleared(row, bound, fact)}
-        prose = [b for b in fact.blocks if not self._said(b).startswith("<")]
-        gist = self._said((prose or [block])[-1]) if fact.blocks else ""
+            return {"fold": self._cleared(row, bound, record)}
+        prose = [b for b in record.blocks if not self._said(b).startswith("<")]
+        gist = self._said((prose or [block])[-1])
         places = bound.places
         before, after = self._contexts(row.place)
         sizes = f"{short(before)} → {short(after)} tokens" if before > after > 0 else ""
@@ -592,27 +604,26 @@ class Drawing:
             "Compacted",
             sizes or self._how(row.place),
             self._turns_said(places),
-            when(self.clock, fact.ts).said,
+            when(self.clock, record.ts).said,
             gist=markdown.render(gist),
             count=len(bound.rows),
         )
         return {"fold": fold}
 
-    def _cleared(self, row: Row, bound: Bound, fact: Fact) -> Fold:
+    def _cleared(self, row: Row, bound: Bound, record: Record) -> Fold:
         """Return the fold of what stands before a cleared context."""
         return Fold(
             f"k{max(row.number, 0)}",
             "Context cleared",
             self._turns_said(bound.places),
             "before it, no longer seen by the model",
-            when(self.clock, fact.ts).said,
+            when(self.clock, record.ts).said,
             count=len(bound.rows),
         )
 
     def _how(self, place: int) -> str:
         """Say what the log itself says of a compaction, on the line before its summary."""
-        before = self.chart.facts[place - 1] if place else None
-        told = before.blocks[0].summary if before is not None and before.blocks else ""
+        told = self.chart.records[place - 1].blocks[0].summary if place else ""
         if not told.startswith("compacted "):
             return ""
         said = re.sub(r"\d{4,12}", lambda found: short(int(found[0])), told[len("compacted ") :])
@@ -634,11 +645,11 @@ class Drawing:
         after = [size for n, size in self.chart.contexts if n > at]
         return (before[-1] if before else 0), (after[0] if after else 0)
 
-    def _copied(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
-        del fact, block
+    def _copied(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+        del record, block
         places = self.chart.copies[row.number]
-        facts = (self.chart.facts[place] for place in places)
-        owner = next((fact.origin for fact in facts if fact.origin), "")
+        origins = (self.chart.records[place].link.origin for place in places)
+        owner = next((origin for origin in origins if origin), "")
         uid = self._linked(owner) if owner else None
         fold = Fold(
             f"c{row.number}",
@@ -651,11 +662,11 @@ class Drawing:
         )
         return {"fold": fold}
 
-    def _agent(self, row: Row, fact: Fact, block: Block) -> dict[str, object]:
+    def _agent(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
         chart = self.chart
         channel = chart.channel_of(row)
         places = chart.channels[channel]
-        first, last = chart.facts[places[0]], chart.facts[places[-1]]
+        first, last = chart.records[places[0]], chart.records[places[-1]]
         start, end = joins.time_of(first.ts), joins.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
         much = self.much(places, turns=False)
@@ -675,7 +686,7 @@ class Drawing:
             count=len(places),
         )
         bad = call is not None and call.outcome.failed
-        fields: dict[str, object] = {"fold": fold, "bad": bad, "when": when(self.clock, fact.ts)}
+        fields: dict[str, object] = {"fold": fold, "bad": bad, "when": when(self.clock, record.ts)}
         return fields | {"lazy": row.number < 0}
 
     # -- bodies -------------------------------------------------------------------------
@@ -686,7 +697,7 @@ class Drawing:
         if found is None:
             return None
         place, number = found
-        block = self.chart.filled(self.chart.facts[place].blocks[number])
+        block = self.chart.filled(self.chart.records[place].blocks[number])
         if block.kind == "tool_call":
             return self._call_body(block, whole=whole)
         text, rest = begun(clean_text(all_of(block)), PREVIEW if not whole else None)
@@ -696,17 +707,17 @@ class Drawing:
             return Body(markdown.render(all_of(block)))
         return Body(got=text, rest=rest)
 
-    def _call_body(self, block: Block, *, whole: bool) -> Body:
+    def _call_body(self, block: SessionEvent, *, whole: bool) -> Body:
         call = self.chart.calls.get(block.call or "")
         result = self.chart.filled(call.result) if call and call.result else None
         asked = given(block)
         if result is None:
-            told = call.told.output if call is not None and call.told is not None else None
-            if told is None:
+            returned = self.chart.output_of(block)
+            if returned is None:
                 running = block.call in self.chart.open_calls
                 note = "still running" if running else "no result recorded"
                 return Body(asked, note=note)
-            return Body(asked, clean_text(plain(told)))
+            return Body(asked, clean_text(plain(returned)))
         text = clean_text(output.plain(all_of(result)))
         shown, rest = begun(text, None if whole else PREVIEW)
         note = "" if text.strip() else "no output"
@@ -717,7 +728,7 @@ class Drawing:
         found = self.chart.find(name)
         if found is None:
             return None
-        blocks = self.chart.facts[found[0]].blocks
+        blocks = self.chart.records[found[0]].blocks
         block = blocks[found[1]]
         if block.kind == "user_msg":
             prompts = (all_of(self.chart.filled(b)) for b in blocks if b.kind == "user_msg")
@@ -729,7 +740,7 @@ class Drawing:
         return all_of(self.chart.filled(block))
 
 
-_DRAWN: Final[dict[RowKind, Callable[[Drawing, Row, Fact, Block], dict[str, object]]]] = {
+_DRAWN: Final[dict[RowKind, Callable[[Drawing, Row, Record, SessionEvent], dict[str, object]]]] = {
     "prompt": Drawing._prompt,  # noqa: SLF001 - its own table
     "correction": Drawing._prompt,  # noqa: SLF001
     "answer": Drawing._answer,  # noqa: SLF001
@@ -779,5 +790,5 @@ def _together(changes: Iterable[kinds.Change]) -> list[list[kinds.Change]]:
     return out
 
 
-def _summary(fact: Fact) -> str:
-    return next((block.summary for block in fact.blocks if block.summary), "")
+def _summary(record: Record) -> str:
+    return next((block.summary for block in record.blocks if block.summary), "")

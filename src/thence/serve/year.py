@@ -1,4 +1,4 @@
-"""What a year looked like: a day a square, and the tools that were used lately."""
+"""A year of work: a square for each day, and the tools and files of the last weeks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import time
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
+from urllib.parse import quote, urlencode
 from weakref import WeakKeyDictionary
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -16,12 +18,14 @@ from thence.memory.store import Filter
 from thence.memory.zones import midnight, millis
 from thence.serve.clock import Clock
 from thence.serve.desk import Desk
+from thence.serve.labels import project_label, project_root
 from thence.serve.texts import tool_name
 
 WEEKS: Final = 53
 SQUARE: Final = 13
 """Units from one square to the next."""
 TOOLS: Final = 10
+FILES: Final = 10
 TOOL_DAYS: Final = 30
 MAX_DIGESTS: Final = 500
 """Sessions whose tools are counted, the latest."""
@@ -50,13 +54,25 @@ class Tool(msgspec.Struct, frozen=True):
     """Of the tool that was called most."""
 
 
+class ChangedFile(msgspec.Struct, frozen=True):
+    """A file that sessions changed lately."""
+
+    path: str
+    href: str
+    """Lists the sessions that touched it."""
+    project: str
+    edits: int
+    sessions: int
+
+
 class Year(msgspec.Struct, frozen=True):
-    """The days of a year, and the tools of the last ones."""
+    """The days of a year, and the tools and files of the last ones."""
 
     squares: list[Square]
     months: list[tuple[int, str]]
     summary: str
     tools: list[Tool]
+    files: list[ChangedFile] = []
 
 
 _YEARS: WeakKeyDictionary[Desk, tuple[float, str, Year]] = WeakKeyDictionary()
@@ -78,6 +94,7 @@ def _year(desk: Desk, clock: Clock) -> Year:
     wanted = Filter(after=millis(midnight(first, clock.zone)))
     totals = {total.key[0]: total for total in totals_by_day(desk.store, wanted, clock.zone)}
     most = max((total.sessions for total in totals.values()), default=0) or 1
+    zone = f"&tz={quote(clock.zone.key, safe='')}" if isinstance(clock.zone, ZoneInfo) else ""
     squares = []
     for number in range((today - first).days + 1):
         day = first + timedelta(days=number)
@@ -86,11 +103,11 @@ def _year(desk: Desk, clock: Clock) -> Year:
         spent = f", {money(total.ticks, total.unpriced)}" if total and sessions else ""
         heat = 0 if not sessions else min(1 + 4 * sessions // most, 5)
         text = f"{day:%a} {day.day} {day:%b %Y}: {several(sessions, 'session')}{spent}"
-        next_day = day + timedelta(days=1)
-        href = f"/sessions?after={day}&before={next_day}" if sessions else ""
+        href = f"/sessions?after={day}&until={day}{zone}" if sessions else ""
         squares.append(Square(number // 7 * SQUARE, number % 7 * SQUARE, heat, text, href))
     active = sum(1 for total in totals.values() if total.sessions)
-    return Year(squares, _months(first, today), several(active, "active day"), _tools(desk))
+    tools, files = _used(desk)
+    return Year(squares, _months(first, today), several(active, "active day"), tools, files)
 
 
 def _months(first: date, today: date) -> list[tuple[int, str]]:
@@ -104,23 +121,50 @@ def _months(first: date, today: date) -> list[tuple[int, str]]:
     return months
 
 
-def _tools(desk: Desk) -> list[Tool]:
-    """Return the tools that sessions of the last days called most."""
+def _used(desk: Desk) -> tuple[list[Tool], list[ChangedFile]]:
+    """Return the tools that sessions of the last days called most, and the files they changed."""
     after = int((desk.clock() - TOOL_DAYS * 86_400) * 1000)
     calls: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    for digest in desk.store.kept("digests", Filter(after=after, limit=MAX_DIGESTS)):
+    edits: Counter[tuple[str, str]] = Counter()
+    sessions: Counter[tuple[str, str]] = Counter()
+    latest = desk.store.sessions(Filter(after=after, limit=MAX_DIGESTS))
+    uids = tuple(row.session.session_uid for row in latest)
+    for digest in desk.store.kept("digests", Filter(uids=uids)):
         used = digest.get("tools")
         for tool in used if isinstance(used, list) else ():
             if isinstance(tool, dict) and isinstance(name := tool.get("tool"), str):
                 calls[name] += _number(tool.get("calls"))
                 failed[name] += _number(tool.get("failed"))
+        folder = project_root(f"{digest.get('cwd') or ''}")
+        touched = digest.get("files")
+        for file in touched if isinstance(touched, list) else ():
+            if isinstance(file, dict) and (number := _number(file.get("edits"))):
+                edits[folder, f"{file.get('path')}"] += number
+                sessions[folder, f"{file.get('path')}"] += 1
     most = max(calls.values(), default=0) or 1
-    return [
+    tools = [
         Tool(clean(tool_name(name))[:40], number, failed[name], number / most)
         for name, number in calls.most_common(TOOLS)
         if number
     ]
+    order = sorted(edits, key=lambda key: (-sessions[key], -edits[key], key))[:FILES]
+    files = [
+        ChangedFile(
+            clean(path.removeprefix(f"{folder}/"))[-80:],
+            f"/sessions?{urlencode({'q': _file_query(path)})}",
+            project_label(desk, folder),
+            edits[folder, path],
+            sessions[folder, path],
+        )
+        for folder, path in order
+    ]
+    return tools, files
+
+
+def _file_query(path: str) -> str:
+    """Return the words that find the sessions of a file."""
+    return f'file:"{path}"' if " " in path else f"file:{path}"
 
 
 def _number(value: object) -> int:

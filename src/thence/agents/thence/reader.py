@@ -24,7 +24,7 @@ import msgspec
 from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
 from thence.format import codec, layout, schema
 from thence.format.facts import Base, Block, Edge, Fact, Link, fact_of
-from thence.format.records import JSON, Event, Header, Notice, Skipped, typed
+from thence.format.records import INTERNAL, JSON, Event, Header, Notice, Skipped, typed, word
 from thence.format.spills import Spilled, note, spilled_in
 
 HOME = "THENCE_HOME"
@@ -229,7 +229,7 @@ class _Spills:
     """
 
     def __init__(self, source: Source) -> None:
-        self._folder = f"{source.root}/{layout.SPILL}" if source.root else ""
+        self._folder = f"{source.root}/{_spill_folder(source)}" if source.root else ""
         self._last = f"{self._folder}/{source.session}"  # where the last one was found
         self._lost: set[str] = set()
 
@@ -247,6 +247,18 @@ class _Spills:
                 return data
         self._lost.add(spilled.name)
         return None
+
+
+def _spill_folder(source: Source) -> str:
+    """Return where the side files of a session are, below its root: a project has its own."""
+    is_local = any(
+        os.path.basename(os.path.dirname(file.path)) in _LOCAL  # noqa: PTH119, PTH120 - texts here
+        for file in source.files
+    )
+    return layout.LOCAL_SPILL if is_local else layout.SPILL
+
+
+_LOCAL = (layout.LOCAL_SESSIONS, layout.LOCAL_SIDECHAINS)
 
 
 # -- records --------------------------------------------------------------------------------
@@ -296,22 +308,20 @@ class _Events:
             offset=place.offset,
             **more,
         )
-        beside = self._notes(fact) if event.type == "user" else ()
+        beside = self._notes(event) if event.type not in _WITHOUT_RESULTS else ()
         return (msgspec.structs.replace(fact, blocks=(*fact.blocks, *beside)) if beside else fact,)
 
-    def _notes(self, fact: Fact) -> tuple[Block, ...]:
-        """Give what was spilled from the results of a record, each as a note beside it."""
+    def _notes(self, event: Event) -> tuple[Block, ...]:
+        """Return what was spilled from the results of a record, each as a note beside it."""
         out: list[Block] = []
-        for block in fact.blocks:
-            if block.kind != "tool_result":
-                continue
-            for spilled in spilled_in(block.payload):
+        for result in _results(event.fields):
+            for spilled in spilled_in(result.get("content")):
                 data = self._spills.load(
                     spilled, min(SPILL_LIMIT, SPILLED_TOGETHER - self._spilled)
                 )
                 if data is not None:
                     self._spilled += len(data)
-                    out.append(note(spilled, data, block.call))
+                    out.append(note(spilled, data, word(result.get("tool_use_id")) or None))
         return tuple(out)
 
     @property
@@ -347,6 +357,18 @@ _TELLING: dict[str, dict[str, str]] = {
     "cwd": {"cwd": "cwd"},
 }
 """Events that tell something of the session, and by which names."""
+
+
+_WITHOUT_RESULTS = INTERNAL | {"assistant"}
+
+
+def _results(fields: Mapping[str, JSON]) -> list[Mapping[str, JSON]]:
+    """Return the results of tools in a record: blocks of its content, or the record itself."""
+    if fields.get("type") == "tool_result":
+        return [fields]
+    content = fields.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [b for b in blocks if isinstance(b, dict) and b.get("type") == "tool_result"]
 
 
 def _is_text(value: JSON) -> bool:

@@ -1,0 +1,1 @@
+"""Analytics: sessions as tables for analysts: Parquet files, and SQL over them."""

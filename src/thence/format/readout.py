@@ -1,0 +1,369 @@
+"""A session read out of its stored events: records, their graph, calls with results, bills. Pure.
+
+Every reader works on this, whether the events come from a store or were just folded from a file:
+what was derived stands in the events and is looked up here, never decided again. Payloads are read
+one by one when somebody asks for them. The order of records is the order in which they were
+written, as in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from thence.format.facts import Edge
+from thence.format.graph import Graph, State
+from thence.format.joins import Call, Spent
+from thence.format.kinds import Effect
+from thence.format.nodes import Is, Node
+from thence.format.normal import Session, SessionEvent, event_ids
+from thence.format.outcomes import CallOutcome
+from thence.format.records import JSON, Usage, word
+from thence.format.stored import RecordLink, StoredEvent
+from thence.format.turn import TurnNow, turn_of
+from thence.format.whole import REWRITTEN
+
+if TYPE_CHECKING:
+    from thence.format.fold import FoldState
+
+ReadPayload = Callable[[str], JSON]
+"""Returns the payload that a ref leads to."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record of a log: its node in the graph, its events, and what was derived of them."""
+
+    node: Node
+    rows: tuple[StoredEvent, ...]
+    blocks: tuple[SessionEvent, ...]
+
+    @property
+    def id(self) -> str:
+        """The id that the log gives it."""
+        return self.node.id
+
+    @property
+    def link(self) -> RecordLink:
+        """How it is linked with others."""
+        return self.rows[0].link or RecordLink()
+
+    @property
+    def type(self) -> str:
+        """What its writer calls it."""
+        return self.blocks[0].native_type
+
+    @property
+    def ts(self) -> str | None:
+        """When it was written."""
+        return self.blocks[0].ts
+
+    @property
+    def channel(self) -> str:
+        """The subagent that wrote it, or `main`."""
+        return self.blocks[0].channel
+
+    @property
+    def model(self) -> str | None:
+        """The model that responded."""
+        return self.blocks[0].model
+
+    @property
+    def usage(self) -> Usage | None:
+        """The bill that it carries and that counts."""
+        return self.rows[0].usage
+
+    @property
+    def ticks(self) -> int:
+        """What its bill costs, in units of 1e-10 dollars; 0 where no price is known."""
+        return self.rows[0].ticks or 0
+
+
+class SessionHead(msgspec.Struct, frozen=True):
+    """What is known of a session as a whole."""
+
+    session: Session
+    title: str | None = None
+    torn: bool = False
+    edges: tuple[Edge, ...] = ()
+    spent: Spent = Spent()
+    lower_bound: tuple[str, ...] = ()
+    """Why the total is a lower bound."""
+    agents: Mapping[str, tuple[str, str]] = {}
+    """Of each subagent the call that started it, and its type, as far as the log tells."""
+    pull_request: str | None = None
+    """The link to the pull request that its client noted for it."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The part of a line that stands in another session, which this one continues."""
+
+    session: Readout
+    places: list[int]
+
+    @property
+    def messages(self) -> int:
+        """How many messages it holds: blocks of one side in sequence are one."""
+        return count_messages(self.session.records[at] for at in self.places)
+
+
+def count_messages(records: Iterable[Record]) -> int:
+    """Return how many messages records hold: blocks of one side in sequence are one."""
+    roles = [
+        "assistant" if block.role == "assistant" else "user"
+        for record in records
+        if not record.node.flags & Is.SIDE
+        for block in record.blocks
+        if block.role != "system"
+    ]
+    return sum(1 for at, role in enumerate(roles) if not at or role != roles[at - 1])
+
+
+class Readout:
+    """One session, or the end of one. Everything is worked out once, when first asked for."""
+
+    def __init__(
+        self,
+        uid: str,
+        rows: Iterable[StoredEvent],
+        head: SessionHead,
+        *,
+        read: ReadPayload | None = None,
+        anchors: Mapping[str, Node] | None = None,
+        events: Mapping[int, SessionEvent] | None = None,
+        above: Callable[[int | None, bool], list[Part]] | None = None,
+    ) -> None:
+        """Read out a session from its events.
+
+        `read` returns payloads that the events only refer to. Of the end of a session `anchors`
+        are the nodes of the records that it begins with. `events` hold payloads, by the ids of
+        events, where these are at hand. `above` returns what stands on the line
+        to a place in the sessions that this one continues, compactions applied or not.
+        """
+        self.uid = uid
+        self.head = head
+        self._read = read
+        self._above = above
+        self.rewritten: list[StoredEvent] = []
+        """What a log held before it was rewritten, and holds no more."""
+        self.records = self._records(rows, anchors or {}, events or {})
+        """All other records, in written order."""
+
+    def _records(
+        self,
+        rows: Iterable[StoredEvent],
+        anchors: Mapping[str, Node],
+        events: Mapping[int, SessionEvent],
+    ) -> list[Record]:
+        begun: dict[str, list[StoredEvent]] = {}
+        groups: list[list[StoredEvent]] = []
+        for row in rows:
+            if row.event.why == REWRITTEN:
+                self.rewritten.append(row)
+            elif row.link is not None:
+                begun[row.event.native_id] = group = [row]
+                groups.append(group)
+            else:
+                begun[row.event.native_id].append(row)
+        groups.sort(key=lambda group: (group[0].file, group[0].line))
+        return [_record(group, anchors, events) for group in groups]
+
+    @property
+    def native(self) -> str:
+        """The id the session has in its agent's own world."""
+        return self.uid.partition(":")[2]
+
+    @property
+    def title(self) -> str | None:
+        """The session's name."""
+        return self.head.title
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Ties to other sessions."""
+        return self.head.edges
+
+    # -- payloads and names -------------------------------------------------------------
+
+    def payload(self, event: SessionEvent) -> JSON:
+        """Return what an event holds."""
+        if event.payload is not None or event.payload_ref is None or self._read is None:
+            return event.payload
+        return self._read(event.payload_ref)
+
+    def filled(self, event: SessionEvent) -> SessionEvent:
+        """Return an event with its payload in its place."""
+        if event.payload is not None or event.payload_ref is None:
+            return event
+        return msgspec.structs.replace(event, payload=self.payload(event))
+
+    def event_id(self, place: int, block: int = 0) -> int:
+        """Return the id of an event by its record and its block there."""
+        return self.records[place].blocks[block].event_id
+
+    @cached_property
+    def event_places(self) -> dict[int, tuple[int, int]]:
+        """Record and block of each event, by its id."""
+        return {
+            event.event_id: (place, number)
+            for place, record in enumerate(self.records)
+            for number, event in enumerate(record.blocks)
+        }
+
+    # -- the graph ----------------------------------------------------------------------
+
+    @cached_property
+    def graph(self) -> Graph:
+        """All records, linked."""
+        return Graph([record.node for record in self.records])
+
+    @cached_property
+    def states(self) -> list[State]:
+        """One state per record."""
+        return [record.blocks[0].state or State.LIVE for record in self.records]
+
+    def turn(self) -> TurnNow:
+        """Return where the last turn stands."""
+        return turn_of(self.graph, torn=self.head.torn)
+
+    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[Part]:
+        """Return what stands on the line in the sessions that this one continues, oldest first."""
+        return self._above(to, boundaries) if self._above is not None else []
+
+    @cached_property
+    def channels(self) -> dict[str, list[int]]:
+        """The records of each subagent that lies within the session."""
+        out: dict[str, list[int]] = {}
+        for place, record in enumerate(self.records):
+            if record.channel != "main":
+                out.setdefault(record.channel, []).append(place)
+        return out
+
+    def started_by(self) -> dict[str, str]:
+        """Return which call started which subagent, as the logs say it."""
+        out = {channel: call for channel, (call, _) in self.head.agents.items()}
+        for edge in self.edges:
+            if edge.link == "subagent" and edge.child and edge.call:
+                out[edge.session] = edge.call
+        for record in self.records:
+            if record.type == "sidechain":
+                payload = self.payload(record.blocks[0])
+                if isinstance(payload, dict):
+                    out[word(payload.get("agent_id"))] = word(payload.get("tool_use_id"))
+        return out
+
+    # -- events -------------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> list[StoredEvent]:
+        """All events in written order, what was rewritten away last."""
+        return [*(row for record in self.records for row in record.rows), *self.rewritten]
+
+    @cached_property
+    def events(self) -> list[SessionEvent]:
+        """The same without what was derived of them, with payloads where these are at hand."""
+        blocks = (block for record in self.records for block in record.blocks)
+        return [*blocks, *(row.event for row in self.rewritten)]
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The numbers that events have, by their ids."""
+        return {row.event.event_id: row.seq for row in self.rows}
+
+    @cached_property
+    def _by_id(self) -> dict[int, SessionEvent]:
+        return {event.event_id: event for event in self.events}
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """All calls with their results, in written order; copies are not among them."""
+        return [call for call in self.every_call if call.call.state is not State.REPLAYED]
+
+    @cached_property
+    def every_call(self) -> list[Call]:
+        """The same, and the calls of records that are copies of another session's."""
+        return [self._call(row) for row in self.rows if row.outcome is not None]
+
+    def _call(self, row: StoredEvent) -> Call:
+        return Call(
+            self._by_id[row.event.event_id],
+            self._by_id.get(row.other) if row.other is not None else None,
+            row.effect or Effect(),
+            row.outcome or CallOutcome(),
+        )
+
+    @cached_property
+    def calls_by_name(self) -> dict[str, Call]:
+        """All calls by their id in the log; of a repeated one the first."""
+        out: dict[str, Call] = {}
+        for call in self.every_call:
+            if call.call.call is not None:
+                out.setdefault(call.call.call, call)
+        return out
+
+    def derived(self) -> Iterator[SessionEvent]:
+        """Yield the events that others imply."""
+        for row in self.rows:
+            yield from row.derived_events()
+
+    def along(self, places: Iterable[int]) -> list[StoredEvent]:
+        """Return the events of some records in their order, without internal ones."""
+        return [
+            row
+            for at in places
+            for row in self.records[at].rows
+            if row.event.state != State.INTERNAL
+        ]
+
+    def inherited_events(self, to: int | None = None, *, boundaries: bool) -> list[StoredEvent]:
+        """Return the events of a line that stand in the sessions which this one continues."""
+        parts = self.inherited(to, boundaries=boundaries)
+        return [row for part in parts for row in part.session.along(part.places)]
+
+
+def read_window(
+    uid: str,
+    state: FoldState,
+    fetch: Callable[[Sequence[int]], Iterable[StoredEvent]],
+    head: SessionHead,
+    *,
+    read: ReadPayload | None = None,
+) -> Readout:
+    """Return the end of a session: the events of its fold's window and those that it begins with.
+
+    `fetch` returns the stored events with some ids.
+    """
+    anchors = {fact.node.id: fact.node for fact in state.anchors}
+    name = event_ids(uid)
+    ids = [name(fact.node.id, at, 0) for fact in state.anchors for at in range(len(fact.blocks))]
+    return Readout(uid, fetch([*ids, *state.rows]), head, read=read, anchors=anchors)
+
+
+def _record(
+    rows: Sequence[StoredEvent], anchors: Mapping[str, Node], events: Mapping[int, SessionEvent]
+) -> Record:
+    blocks = tuple([events.get(row.event.event_id) or _event(row) for row in rows])
+    first = blocks[0]
+    node = anchors.get(first.native_id)
+    if node is None:
+        link = rows[0].link or RecordLink()
+        calls, answers = _calls(blocks, "tool_call"), _calls(blocks, "tool_result")
+        node = link.node(first.native_id, calls, answers)
+    flags = node.flags | (Is.SIDE if first.channel != "main" else 0)
+    flags |= Is.REPLAYED if first.state is State.REPLAYED else 0
+    if flags != node.flags:
+        node = msgspec.structs.replace(node, flags=flags)
+    return Record(node, tuple(rows), blocks)
+
+
+def _event(row: StoredEvent) -> SessionEvent:
+    event = row.event
+    if row.output is None or event.kind != "tool_result" or event.payload is not None:
+        return event
+    return msgspec.structs.replace(event, payload=row.output)
+
+
+def _calls(blocks: Sequence[SessionEvent], kind: str) -> tuple[str, ...]:
+    return tuple([b.call for b in blocks if b.kind == kind and b.call is not None])

@@ -1,0 +1,234 @@
+"""A whole store into another one, either way, and proof that it arrived.
+
+Sessions go one by one, the oldest first, each in transactions of its own; what is there already
+as it is here is left alone, so that a copy that was cut short goes on where it was, and a second
+one brings what changed since. Payloads, facts, events, spend, digests and signals arrive as they
+are; words are cut anew for the other index. Evicted sessions arrive evicted, and what was
+forgotten stays forgotten. The list of removals and the key of the redactor stay behind.
+
+Afterwards both sides are read back and compared, session by session, by hashes of all of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from thence.agents import Cursor
+from thence.format.records import JSON, Usage
+from thence.format.stored import fingerprint
+from thence.memory.keep import Keeper, with_payloads
+from thence.memory.redact import Redactor
+from thence.memory.store import (
+    Change,
+    Digested,
+    Filter,
+    Held,
+    Known,
+    SessionRow,
+    Spend,
+    Store,
+)
+
+
+class Copied(msgspec.Struct):
+    """What a copy did. The names are those of `thence store copy --json`."""
+
+    sessions: int = 0
+    copied: int = 0
+    unchanged: int = 0
+    evicted: int = 0
+    events: int = 0
+    payloads: int = 0
+    bytes: int = 0
+    """Of payloads, as they are read."""
+    digests: int = 0
+    forgotten: int = 0
+    different: list[str] = []
+    """Sessions that are not the same on both sides; none, or something went wrong."""
+
+
+class _AsIs(Redactor):
+    """Finds nothing: what is in a store has been redacted, and its copy is to be the same."""
+
+    def __init__(self) -> None:
+        super().__init__(key=bytes(32))
+
+    def doubts(self, data: bytes) -> list[int]:  # noqa: ARG002
+        """Suspect nothing."""
+        return []
+
+    def redact(self, text: str, suspects: list[int] | None = None) -> str:  # noqa: ARG002
+        """Give the text itself."""
+        return text
+
+    def redact_json(self, value: JSON, suspects: list[int] | None = None) -> JSON:  # noqa: ARG002
+        """Give the value itself."""
+        return value
+
+
+def copy(source: Store, target: Store, told: Callable[[Copied], None] = lambda _: None) -> Copied:
+    """Copy everything, then compare; both stores should be held (`sweeping()`)."""
+    report = Copied()
+    known, there = source.known(), target.known()
+    if new := known.forgotten - there.forgotten:
+        target.remove((), why={}, buried=new)
+    report.forgotten = len(known.forgotten)
+    copier = _Copier(source, target, known.sessions)
+    for row in list(source.sessions(Filter(order="oldest"))):
+        uid = row.session.session_uid
+        report.sessions += 1
+        ours = hash_of(source, row, report)
+        if ours == _hash_there(target, uid):
+            report.unchanged += 1
+        else:
+            copier.copy(row)
+            report.copied += 1
+            if ours != _hash_there(target, uid):
+                report.different.append(uid)
+        told(report)
+    return report
+
+
+class _Copier:
+    def __init__(self, source: Store, target: Store, known: Mapping[str, Known]) -> None:
+        self._source = source
+        self._target = target
+        self._known = known
+        self._keeper = Keeper(target.blobs, _AsIs())
+
+    def copy(self, row: SessionRow) -> None:
+        """Copy one session, in place of what is there of it."""
+        uid = row.session.session_uid
+        held = self._source.held(uid)
+        if held is None:
+            cursor = self._known[uid].cursor if uid in self._known else Cursor()
+            change = Change(plain(row), cursor, spend=list(spend_of(self._source, uid)), fresh=True)
+        else:
+            change = self._change(uid, held)
+        change.row = msgspec.structs.replace(change.row, pinned=row.pinned, gone=row.gone)
+        if any(there.change == row.change for there in self._target.sessions(only(uid))):
+            # The same number would mean that nothing else changed.
+            self._write(msgspec.structs.replace(change.row, change=row.change + 1), change)
+        self._write(change.row, change)
+        for made in digests_of(self._source, row):
+            self._target.write(digests=[made])
+        if row.pinned:
+            self._target.write([Change(change.row, change.cursor)])
+        if held is None:
+            self._target.remove([uid], why={uid: "removed before it was copied"})
+
+    def _write(self, row: SessionRow, change: Change) -> None:
+        self._target.write([msgspec.structs.replace(change, row=row)])
+
+    def _change(self, uid: str, held: Held) -> Change:
+        """Put a session together for the other store: its payloads there, its words cut anew."""
+        facts = with_payloads(held.facts, self._source.blobs)
+        change = self._keeper.again(uid, held, facts)
+        self._keeper.sync()
+        sizes = {name: getattr(change.row, name) for name in _SIZES}
+        change.row = msgspec.structs.replace(plain(held.row), fold=change.row.fold, **sizes)
+        return change
+
+
+def spend_of(store: Store, uid: str) -> Iterator[Spend]:
+    """Give what a session took, as a store keeps it."""
+    for told in store.kept("spend", only(uid)):
+        usage = Usage(
+            *(told.get(name) or 0 for name in ("input", "output", "cache_creation")),
+            *(told.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
+        )
+        rest: dict[str, Any] = {name: told[name] for name in _MONEY}
+        yield Spend(told["day"], told["model"], told["place"], usage, **rest)
+
+
+def digests_of(store: Store, row: SessionRow) -> Iterator[Digested]:
+    """Give the digest of a session and its signals, as a store keeps them."""
+    uid = row.session.session_uid
+    for told in store.kept("digests", only(uid)):
+        body = {name: value for name, value in told.items() if name not in _NOTED}
+        signals = [
+            {name: value for name, value in one.items() if name != "uid"}
+            for one in store.kept("signals", only(uid))
+        ]
+        made = Digested(uid, told["change"], body, signals, row.session.outcome)
+        made.task_ref = row.session.task_ref
+        yield made
+
+
+_SIZES = ("raw_bytes", "text_bytes", "pack_bytes")
+_MONEY = ("responses", "ticks", "unpriced")
+_NOTED = frozenset({"uid", "change", "at"})
+_TIMES = ("discovered_at", "ingested_at", "analyzed_at", "evicted_at")
+
+
+def only(uid: str) -> Filter:
+    """Ask for one session."""
+    return Filter(uids=(uid,))
+
+
+def plain(row: SessionRow) -> SessionRow:
+    """Give a row without what the store it came from noted of it."""
+    session = msgspec.structs.replace(row.session, **dict.fromkeys(_TIMES))
+    return msgspec.structs.replace(row, session=session)
+
+
+# -- proof ----------------------------------------------------------------------------------
+
+
+def _hash_there(store: Store, uid: str) -> str | None:
+    for row in store.sessions(only(uid)):
+        return hash_of(store, row)
+    return None
+
+
+def hash_of(store: Store, row: SessionRow, report: Copied | None = None) -> str:
+    """Hash all that a store holds of a session, but for when and where it was written."""
+    uid = row.session.session_uid
+    told = blake2b(digest_size=16)
+    # What depends on how it was written: sizes, and the program that put it together.
+    of_itself = dict.fromkeys((*_SIZES, "fold"), 0)
+    told.update(_bytes(msgspec.structs.replace(plain(row), **of_itself)))
+    told.update(_bytes([row.session.analyzed_at is None, row.session.evicted_at is None]))
+    wanted = only(uid)
+    digests = list(store.kept("digests", wanted))
+    for one in digests:
+        told.update(_bytes({name: value for name, value in one.items() if name != "at"}))
+    for what in ("signals", "spend"):
+        told.update(_bytes(sorted(_bytes(one) for one in store.kept(what, wanted))))
+    held = store.held(uid)
+    if report is not None:
+        report.digests += len(digests)
+        report.evicted += held is None
+    if held is not None:
+        _add_held(store, held, told.update, report)
+    return told.hexdigest()
+
+
+def _add_held(
+    store: Store, held: Held, add: Callable[[bytes], None], report: Copied | None
+) -> None:
+    uid = held.row.session.session_uid
+    rows = store.events(uid)
+    prints = sorted((row.event.event_id, fingerprint(row, with_ref=False)) for row in rows)
+    add(_bytes(prints))
+    add(_bytes([sorted(held.replayed), sorted(held.billed), held.ties]))
+    for fact in held.facts:
+        refs = [block.ref for block in fact.blocks if block.ref is not None]
+        blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
+        add(_bytes(msgspec.structs.replace(fact, blocks=blocks)))
+        for ref in refs:
+            body = store.blobs.read(ref)
+            add(blake2b(body, digest_size=16).digest())
+            if report is not None:
+                report.payloads += 1
+                report.bytes += len(body)
+    if report is not None:
+        report.events += len(prints)
+
+
+def _bytes(value: Any) -> bytes:
+    return msgspec.msgpack.encode(value, order="sorted")

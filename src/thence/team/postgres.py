@@ -1,0 +1,898 @@
+"""The store in Postgres, for a team: the same promises as one file on one machine.
+
+    postgresql://user@host/database?tenant=TEAM&machine=NAME
+
+`tenant` (default: `default`) is whose rows these are; nothing reads or writes another's. `machine`
+(default: the name of this host) is who sweeps: a machine sees the cursors of its own sessions, and
+one sweep of each machine runs at a time, while those of others go on beside it. `machine=*` means
+all of them together: such a store is read, never written, and names no file of any machine.
+
+A write is one transaction. Sweeps do not wait for the server's disk, as a lost end of them is read
+again; digests, evictions and renamed refs do. What is deleted is out of reach at once; it is out
+of the pages of a table when that has been written anew, which `remove` does for tables of up to
+`REWRITTEN` bytes that nobody else is using, and calls pending for others. The server's log and its
+backups keep what they keep.
+
+Payloads lie in the database too, unless an object store is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import msgspec
+import psycopg
+from psycopg import errors, sql
+
+from thence.errors import BadConfig, SessionNotFound, ThenceError
+from thence.format import fold as session_fold
+from thence.format.facts import Fact
+from thence.format.normal import event_ids
+from thence.format.records import JSON
+from thence.format.sealing import calls_in
+from thence.format.stored import StoredEvent
+from thence.memory import ranking
+from thence.memory.index import time_told
+from thence.memory.packs import Blobs
+from thence.memory.pages import derive_events, select_events
+from thence.memory.rows import (
+    CURSOR,
+    FOR_LATER,
+    NAMES,
+    OBJECT,
+    PACK,
+    PLACES,
+    ROW,
+    SETTLE,
+    SHARES,
+    inventory,
+    now,
+    with_marks,
+)
+from thence.memory.search import Answer, Query, as_asked
+from thence.memory.store import (
+    DATA_LOSS,
+    Change,
+    Digested,
+    EventIds,
+    Filter,
+    Group,
+    Held,
+    Inventory,
+    Position,
+    SessionRow,
+    StoreLocked,
+    Tail,
+    Tier2,
+    Total,
+    call_key,
+    claims,
+    facts_behind,
+    owner_key,
+    uid_hash,
+    unpack_facts,
+    unpack_fold,
+)
+from thence.team.objects import Absent, Objects, ShelfError
+from thence.team.postgres_pages import pages_with, read_pages
+from thence.team.postgres_schema import (
+    FIRST_NUMBER,
+    LEAST_ROOM,
+    SCHEMA,
+    TABLES,
+    admit,
+    is_migrated,
+    lock_key,
+    migrate,
+)
+from thence.team.postgres_search import Rows, Vector, VectorDumper, part_of
+from thence.team.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
+
+EVERYONE: Final = "*"
+"""The machine of who reads what all machines wrote."""
+
+REWRITTEN: Final = 256 << 20
+"""Bytes of a table that is written anew after an eviction, while others wait for it."""
+
+TRIES: Final = 8
+"""How often a transaction is begun that the database ended in favour of another."""
+
+_PAUSE: Final = 0.02  # seconds, before what was ended begins again
+_LAST: Final = 10_000  # sessions among which one is looked for that was just written
+_PATIENCE: Final = "2s"  # for the others to leave a table that is to be written anew
+_GONE = (psycopg.OperationalError, psycopg.InterfaceError)
+
+Db = psycopg.Connection[Any]
+_T = TypeVar("_T")
+
+
+class Unreachable(BadConfig):
+    """No database lets us in at this address, now."""
+
+
+class StoreLost(ThenceError):
+    """The database cannot be reached, or refused what it was asked."""
+
+
+class NotPermitted(StoreLost):
+    """The role may not do this in this tenant; trying again does not help."""
+
+    exit_code = 2
+
+
+class Postgres:
+    """A store in a Postgres database: one tenant of it, seen from one machine."""
+
+    def __init__(self, url: str, *, must_exist: bool = False) -> None:
+        """Open the store, making its tables when there are none.
+
+        With `must_exist` nothing is made: SessionNotFound where the database has no tables of ours.
+        """
+        self.address, told = _own_words(url)
+        self.tenant = told.get("tenant") or "default"
+        self.machine = told.get("machine") or text(socket.gethostname()) or "unknown"
+        self._own = threading.local()
+        self._open: list[Db] = []
+        self._lock = threading.Lock()
+        self.blobs: Blobs = Objects(Rack(self))
+        try:
+            with self._telling():
+                if must_exist and not is_migrated(self._db):
+                    raise SessionNotFound(
+                        f"the database at {self.shown} has no store",
+                        hint="check the address; nothing was created",
+                    )
+                migrate(self._db)
+        except ThenceError as error:
+            self.close()
+            if isinstance(error.__cause__, errors.InsufficientPrivilege):
+                raise BadConfig(
+                    f"the store at {self.shown} has no tables for you: {_why(error.__cause__)}",
+                    hint="its owner opens it first, then admits you; see docs/scale.md",
+                ) from error
+            raise
+
+    @property
+    def shown(self) -> str:
+        """The address as it may be shown: no password."""
+        parts = urlsplit(self.address)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    # -- connections --------------------------------------------------------------------
+
+    @property
+    def _db(self) -> Db:
+        """The connection of the thread that asks."""
+        db: Db | None = getattr(self._own, "db", None)
+        if db is None or db.closed:
+            db = self._own.db = self._connect()
+        return db
+
+    def _connect(self) -> Db:
+        try:
+            db: Db = psycopg.connect(
+                self.address, autocommit=True, application_name="thence", client_encoding="utf8"
+            )
+        except psycopg.Error as error:
+            raise Unreachable(
+                f"cannot open the store at {self.shown}: {_why(error)}",
+                hint="check that the server runs and accepts you; psql takes the same address",
+            ) from error
+        db.adapters.register_dumper(Vector, VectorDumper)
+        db.execute(f"SET search_path TO {SCHEMA}, pg_temp")
+        with self._lock:
+            self._open = [one for one in self._open if not one.closed]
+            self._open.append(db)
+        return db
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Turn what the database says into what the user can do."""
+        try:
+            yield
+        except _GONE as error:
+            raise StoreLost(
+                f"lost the store at {self.shown}: {_why(error)}",
+                hint="committed data is safe; try again when the server is back",
+            ) from error
+        except errors.InsufficientPrivilege as error:
+            raise NotPermitted(
+                f"permission denied for tenant {self.tenant} at {self.shown}: {_why(error)}",
+                hint="its owner admits you, with writes=True to push; see docs/scale.md",
+            ) from error
+        except psycopg.Error as error:
+            raise StoreLost(
+                f"the store at {self.shown} refused the request: {_why(error)}",
+                hint="nothing was written",
+            ) from error
+
+    def _written(self, work: Callable[[Writer], _T], *, full: bool = False) -> _T:
+        """All or nothing; with `full` on the server's disk when it is over."""
+        if self.machine == EVERYONE:
+            raise _read_only()
+        for left in reversed(range(TRIES)):
+            try:
+                with self._telling(), self._staged() as db, db.transaction():
+                    if not full:
+                        db.execute("SET LOCAL synchronous_commit = off")
+                    shared = isinstance(self.blobs, Objects) and self.blobs.tenant is not None
+                    return work(Writer(db, self.tenant, self.machine, shared_objects=shared))
+            except StoreLost as error:
+                if not left or not isinstance(
+                    error.__cause__, errors.DeadlockDetected | errors.SerializationFailure
+                ):
+                    raise
+            time.sleep(random.uniform(0.0, _PAUSE * (TRIES - left)))  # noqa: S311 - not at once
+        raise AssertionError("no try was left, and none was the last")
+
+    @contextlib.contextmanager
+    def _staged(self) -> Iterator[Db]:
+        """Give a connection that has the tables through which rows come."""
+        db = self._db
+        if getattr(self._own, "staged", None) is not db:
+            db.execute(STAGE)
+            self._own.staged = db
+        yield db
+
+    @contextlib.contextmanager
+    def sweeping(self, wait: float = 0.0) -> Iterator[None]:
+        """Hold the right to sweep for this machine; StoreLocked when somebody else has it.
+
+        The right goes with a connection of its own: it ends when this process does.
+        """
+        if self.machine == EVERYONE:
+            raise _read_only()
+        key = lock_key("sweep", self.tenant, self.machine)
+        until = time.monotonic() + wait
+        lock = self._connect()
+        try:
+            with self._telling():
+                while not _first(lock, "SELECT pg_try_advisory_lock(%s)", key):
+                    if time.monotonic() >= until:
+                        raise StoreLocked(
+                            f"another sweep of {self.machine} into {self.shown} is running",
+                            hint="wait until it ends; reading works meanwhile",
+                        )
+                    time.sleep(0.05)
+            yield
+            self._take_in(lock)
+        finally:
+            # Said, not only let go of: the server finds out about a closed connection when it may.
+            with contextlib.suppress(psycopg.Error):
+                lock.execute("SELECT pg_advisory_unlock_all()")
+            lock.close()
+
+    def _take_in(self, db: Db) -> None:
+        """Let the index take in the words that wait, where that is ours to say."""
+        with contextlib.suppress(psycopg.Error):
+            db.execute("SELECT gin_clean_pending_list('words_body')")
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._lock:
+            while self._open:
+                self._open.pop().close()
+        if isinstance(self.blobs, Objects):
+            self.blobs.close()
+        self._own = threading.local()
+
+    # -- sweeping -----------------------------------------------------------------------
+
+    def known(self) -> Inventory:
+        """Give the cursors of this machine's sessions, and which ones must not come back."""
+        mine = self.tenant, self.machine, EVERYONE
+        rows = self._every(
+            "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
+            " ingested, analysed, evicted, fold, digest FROM sessions"
+            " WHERE tenant=%s AND %s IN (machine, %s)"
+            " ORDER BY id",
+            *mine,
+        )
+        pending = self._every("SELECT name FROM pending WHERE tenant=%s AND machine=%s", *mine[:2])
+        return inventory(
+            rows,
+            (
+                bytes(found)
+                for (found,) in self._every(
+                    "SELECT uid_hash FROM tombstones WHERE tenant=%s", self.tenant
+                )
+            ),
+            self._first(
+                "SELECT coalesce(sum(distilled), 0)::bigint FROM sessions"
+                " WHERE tenant=%s AND %s IN (machine, %s)",
+                *mine,
+            ),
+            (name for (name,) in pending),
+            self._kin_of,
+            takes_older=self._takes_older(),
+        )
+
+    def _takes_older(self) -> bool:
+        """Return whether older sessions can be numbered below all others: none is of another."""
+        others = "SELECT 1 FROM sessions WHERE tenant=%s AND machine<>%s LIMIT 1"
+        if self._first(others, self.tenant, self.machine):
+            return False
+        lowest = self._first("SELECT min(id) FROM events WHERE tenant=%s", self.tenant)
+        return bool((lowest or FIRST_NUMBER) > LEAST_ROOM)
+
+    def _kin_of(self, uid: str) -> set[str]:
+        with self._telling():
+            return Writer(self._db, self.tenant, self.machine).kin([uid]).get(uid, set())
+
+    def write(
+        self, changes: Sequence[Change] = (), digests: Sequence[Digested] = ()
+    ) -> dict[str, set[str]]:
+        """Write what reads found and what was learned: all of it or nothing."""
+
+        def work(writer: Writer) -> dict[str, set[str]]:
+            kin = writer.write(changes) if changes else {}
+            if digests:
+                writer.digested(digests)
+            return kin
+
+        full = bool(digests) or any(change.renamed for change in changes)
+        return self._written(work, full=full)
+
+    def pushed(self) -> dict[str, tuple[bytes, bool]]:
+        """Tell how far sessions of this tenant were pushed, and whether by this machine."""
+        rows = self._every(
+            "SELECT uid, pushed, machine=%s FROM sessions WHERE tenant=%s AND pushed IS NOT NULL",
+            *(self.machine, self.tenant),
+        )
+        return {uid: (bytes(mark), mine) for uid, mark, mine in rows}
+
+    def push(self, sent: Sequence[Sent]) -> tuple[dict[str, set[str]], set[str]]:
+        """Write what a machine sends, payloads, rows and marks together, or nothing of it.
+
+        Gives the kin of sessions that have any, and the sessions that were left out: forgotten
+        here, or those of another machine that has more of them. If it raises, nothing is there,
+        and what was sent must be made anew.
+        """
+        packs = self.blobs.taken() if isinstance(self.blobs, Objects) else []
+        self.blobs.sync()
+        return self._written(lambda writer: writer.push(sent, packs))
+
+    def settled(self, uids: Collection[str]) -> None:
+        """Note that sessions were compared with all of their kin."""
+        names = [SETTLE + text(uid) for uid in uids]
+        if names:
+            self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, names)
+
+    def held(self, uid: str) -> Held | None:
+        """Give what tier 1 holds of a session; None when nothing is."""
+        who = self.tenant, text(uid)
+        with self._telling(), self._db.transaction():
+            # One moment, though another process may write meanwhile.
+            self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            there = self._every(
+                "SELECT row, cursor, evicted FROM sessions WHERE tenant=%s AND uid=%s", *who
+            )
+            if not there or there[0][2] is not None:
+                return None
+            row, cursor, _ = there[0]
+            parts = self._every(
+                "SELECT body FROM facts WHERE tenant=%s AND uid=%s ORDER BY part", *who
+            )
+            facts = [fact for (body,) in parts for fact in unpack_facts(body)]
+            shares = self._first("SELECT body FROM shares WHERE tenant=%s AND uid=%s", *who)
+            foreign = self._foreign(text(uid), facts)
+        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
+        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
+
+    def events(
+        self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
+    ) -> list[StoredEvent]:
+        """Return the events of a session after a number, in the order of their numbers."""
+        name = text(uid)
+        sql = "SELECT fold FROM sessions WHERE tenant=%s AND uid=%s AND evicted IS NULL"
+        version = self._first(sql, self.tenant, name)
+        if version != session_fold.VERSION:
+            held = self.held(uid) if version is not None else None
+            return derive_events(uid, held, after=after, limit=limit, ids=ids)
+        with self._telling():
+            if ids is None:
+                bodies = read_pages(self._db, self.tenant, name, after)
+            else:
+                bodies = pages_with(self._db, self.tenant, name, ids)
+            return select_events(uid, bodies, after=after, limit=limit, ids=ids)
+
+    def tail(self, uid: str) -> Tail | None:
+        """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
+        rows = self._every(
+            "SELECT s.row, s.cursor, f.body, h.body, p.part, p.size FROM sessions AS s"
+            " LEFT JOIN folds AS f ON f.tenant=s.tenant AND f.uid=s.uid AND f.change=s.change"
+            " LEFT JOIN shares AS h ON h.tenant=s.tenant AND h.uid=s.uid"
+            " LEFT JOIN LATERAL (SELECT part, length(body) AS size FROM facts"
+            " WHERE tenant=%s AND uid=%s ORDER BY part DESC LIMIT 1) AS p ON true"
+            " WHERE s.tenant=%s AND s.uid=%s AND s.evicted IS NULL",
+            *(self.tenant, text(uid)) * 2,
+        )
+        if not rows:
+            return None
+        row, cursor, fold, shares, part, size = rows[0]
+        state, spend = unpack_fold(fold) if fold else (None, ())
+        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
+        index = SessionIndex(self, uid)
+        position = (part, size) if part is not None else (0, 0)
+        return Tail(ROW.decode(row), CURSOR.decode(cursor), state, spend, *shared, index, position)
+
+    def index_for(self, uid: str, facts: Sequence[Fact]) -> SessionIndex:
+        """Return the index of a session that has looked up all that new records name."""
+        index = SessionIndex(self, uid)
+        index.load(facts)
+        return index
+
+    def facts_after(
+        self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
+    ) -> list[Fact]:
+        """Return the facts of a session after a position, those up to `lines` left out."""
+        who = self.tenant, text(uid)
+        with self._telling(), self._db.transaction():
+            # One moment, though another process may write meanwhile.
+            self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            parts = self._every(f"{_PARTS} ORDER BY part DESC", *who)
+            one = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
+            return facts_behind(
+                parts, lambda part: bytes(self._first(one, *who, part)), position, lines
+            )
+
+    def _foreign(self, uid: str, facts: Sequence[Fact]) -> frozenset[int]:
+        """Give the claims of a session that evicted ones own: their digests count these."""
+        rows = self._every(
+            "SELECT o.key FROM kin AS k"
+            " JOIN sessions AS s ON s.tenant=k.tenant AND s.uid=k.other"
+            " JOIN owners AS o ON o.tenant=k.tenant AND o.uid=k.other"
+            " WHERE k.tenant=%s AND k.uid=%s AND s.evicted IS NOT NULL",
+            *(self.tenant, uid),
+        )
+        return frozenset({key for (key,) in rows}.intersection(claims(facts))) if rows else _NONE
+
+    # -- reading ------------------------------------------------------------------------
+
+    def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
+        """List sessions."""
+        where, given = self._where(wanted)
+        limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
+        rows = self._every(
+            "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
+            f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
+            *given,
+        )
+        for row, *marks in rows:
+            listed = with_marks(ROW.decode(row), *marks)
+            yield _without_paths(listed) if self.machine == EVERYONE else listed
+
+    def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
+        """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+        if what == "removals":
+            for at, kind, body in self._every(
+                "SELECT at, what, body FROM removals WHERE tenant=%s ORDER BY id", self.tenant
+            ):
+                yield {"at": at, "what": kind, **msgspec.json.decode(body)}
+            return
+        where, given = self._where(wanted)
+        for row in self._every(_KEPT[what].format(where=where), *given):
+            found = dict(zip(NAMES[what], row, strict=True))
+            body = found.pop("body", None)
+            yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
+
+    def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
+        """Add up what sessions took; of a time that is asked for, what was spent in its days."""
+        where, given = self._where(wanted)
+        tests, times = [where], list[str]()
+        for test, moment in ((">=", wanted.after), ("<", wanted.before)):
+            if moment is not None:
+                tests.append(f"{_GROUPS['slot']}{test}%s")
+                times.append((time_told(moment) or "")[:16])
+        keys = ", ".join(_GROUPS[one] for one in by)
+        group = f" GROUP BY {keys}" if keys else ""
+        rows = self._every(
+            f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
+            " LEFT JOIN spend ON spend.tenant=sessions.tenant AND spend.uid=sessions.uid"
+            f" WHERE {' AND '.join(tests)}{group}",
+            *(*given, *times),
+        )
+        sizes: dict[tuple[Any, ...], int] = {}
+        if {"day", "slot", "model"}.isdisjoint(by):
+            for size, *key in self._every(
+                f"SELECT coalesce(sum(raw_bytes), 0)::bigint{keys and ', '}{keys} FROM sessions"  # noqa: S608
+                f" WHERE {where}{group}",
+                *given,
+            ):
+                sizes[tuple(key)] = size
+        out: list[Total] = []
+        for row in rows:
+            key = tuple(row[: len(by)])
+            told: dict[str, Any] = dict(zip(_SUMS, row[len(by) :], strict=True))
+            out.append(Total(key, raw_bytes=sizes.get(key, 0), **told))
+        return out
+
+    def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
+        """Find events by their words, the best first, within a budget of time."""
+        with self._telling():
+            source = Rows(self._db, self.tenant)
+            answer = ranking.search(source, self.sessions, query, limit, offset)
+            return msgspec.structs.replace(answer, found=as_asked(answer.found, query))
+
+    def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
+        """Return time in milliseconds, kind and derived kinds of every event, in any order."""
+        asked = "SELECT ts, kind, greatest(implied, 0) FROM events WHERE tenant=%s AND uid=%s"
+        return self._every(asked, self.tenant, text(uid))
+
+    def _where(self, wanted: Filter) -> tuple[str, tuple[Any, ...]]:
+        """Turn a filter into conditions on the table of sessions."""
+        tests: dict[str, Any] = {
+            "sessions.tenant=%s": self.tenant,
+            "agent=%s": wanted.agent,
+            "lower(coalesce(project, '')) LIKE %s ESCAPE '!'": part_of(wanted.project),
+            "lower(coalesce(sessions.model, '')) LIKE %s ESCAPE '!'": part_of(wanted.model),
+            "outcome=%s": wanted.outcome,
+            "ended>=%s": wanted.after,
+            "started<%s": wanted.before,
+        }
+        found = [(test, value) for test, value in tests.items() if value is not None]
+        plain = [test for test, _ in found]
+        given = [text(value) if isinstance(value, str) else value for _, value in found]
+        if wanted.uid is not None:
+            start = "".join(f"!{c}" if c in "!%_" else c for c in text(wanted.uid)) + "%"
+            plain.append(
+                "(lower(sessions.uid) LIKE lower(%s COLLATE \"C\") ESCAPE '!'"
+                ' OR lower(substr(sessions.uid, length(agent)+2)) LIKE lower(%s COLLATE "C")'
+                " ESCAPE '!')"
+            )
+            given += [start, start]
+        if wanted.folder is not None:
+            plain.append("(project=%s OR starts_with(project, %s))")
+            folder = text(wanted.folder)
+            given += [folder, f"{folder.rstrip('/')}/"]
+        if wanted.uids is not None:
+            plain.append("sessions.uid=ANY(%s)")
+            given.append([text(uid) for uid in wanted.uids])
+        for column, told in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
+            if told is not None:
+                plain.append(f"{column} IS {'NOT ' if told else ''}NULL")
+        return " AND ".join(plain), tuple(given)
+
+    # -- removing -----------------------------------------------------------------------
+
+    def remove(
+        self,
+        uids: Collection[str],
+        *,
+        why: Mapping[str, str],
+        forget: bool = False,
+        lost: bool = False,
+        buried: Collection[bytes] = (),
+    ) -> list[str]:
+        """Evict sessions from tier 1, or forget them altogether; the uids still pending."""
+        what = "forget" if forget else DATA_LOSS if lost else "evict"
+        wanted = {text(uid): uid for uid in uids}
+
+        def work(writer: Writer) -> None:
+            sizes = writer.remove(list(wanted), forget=forget)
+            if missing := wanted.keys() - sizes.keys():
+                raise SessionNotFound(f"no session {min(missing)} in the store")
+            writer.pend(PACK + uid for uid in wanted)
+            for uid, size in sizes.items():
+                told = {
+                    "uid": "(forgotten)" if forget else wanted[uid],
+                    "bytes": size,
+                    "why": why.get(wanted[uid], "asked for"),
+                }
+                self._db.execute(
+                    "INSERT INTO removals(tenant, machine, at, what, body)"
+                    " VALUES(%s, %s, %s, %s, %s)",
+                    (self.tenant, self.machine, now(), what, msgspec.json.encode(told).decode()),
+                )
+            if buried:
+                writer.bury(sorted(buried))
+
+        self._written(work, full=True)
+        return [] if self.settle() else list(uids)
+
+    def settle(self) -> bool:
+        """Make sure that what was deleted is in no page of a table; False when that must wait.
+
+        What is to be done is written down with the deletion itself, so that it is done at last
+        however often it is cut short.
+        """
+        rows = self._every(
+            "SELECT name FROM pending WHERE tenant=%s AND machine=%s", self.tenant, self.machine
+        )
+        names = [name for (name,) in rows if not name.startswith(FOR_LATER)]
+        done = []
+        for name in names:
+            if name.startswith(PACK):
+                self.blobs.evict(name.removeprefix(PACK))
+                done.append(name)
+        objects = [name for name in names if name.startswith(OBJECT)]
+        if objects and isinstance(self.blobs, Objects):
+            self.blobs.delete([name.removeprefix(OBJECT) for name in objects])
+            done += objects
+        tables = [name.removeprefix(REWRITE) for name in names if name.startswith(REWRITE)]
+        done += [f"{REWRITE}{table}" for table in tables if self._rewrite(table)]
+        self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, done)
+        return len(done) == len(names)
+
+    def _rewrite(self, table: str) -> bool:
+        """Write a table anew, without what was deleted from it; False when that must wait.
+
+        VACUUM alone leaves deleted bytes in the holes of pages, and their words in the index.
+        """
+        if table not in TABLES:
+            return True
+        named = sql.Identifier(SCHEMA, table)
+        [(size, mine)] = self._every(
+            "SELECT pg_total_relation_size(oid), pg_has_role(relowner, 'USAGE') FROM pg_class"
+            " WHERE oid=%s::regclass",
+            f"{SCHEMA}.{table}",
+        )
+        if not mine or size > REWRITTEN:
+            return False
+        try:
+            self._db.execute(f"SET lock_timeout = '{_PATIENCE}'")
+            self._db.execute(sql.SQL("VACUUM (FULL) {}").format(named))
+        except errors.LockNotAvailable:
+            return False
+        finally:
+            if not self._db.closed:
+                self._db.execute("RESET lock_timeout")
+        return True
+
+    # -- for teams ----------------------------------------------------------------------
+
+    def admit(self, member: str, *, writes: bool = False) -> None:
+        """Let a role of the database read this tenant, or sweep into it too."""
+        with self._telling():
+            admit(self._db, self.tenant, member, writes=writes)
+
+    def lacks(self) -> list[tuple[str, str]]:
+        """Tell what this database does without, and what would help; it only takes longer."""
+        if self._first("SELECT to_regclass(%s)", f"{SCHEMA}.sessions_parts") is not None:
+            return []
+        told = "no index for parts of names (project:, model:): all sessions are gone through"
+        return [(told, "CREATE EXTENSION pg_trgm, then the index of docs/scale.md")]
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[Callable[[float | None], Iterator[set[str]]]]:
+        """Listen to what is written: gives what waits, for so many seconds, for who changes.
+
+        What arrives names sessions by a hash, as anybody may listen; whom the tenant's rows are
+        hidden from learns nothing by it. What is told in one moment comes together.
+        """
+        names: dict[str, str] = {}
+
+        def heard(db: Db, wait: float | None) -> Iterator[set[str]]:
+            told = list(db.notifies(timeout=wait, stop_after=1))
+            told += db.notifies(timeout=0) if told else ()
+            keys = {one.payload.partition(":")[0] for one in told}
+            if not keys <= names.keys():
+                names.update(self._names(len(names)))
+            if known := {names[key] for key in keys if key in names}:
+                yield known
+
+        with self._telling(), contextlib.closing(self._connect()) as db:
+            db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_of(self.tenant))))
+            yield lambda wait: heard(db, wait)
+
+    def _names(self, known: int) -> dict[str, str]:
+        """Give the names of sessions by their hashes, those that came last if others are known."""
+        since = (self._first("SELECT last_value FROM session_ids") or 0) - _LAST if known else 0
+        rows = self._every("SELECT uid FROM sessions WHERE tenant=%s AND id>%s", self.tenant, since)
+        return {uid_hash(uid).hex(): uid for (uid,) in rows}
+
+    # -- small things -------------------------------------------------------------------
+
+    def _every(self, statement: str, *given: Any) -> list[Any]:
+        with self._telling():
+            return self._db.execute(statement.encode(), given).fetchall()
+
+    def _first(self, statement: str, *given: Any) -> Any:
+        with self._telling():
+            return _first(self._db, statement, *given)
+
+    def _run(self, statement: str, *given: Any) -> None:
+        with self._telling():
+            self._db.execute(statement.encode(), given)
+
+
+class SessionIndex:
+    """What is stored of one session, looked up by id, call and bill."""
+
+    def __init__(self, store: Postgres, uid: str) -> None:
+        self._store = store
+        self._uid = uid
+        self._known: dict[tuple[str, int], bool] = {}
+
+    def load(self, facts: Sequence[Fact]) -> None:
+        """Look up all that new records name, in a few questions: a server may be far away."""
+        name = event_ids(self._uid)
+        self._look("events", {name(fact.node.id, 0, 0) for fact in facts})
+        self._look("calls", {call_key(call) for fact in facts for call in calls_in(fact)})
+        bills = {fact.usage_key for fact in facts if fact.usage_key is not None}
+        self._look("owners", {owner_key("bill", bill) for bill in bills})
+
+    def _look(self, table: str, keys: set[int]) -> None:
+        if not keys:
+            return
+        store = self._store
+        names = {"tenant": store.tenant, "uid": text(self._uid), "keys": list(keys)}
+        with store._telling():  # noqa: SLF001 - its own
+            rows = store._db.execute(_HAS[table], names)  # noqa: SLF001
+            stored = {key for (key,) in rows.fetchall()}
+        self._known |= {(table, key): key in stored for key in keys}
+
+    def _has(self, table: str, key: int) -> bool:
+        if (table, key) not in self._known:
+            self._look(table, {key})
+        return self._known[table, key]
+
+    def has_event(self, event_id: int) -> bool:
+        """Return whether an event has this id."""
+        return self._has("events", event_id)
+
+    def has_call(self, call: str) -> bool:
+        """Return whether a call or a result has this id."""
+        return self._has("calls", call_key(call))
+
+    def has_bill(self, usage_key: str) -> bool:
+        """Return whether a record of this session, or of another one, has this usage key."""
+        return self._has("owners", owner_key("bill", usage_key))
+
+
+class Rack:
+    """Where payloads lie in the database itself: a shelf for `Objects`."""
+
+    parallel = False
+
+    def __init__(self, store: Postgres) -> None:
+        self._store = store
+
+    def put(self, name: str, body: bytes) -> None:
+        """Keep an object under a name that nothing has; durable on return."""
+        pack, _, batch = name.partition("/")
+        self._do(
+            "INSERT INTO packs(tenant, machine, pack, batch, body) VALUES(%s, %s, %s, %s, %s)",
+            *(self._store.tenant, self._store.machine, pack, batch, body),
+        )
+
+    def put_all(self, objects: Sequence[tuple[str, bytes]]) -> None:
+        """Keep several, all or none of them; once more where the connection was lost."""
+        store = self._store
+        try:
+            with contextlib.suppress(*_GONE):
+                Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001 - its own
+                return
+            Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001
+        except psycopg.Error as error:
+            raise ShelfError(_why(error)) from error
+
+    def get(self, name: str, start: int, length: int) -> bytes:
+        """Give a part of an object."""
+        pack, _, batch = name.partition("/")
+        rows = self._do(
+            "SELECT substring(body FROM %s FOR %s) FROM packs"
+            " WHERE tenant=%s AND pack=%s AND batch=%s",
+            *(start + 1, length, self._store.tenant, pack, batch),
+        )
+        if not rows:
+            raise Absent(name)
+        return bytes(rows[0][0])
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Give the names below a prefix, and their sizes."""
+        rows = self._do(
+            "SELECT pack || '/' || batch, length(body) FROM packs WHERE tenant=%s AND pack=%s",
+            *(self._store.tenant, prefix.rstrip("/")),
+        )
+        return dict(rows)
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete objects; those that are gone already do not matter."""
+        for name in names:
+            pack, _, batch = name.partition("/")
+            self._do(
+                "DELETE FROM packs WHERE tenant=%s AND pack=%s AND batch=%s",
+                *(self._store.tenant, pack, batch),
+            )
+
+    def _do(self, statement: str, *given: Any) -> list[Any]:
+        try:
+            found = self._store._db.execute(statement.encode(), given)  # noqa: SLF001 - its own
+            return found.fetchall() if found.description else []
+        except psycopg.Error as error:
+            raise ShelfError(_why(error)) from error
+
+
+_NONE: Final[frozenset[int]] = frozenset()
+_PARTS: Final = "SELECT part, length(body) AS size FROM facts WHERE tenant=%s AND uid=%s"
+_HAS: Final = {
+    "events": b"SELECT event_id FROM events"
+    b" WHERE tenant=%(tenant)s AND uid=%(uid)s AND event_id=ANY(%(keys)s)",
+    "calls": b"SELECT key FROM calls WHERE tenant=%(tenant)s AND uid=%(uid)s AND key=ANY(%(keys)s)",
+    "owners": b"SELECT key FROM owners WHERE tenant=%(tenant)s AND key=ANY(%(keys)s)",
+}
+_ORDER = {
+    "recent": "ended DESC NULLS LAST, id DESC",
+    "oldest": "ended NULLS FIRST, id",
+    "cost": "ticks DESC, id DESC",
+    "tokens": "tokens DESC, id DESC",
+    "size": "raw_bytes DESC, id DESC",
+}
+_KEPT: dict[str, str] = {
+    "digests": "SELECT sessions.uid, digests.change, digests.at, body FROM digests JOIN sessions"
+    " ON sessions.tenant=digests.tenant AND sessions.uid=digests.uid"
+    " WHERE {where} ORDER BY sessions.id",
+    "signals": "SELECT sessions.uid, kind, body FROM signals JOIN sessions"
+    " ON sessions.tenant=signals.tenant AND sessions.uid=signals.uid"
+    " WHERE {where} ORDER BY signals.id",
+    "spend": "SELECT sessions.uid, agent, project, day, spend.model, place, input, output,"
+    " cache_creation, cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
+    " JOIN sessions ON sessions.tenant=spend.tenant AND sessions.uid=spend.uid"
+    " WHERE {where} ORDER BY day, sessions.uid, spend.model, place",
+}
+_SLOT = (
+    "(CASE length(day) WHEN 10 THEN day||'T12:00' ELSE coalesce(day, to_char("
+    "to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI')) END)"
+)
+"""A slot of time; a day of an older store counts at its noon."""
+
+_GROUPS: dict[Group, str] = {
+    "day": f"left({_SLOT}, 10)",
+    "slot": _SLOT,
+    "model": "coalesce(spend.model, sessions.model)",
+    "project": "project",
+    "agent": "agent",
+    "session": "sessions.uid",
+}
+
+
+def _sum(what: str, test: str = "") -> str:
+    return f"coalesce(sum({what}){test}, 0)::bigint"
+
+
+_SUMS = {
+    "sessions": "count(DISTINCT sessions.uid)",
+    **{one: _sum("spend.ticks", f" FILTER (WHERE place='{one}')") for one in PLACES},
+    **{one: _sum(one) for one in ("unpriced", "input", "output", "responses")},
+    "cache": _sum("cache_creation+cache_read"),
+}
+
+
+def _without_paths(row: SessionRow) -> SessionRow:
+    """Give a row without where its files lay: on this machine that is another place."""
+    session = msgspec.structs.replace(row.session, source_path=None)
+    return msgspec.structs.replace(row, session=session, files=())
+
+
+def _read_only() -> BadConfig:
+    return BadConfig(
+        "a store opened for all machines is read-only",
+        hint="name one: ?machine=NAME in its address",
+    )
+
+
+def _own_words(url: str) -> tuple[str, dict[str, str]]:
+    """Take out of an address what is meant for us; the rest is for the database."""
+    parts = urlsplit(url)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    own = {name: text(value) for name, value in pairs if name in ("tenant", "machine")}
+    rest = urlencode([(name, value) for name, value in pairs if name not in own])
+    return urlunsplit(parts._replace(query=rest)), own
+
+
+def _why(error: BaseException) -> str:
+    """The first line of what the database says."""
+    return (str(error).strip() or repr(error)).partition("\n")[0]
+
+
+def _first(db: Db, statement: str, *given: Any) -> Any:
+    found = db.execute(statement.encode(), given).fetchone()
+    return None if found is None else found[0]

@@ -1,0 +1,897 @@
+"""What one transaction writes into a store in Postgres.
+
+All statements go over many sessions at once, so that their number does not grow with them. Rows
+of sessions are locked in the order of their uids, and keys are claimed in theirs, so that sweeps
+of many machines wait for each other and do not block each other; where they do all the same, the
+database ends one of them, and it begins again. Rows come by COPY into tables of this connection
+alone and go on from there, so that what is there already is left as it is; words come packed as
+the database itself sends them, in lots, and it puts one in while the next is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import psycopg
+import zstandard
+from psycopg import errors
+
+from thence.memory.index import digest_text
+from thence.memory.packs import pack_name
+from thence.memory.pages import thin_row
+from thence.memory.rows import (
+    OBJECT,
+    REPACK,
+    ROW,
+    SETTLE,
+    SMALL_PART_BYTES,
+    SMALL_PARTS,
+    columns,
+    digest_version,
+    judged,
+    now,
+    searched_title,
+    spend_values,
+)
+from thence.memory.store import (
+    Change,
+    Digested,
+    EventRow,
+    SessionRow,
+    pack_facts,
+    uid_hash,
+    unpack_facts,
+)
+from thence.team.objects import object_pack
+from thence.team.postgres_numbers import draw_numbers, numbered, renumbered, restated
+from thence.team.postgres_pages import compared, put_pages, rename_pages
+from thence.team.postgres_schema import TIER1
+from thence.team.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
+
+REWRITE = "rewrite:"
+"""What is pending for a table: deleted rows are to go from its pages."""
+
+Db = psycopg.Connection[Any]
+
+_MUCH = 500  # texts in one transaction
+_CHUNK = 256 << 10  # characters that are sent together
+_SPELLING = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_SPELLED = re.compile(r"[\\\t\n\r]")
+_LOT = 256 << 10  # bytes of vectors that go together
+_PACKED_START, _PACKED_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+_WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqiqi")
+
+STAGE = """
+    CREATE TEMP TABLE IF NOT EXISTS staged_events(
+        lot integer, uid text COLLATE "C", event_id bigint, id bigint, ts bigint, kind smallint,
+        state smallint, tool text, tokens bigint, ref text, implied smallint, seq bigint
+    ) ON COMMIT DELETE ROWS;
+    CREATE TEMP TABLE IF NOT EXISTS staged_words(
+        lot integer, uid text COLLATE "C", event_id bigint, piece integer, pieces integer,
+        id bigint, ts bigint, body tsvector
+    ) ON COMMIT DELETE ROWS;
+    ALTER TABLE staged_words ALTER body SET STORAGE EXTERNAL
+"""
+"""Makes the tables that rows go through, of one connection alone, empty after each transaction."""
+
+_PUT_NEW_EVENTS = (
+    b"INSERT INTO events(tenant, machine, uid, event_id, id, ts, kind, state, tool, tokens, ref,"
+    b" implied, seq) SELECT %(tenant)s, %(machine)s, uid, event_id, id, ts, kind, state, tool,"
+    b" tokens, ref, implied, seq FROM staged_events WHERE lot=%(lot)s ORDER BY uid, event_id"
+)
+_PUT_EVENTS = _PUT_NEW_EVENTS + b" ON CONFLICT (tenant, uid, event_id) DO NOTHING"
+_PUT_NEW_WORDS = (
+    b"INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
+    b" SELECT %(tenant)s, %(machine)s, uid, event_id, piece, pieces, id, ts, body"
+    b" FROM staged_words WHERE lot=%(lot)s"
+)
+# Only of events that are the ones these words came with.
+_PUT_WORDS = (
+    b"INSERT INTO words(tenant, machine, uid, event_id, piece, pieces, id, ts, body)"
+    b" SELECT %(tenant)s, %(machine)s, w.uid, w.event_id, w.piece, w.pieces, w.id, e.ts, w.body"
+    b" FROM staged_words AS w JOIN events AS e ON e.tenant=%(tenant)s AND e.uid=w.uid"
+    b" AND e.event_id=w.event_id AND e.id=w.id WHERE w.lot=%(lot)s"
+    b" ON CONFLICT (tenant, uid, event_id, piece) DO NOTHING"
+)
+
+
+class _Stored(NamedTuple):
+    """What is known of a session before it is written."""
+
+    change: int
+    redactor: int
+    machine: str
+    row: SessionRow
+
+
+class Sent(NamedTuple):
+    """What a machine sends of one session."""
+
+    change: Change
+    mark: bytes
+    """How far it has sent it, after this."""
+    digested: Digested | None = None
+    evicted: bool = False
+    """It arrives without tier 1."""
+    restates: bool = False
+    """Its events are there already: only what is said of the session changes."""
+
+
+class Writer:
+    """One transaction of one machine into one tenant; its connection has made `STAGE`."""
+
+    def __init__(self, db: Db, tenant: str, machine: str, *, shared_objects: bool = False) -> None:
+        """With `shared_objects` payloads lie in a place that other tenants may use as well."""
+        self._db = db
+        self._shared_objects = shared_objects
+        self._tenant = tenant
+        self._machine = machine
+        self._pending: set[str] = set()
+        self._settled: set[str] = set()
+        self._sent: dict[str, dict[str, Any]] = {}  # what goes into the rows of pushed sessions
+        self._lot = 0  # rows of this transaction that came together, to tell them from others
+
+    # -- sessions -----------------------------------------------------------------------
+
+    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
+        """Write what reads found; the kin of each session that has any."""
+        conflicts: dict[str, set[str]] = {}
+        for some in _once_each(changes):
+            conflicts.update(self._write(some))
+        self._put_pending()
+        self._tell({_uid(change): change.row.change for change in changes})
+        return conflicts
+
+    def push(
+        self, sent: Sequence[Sent], packs: Sequence[tuple[str, bytes]]
+    ) -> tuple[dict[str, set[str]], set[str]]:
+        """Write what a machine sends, and how far that is: kin, and what was left out.
+
+        The numbers of changes are this store's own; they go on from what is there.
+        """
+        by_uid = {_uid(one.change): one for one in sent}
+        there = self._locked(list(by_uid))
+        due = dict(self._due({uid: one.change for uid, one in by_uid.items()}, there))
+        for uid in self._buried(list(due)):
+            del due[uid]
+        for uid in [uid for uid in due if by_uid[uid].restates]:
+            if uid in there:
+                due[uid] = restated(due[uid], there[uid].row)
+            else:
+                del due[uid]  # removed meanwhile: the next push sends it whole
+        numbers = {uid: _number(by_uid[uid], there.get(uid)) for uid in due}
+        changes = [numbered(change, numbers[uid]) for uid, change in due.items()]
+        wanted = {pack_name(change.row.session.session_uid) for change in changes}
+        self.put_packs([pack for pack in packs if pack[0].partition("/")[0] in wanted])
+        self._sent = {
+            uid: {"pushed": by_uid[uid].mark, "pinned": one.row.pinned} for uid, one in due.items()
+        }
+        kin = self.write(changes)
+        digests = [
+            renumbered(one.digested, one.change, numbers[uid])
+            for uid, one in by_uid.items()
+            if uid in due and one.digested is not None
+        ]
+        self.digested(digests)
+        self._many(
+            "UPDATE sessions SET pushed=%(pushed)s, pinned=%(pinned)s"
+            " WHERE tenant=%(tenant)s AND uid=%(uid)s",
+            [{**told, "tenant": self._tenant, "uid": uid} for uid, told in self._sent.items()],
+        )
+        evicted = [uid for uid in due if by_uid[uid].evicted]
+        if evicted:
+            self._db.execute(
+                "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
+                (now(), self._tenant, evicted),
+            )
+        return kin, by_uid.keys() - due.keys()
+
+    def put_packs(self, packs: Sequence[tuple[str, bytes]]) -> None:
+        """Keep payloads under names that were drawn for them: what has one of them is the same."""
+        if packs:
+            names = [name.partition("/") for name, _ in packs]
+            self._db.execute(
+                "INSERT INTO packs(tenant, machine, pack, batch, body) SELECT %s, %s, pack, batch,"
+                " body FROM unnest(%s::text[], %s::text[], %s::bytea[]) AS v(pack, batch, body)"
+                " ON CONFLICT (tenant, pack, batch) DO NOTHING",
+                (
+                    *(self._tenant, self._machine, [pack for pack, _, _ in names]),
+                    *([batch for _, _, batch in names], [body for _, body in packs]),
+                ),
+            )
+
+    def _buried(self, uids: list[str]) -> list[str]:
+        """Tell which sessions must not come back."""
+        hashes = {uid_hash(uid): uid for uid in uids}
+        rows = self._db.execute(
+            "SELECT uid_hash FROM tombstones WHERE tenant=%s AND uid_hash=ANY(%s)",
+            (self._tenant, list(hashes)),
+        )
+        return [hashes[bytes(found)] for (found,) in rows.fetchall()]
+
+    def _write(self, changes: dict[str, Change]) -> dict[str, set[str]]:
+        stored = self._locked(list(changes))
+        changes = dict(self._due(changes, stored))
+        renamed = {uid: one for uid, one in changes.items() if one.renamed}
+        self._settled |= {uid for uid, one in changes.items() if one.settled}
+        new = self._put_sessions(changes, stored)
+        self._rename(renamed)
+        grown = {uid: one for uid, one in changes.items() if uid in new and uid not in renamed}
+        self._put_events(grown, stored)
+        shared = self._claim(grown)
+        # Growth that shares nothing new leaves the family as it was compared last.
+        kin = self.kin(
+            [
+                uid
+                for uid, change in grown.items()
+                if uid in shared or change.fresh or change.replayed is not None
+            ]
+        )
+        self._pending |= {SETTLE + uid for uid in kin}
+        return kin
+
+    def _locked(self, uids: list[str]) -> dict[str, _Stored]:
+        rows = self._db.execute(
+            "SELECT uid, change, redactor, machine, row FROM sessions"
+            " WHERE tenant=%s AND uid=ANY(%s) ORDER BY uid FOR UPDATE",
+            (self._tenant, uids),
+        )
+        return {
+            uid: _Stored(change, redactor, machine, ROW.decode(row))
+            for uid, change, redactor, machine, row in rows.fetchall()
+        }
+
+    def _due(
+        self, changes: dict[str, Change], stored: dict[str, _Stored]
+    ) -> Iterator[tuple[str, Change]]:
+        """Leave out what another machine has more of; what it has less of is taken over.
+
+        Kin of several machines are settled by whichever finds them so.
+        """
+        for uid, change in changes.items():
+            there = stored.get(uid)
+            if (
+                there is None
+                or there.machine == self._machine
+                or _restates(change, there)
+                or (change.settled and change.row.change == there.change + 1)
+            ):
+                yield uid, change
+            elif change.fresh and change.row.events >= there.row.events:
+                number = max(there.change + 1, change.row.change)
+                row = msgspec.structs.replace(change.row, change=number)
+                yield uid, msgspec.structs.replace(change, row=row)
+
+    def _put_sessions(self, changes: dict[str, Change], stored: dict[str, _Stored]) -> set[str]:
+        """Write the rows of sessions; those of which there is more to write."""
+        new: set[str] = set()
+        restated: list[tuple[Any, ...]] = []
+        whole: list[dict[str, Any]] = []
+        for uid, change in changes.items():
+            row, there = change.row, stored.get(uid)
+            if there is None or there.change != row.change:
+                new.add(uid)
+                told = {name: _stored(value) for name, value in columns(change).items()}
+                machine = there.machine if there and change.settled else self._machine
+                sent = self._sent.pop(uid, {})
+                own = {"tenant": self._tenant, "machine": machine, "title_words": self._title(row)}
+                whole.append({**told, **sent, **own})
+            elif not change.settled:
+                if there.redactor != row.redactor:  # its digest was made anew by newer rules
+                    self._pending |= {f"{REWRITE}{name}" for name in ("digests", "signals")}
+                    self._pending.add(f"{REWRITE}sessions")
+                body = msgspec.msgpack.encode(row)
+                path = text(row.session.source_path or "")
+                restated.append(
+                    (
+                        *(row.gone, row.pinned, row.redactor, path, body, self._title(row)),
+                        *(self._tenant, uid),
+                    )
+                )
+        self._many(
+            "UPDATE sessions SET gone=%s, pinned=%s, redactor=%s, path=%s, row=%s, title_words=%s"
+            " WHERE tenant=%s AND uid=%s",
+            restated,
+        )
+        self._put_rows(whole, stored.keys())
+        return new
+
+    def _title(self, row: SessionRow) -> Vector | None:
+        """Return the words of a title that is searched."""
+        title = searched_title(row)
+        return digest_vector(title, row.session.flavor, self._tenant) if title else None
+
+    def _put_rows(self, rows: Sequence[dict[str, Any]], stored: Collection[str]) -> None:
+        """Write the columns of sessions. Those that were not there must not be there now."""
+        if not rows:
+            return
+        names = list(rows[0])
+        marks = ", ".join(f"%({name})s" for name in names)
+        sets = ", ".join(f"{name}=excluded.{name}" for name in names if name != "uid")
+        statement = (
+            f"INSERT INTO sessions({', '.join(names)}, discovered) VALUES({marks}, %(ingested)s)"
+            " ON CONFLICT (tenant, uid) DO"
+        )
+        self._many(f"{statement} UPDATE SET {sets}", [row for row in rows if row["uid"] in stored])
+        new = [row for row in rows if row["uid"] not in stored]
+        if self._many(f"{statement} NOTHING", new) < len(new):
+            raise errors.SerializationFailure("another machine was first to write a session")
+
+    # -- events -------------------------------------------------------------------------
+
+    def _put_events(self, changes: dict[str, Change], stored: dict[str, _Stored]) -> None:
+        if not changes:
+            return
+        there = [uid for uid in changes if uid in stored]
+        self._empty([uid for uid in there if changes[uid].fresh])
+        self._put_facts({uid: one.facts for uid, one in changes.items() if one.facts})
+        self._put_folds(changes)
+        again = [uid for uid in there if changes[uid].rebuilt]
+        changes = changes | {
+            uid: compared(self._db, self._tenant, uid, changes[uid]) for uid in again
+        }
+        numbers = put_pages(self._db, self._tenant, self._machine, changes, there)
+        self._stage(changes, numbers, new=not there)
+        self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
+        altered = [(uid, thin_row(row)) for uid, one in changes.items() for row in one.altered]
+        self._alter(altered, [numbers[uid, row.event_id] for uid, row in altered])
+        self._retell({uid: one for uid, one in changes.items() if one.retold})
+        self._pending |= {REPACK + uid for uid, one in changes.items() if one.untidy}
+        self._delete("spend", there)
+        self._many(
+            "INSERT INTO spend(tenant, machine, uid, day, model, place, input, output,"
+            " cache_creation, cache_read, cache_1h, searches, responses, ticks, unpriced)"
+            f" VALUES({', '.join(['%s'] * 15)})",
+            [
+                (self._tenant, self._machine, uid, *map(_stored, spend_values(spend)))
+                for uid, one in changes.items()
+                for spend in one.spend
+            ],
+        )
+        shared = [
+            (self._tenant, self._machine, uid, msgspec.msgpack.encode(told))
+            for uid, one in changes.items()
+            if one.replayed is not None
+            for told in [(one.replayed, one.billed or frozenset(), one.ties)]
+        ]
+        self._many(
+            "INSERT INTO shares(tenant, machine, uid, body) VALUES(%s, %s, %s, %s)"
+            " ON CONFLICT (tenant, uid) DO UPDATE SET body=excluded.body",
+            shared,
+        )
+
+    def _empty(self, uids: Sequence[str]) -> None:
+        """Take out what is read anew: it may have been kept by rules that did not know a secret."""
+        if not uids:
+            return
+        rows = self._db.execute(
+            "SELECT DISTINCT uid FROM facts WHERE tenant=%s AND uid=ANY(%s)",
+            (self._tenant, list(uids)),
+        )
+        there = [uid for (uid,) in rows.fetchall()]
+        self._pending |= self._old_objects(there)
+        for table in TIER1 if there else ():
+            self._delete(table, there)
+        if there:
+            self._pending |= {REPACK + uid for uid in there}
+            stale = (*TIER1, "sessions", "digests", "signals")
+            self._pending |= {f"{REWRITE}{table}" for table in stale}
+
+    def _put_facts(self, bodies: dict[str, bytes]) -> None:
+        """Add a piece of facts to each; many small ones are put together."""
+        if not bodies:
+            return
+        rows = self._db.execute(
+            "SELECT uid, max(part), coalesce(max(part) FILTER (WHERE length(body)>=%s), 0)"
+            " FROM facts WHERE tenant=%s AND uid=ANY(%s) GROUP BY uid",
+            (SMALL_PART_BYTES, self._tenant, list(bodies)),
+        ).fetchall()
+        parts = {uid: last for uid, last, _ in rows}
+        for uid, last, large in rows:
+            if last - large < SMALL_PARTS:
+                continue
+            small = self._db.execute(
+                "DELETE FROM facts WHERE tenant=%s AND uid=%s AND part>%s RETURNING part, body",
+                (self._tenant, uid, large),
+            ).fetchall()
+            every = [*(body for _, body in sorted(small)), bodies[uid]]
+            bodies[uid] = pack_facts([fact for body in every for fact in unpack_facts(body)])
+            parts[uid] = large
+        self._many(
+            "INSERT INTO facts(tenant, machine, uid, part, body) VALUES(%s, %s, %s, %s, %s)",
+            [
+                (self._tenant, self._machine, uid, parts.get(uid, 0) + 1, body)
+                for uid, body in bodies.items()
+            ],
+        )
+
+    def _put_folds(self, changes: dict[str, Change]) -> None:
+        """Write the states by which sessions are continued, or that there are none."""
+        self._delete("folds", [uid for uid, change in changes.items() if not change.fold])
+        self._many(
+            "INSERT INTO folds(tenant, machine, uid, change, body) VALUES(%s, %s, %s, %s, %s)"
+            " ON CONFLICT (tenant, uid) DO UPDATE SET machine=excluded.machine,"
+            " change=excluded.change, body=excluded.body",
+            [
+                (self._tenant, self._machine, uid, change.row.change, change.fold)
+                for uid, change in changes.items()
+                if change.fold
+            ],
+        )
+        pairs = [(uid, key) for uid, change in changes.items() for key in change.calls]
+        if pairs:
+            self._db.execute(
+                "INSERT INTO calls(tenant, machine, uid, key) SELECT %s, %s, uid, key"
+                " FROM unnest(%s::text[], %s::bigint[]) AS v(uid, key)"
+                " ON CONFLICT (tenant, uid, key) DO NOTHING",
+                (
+                    *(self._tenant, self._machine),
+                    *([uid for uid, _ in pairs], [key for _, key in pairs]),
+                ),
+            )
+
+    def _stage(
+        self, changes: dict[str, Change], numbers: dict[tuple[str, int], int], *, new: bool = False
+    ) -> None:
+        """Write rows of events in their order, and their words.
+
+        What is there already is left as it is; with `new` there is nothing of these sessions, as
+        their rows were not there and are locked by now.
+        """
+        # Of an event that is told twice the last counts.
+        rows = {
+            (uid, row.event.event_id): thin_row(row)
+            for uid, change in changes.items()
+            for row in change.events
+        }
+        if not rows:
+            return
+        placed = {
+            key: (number, rows[key].ts)
+            for key, number in draw_numbers(self._db, self._tenant, changes, rows).items()
+        }
+        self._lot += 1
+        names = {uid: f"{self._lot}\t{_copied(uid)}\t" for uid in changes}
+        self._copy(
+            "staged_events",
+            (
+                f"{names[key[0]]}{row.event_id}\t{placed[key][0]}\t{row.ts}\t{row.kind}\t{row.state}"
+                f"\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}\t{row.implied}"
+                f"\t{numbers[key]}\n"
+                for key, row in rows.items()
+            ),
+        )
+        if count := sum(len(one.words) for one in changes.values()):
+            # New words wait in a list that every search goes through: long while much is written,
+            # since the index takes them in faster together, and short otherwise.
+            waiting = "16MB" if count > _MUCH else "512kB"
+            self._db.execute(
+                f"SET LOCAL gin_pending_list_limit = '{waiting}'; SET LOCAL work_mem = '64MB'"
+            )
+        lots = self._lots(changes, placed)
+        given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
+        # Here and below: the server puts in what it has while the next words are spelled.
+        with self._db.pipeline():
+            self._db.execute(_PUT_NEW_EVENTS if new else _PUT_EVENTS, given)
+            lot = next(lots, None)
+        while lot is not None:
+            self._copy_packed("staged_words", lot)
+            with self._db.pipeline():
+                self._db.execute(_PUT_NEW_WORDS if new else _PUT_WORDS, given | {"lot": self._lot})
+                lot = next(lots, None)
+
+    def _lots(
+        self, changes: dict[str, Change], placed: dict[tuple[str, int], tuple[int, int]]
+    ) -> Iterator[list[bytes]]:
+        """Cut rows of words into lots, as COPY takes them packed; each has its number."""
+        lot: list[bytes] = []
+        size = 0
+        for start, row, body in self._vectors(changes, placed):
+            lot += (_WORDS_START.pack(8, 4, self._lot + 1), start, row, body)
+            size += len(body)
+            if size >= _LOT:
+                self._lot += 1
+                yield lot
+                lot, size = [], 0
+        if lot:
+            self._lot += 1
+            yield lot
+
+    def _vectors(
+        self, changes: dict[str, Change], placed: dict[tuple[str, int], tuple[int, int]]
+    ) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Spell rows of words: the session, the numbers, the vector."""
+        for uid, one in changes.items():
+            name = uid.encode()
+            start = len(name).to_bytes(4, "big") + name
+            for words in {words.event_id: words for words in reversed(one.words)}.values():
+                number, ts = placed.get((uid, words.event_id), (None, 0))
+                if number is None:
+                    continue
+                pieces = vectors(words.body, marks_of(words.meta, self._tenant, number))
+                for at, body in enumerate(pieces):
+                    told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
+                    yield start, _WORDS_ROW.pack(*told), body
+
+    def _retell(self, changes: dict[str, Change]) -> None:
+        """Put the words of texts that went on in place of those of their beginnings."""
+        placed: dict[tuple[str, int], tuple[int, int]] = {}
+        for uid, change in changes.items():
+            gone = self._db.execute(
+                "DELETE FROM words WHERE tenant=%s AND uid=%s AND event_id=ANY(%s)"
+                " RETURNING event_id, id, ts",
+                (self._tenant, uid, list(change.retold)),
+            )
+            placed |= {(uid, event): (number, ts) for event, number, ts in gone.fetchall()}
+        for lot in self._lots(changes, placed):
+            self._copy_packed("staged_words", lot)
+            given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
+            self._db.execute(_PUT_WORDS, given)
+
+    def _drop(self, events: Sequence[tuple[str, int]]) -> None:
+        """Take out single events, rows and words."""
+        if not events:
+            return
+        uids, ids = zip(*events, strict=True)
+        for table in ("events", "words"):
+            self._db.execute(
+                f"DELETE FROM {table} AS t USING unnest(%s::text[], %s::bigint[])"  # noqa: S608
+                " AS v(uid, event_id)"
+                " WHERE t.tenant=%s AND t.uid=v.uid AND t.event_id=v.event_id",
+                (list(uids), list(ids), self._tenant),
+            )
+
+    def _alter(self, events: Sequence[tuple[str, EventRow]], numbers: Sequence[int]) -> None:
+        if not events:
+            return
+        mark_again(self._db, self._tenant, self._machine, events)
+        given = (
+            [uid for uid, _ in events],
+            *(
+                [_stored(getattr(row, name)) for _, row in events]
+                for name in ("event_id", "ts", "kind", "state", "tool", "tokens", "implied")
+            ),
+            list(numbers),
+            self._tenant,
+        )
+        self._db.execute(
+            "UPDATE events AS t SET ts=v.ts, kind=v.kind, state=v.state, tool=v.tool,"
+            " tokens=v.tokens, implied=v.implied, seq=v.seq FROM unnest(%s::text[], %s::bigint[],"
+            " %s::bigint[], %s::smallint[], %s::smallint[], %s::text[], %s::bigint[],"
+            " %s::smallint[], %s::bigint[])"
+            " AS v(uid, event_id, ts, kind, state, tool, tokens, implied, seq)"
+            " WHERE t.tenant=%s AND t.uid=v.uid AND t.event_id=v.event_id",
+            given,
+        )
+        self._db.execute(
+            "UPDATE words AS t SET ts=v.ts FROM unnest(%s::text[], %s::bigint[], %s::bigint[])"
+            " AS v(uid, event_id, ts) WHERE t.tenant=%s AND t.uid=v.uid"
+            " AND t.event_id=v.event_id AND t.ts!=v.ts",
+            (*given[:3], self._tenant),
+        )
+
+    def _rename(self, changes: dict[str, Change]) -> None:
+        """Let refs lead to where payloads lie now."""
+        for uid, change in changes.items():
+            self._delete("facts", [uid])
+            self._delete("folds", [uid])
+            self._db.execute(
+                "INSERT INTO facts(tenant, machine, uid, part, body) VALUES(%s, %s, %s, 1, %s)",
+                (self._tenant, self._machine, uid, change.facts),
+            )
+            moved = [(old, new) for old, new in change.renamed.items() if old != new]
+            self._db.execute(
+                "UPDATE events AS t SET ref=v.new"
+                " FROM unnest(%s::text[], %s::text[]) AS v(old, new)"
+                " WHERE t.tenant=%s AND t.uid=%s AND t.ref=v.old",
+                ([old for old, _ in moved], [new for _, new in moved], self._tenant, uid),
+            )
+            rename_pages(self._db, self._tenant, uid, change.renamed)
+            self._unpend([REPACK + uid])
+
+    # -- owners -------------------------------------------------------------------------
+
+    def _claim(self, changes: dict[str, Change]) -> set[str]:
+        """Take what nobody owns yet; return the sessions of which others own something: kin."""
+        first: dict[int, str] = {}
+        shared: set[str] = set()
+        for uid, change in changes.items():
+            for key in change.claims:
+                first.setdefault(key, uid)
+        if first:
+            keys = sorted(first)
+            self._db.execute(
+                "INSERT INTO owners(tenant, machine, key, uid)"
+                " SELECT %s, %s, key, uid FROM unnest(%s::bigint[], %s::text[]) AS v(key, uid)"
+                " ORDER BY key ON CONFLICT (tenant, key) DO NOTHING",
+                (self._tenant, self._machine, keys, [first[key] for key in keys]),
+            )
+            rows = self._db.execute(
+                "SELECT key, uid FROM owners WHERE tenant=%s AND key=ANY(%s)",
+                (self._tenant, keys),
+            )
+            owners: dict[int, str] = dict(rows.fetchall())
+            pairs = {
+                pair
+                for uid, change in changes.items()
+                for key in change.claims
+                if owners[key] != uid
+                for pair in ((uid, owners[key]), (owners[key], uid))
+            }
+            shared = {uid for uid, _ in pairs if uid in changes}
+            self._many(
+                "INSERT INTO kin(tenant, machine, uid, other) VALUES(%s, %s, %s, %s)"
+                " ON CONFLICT (tenant, uid, other) DO NOTHING",
+                [(self._tenant, self._machine, *pair) for pair in sorted(pairs)],
+            )
+        owned = dict(pair for change in changes.values() for pair in change.owned)
+        self._many(
+            "INSERT INTO owners(tenant, machine, key, uid)"
+            " SELECT %s, %s, %s, uid FROM sessions WHERE tenant=%s AND uid=%s"
+            " ON CONFLICT (tenant, key) DO UPDATE SET uid=excluded.uid",
+            [
+                (self._tenant, self._machine, key, self._tenant, text(uid))
+                for key, uid in sorted(owned.items())
+            ],
+        )
+        return shared
+
+    def kin(self, uids: Sequence[str]) -> dict[str, set[str]]:
+        """Give, of those that have any, all that share claims, directly or through others."""
+        rows = self._db.execute(
+            "WITH RECURSIVE near(root, uid) AS ("
+            ' SELECT v.uid, v.uid FROM (SELECT unnest(%s::text[]) COLLATE "C") AS v(uid)'
+            " UNION SELECT n.root, k.other FROM near AS n JOIN kin AS k"
+            " ON k.tenant=%s AND k.uid=n.uid)"
+            " SELECT n.root, n.uid FROM near AS n JOIN sessions AS s ON s.tenant=%s AND s.uid=n.uid"
+            " WHERE n.root!=n.uid",
+            (list(uids), self._tenant, self._tenant),
+        )
+        out: dict[str, set[str]] = {}
+        for root, other in rows.fetchall():
+            out.setdefault(root, set()).add(other)
+        return out
+
+    # -- digests ------------------------------------------------------------------------
+
+    def digested(self, digests: Sequence[Digested]) -> None:
+        """Write digests, what hangs on them, and what they tell of their sessions."""
+        for some in _once_each(digests):
+            rows = self._db.execute(
+                "SELECT uid, agent, row FROM sessions"
+                " WHERE tenant=%s AND uid=ANY(%s) ORDER BY uid FOR UPDATE",
+                (self._tenant, list(some)),
+            ).fetchall()
+            if rows:
+                self._digested(some, {uid: (agent, row) for uid, agent, row in rows})
+        self._tell({text(one.uid): one.change for one in digests})
+
+    def _digested(self, digests: dict[str, Digested], there: dict[str, tuple[str, bytes]]) -> None:
+        at = now()
+        bodies = {uid: msgspec.msgpack.encode(digests[uid].digest) for uid in there}
+        self._many(
+            "INSERT INTO digests(tenant, machine, uid, change, at, body, words)"
+            " VALUES(%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (tenant, uid) DO UPDATE"
+            " SET change=excluded.change, at=excluded.at, body=excluded.body, words=excluded.words",
+            [
+                (
+                    *(self._tenant, self._machine, uid, digests[uid].change, at, body),
+                    digest_vector(digest_text(body), there[uid][0], self._tenant),
+                )
+                for uid, body in bodies.items()
+            ],
+        )
+        self._delete("signals", list(there))
+        signals = [
+            (self._tenant, self._machine, uid, _stored(one["kind"]), msgspec.msgpack.encode(one))
+            for uid in there
+            for one in digests[uid].signals
+        ]
+        self._many(
+            "INSERT INTO signals(tenant, machine, uid, kind, body) VALUES(%s, %s, %s, %s, %s)",
+            signals,
+        )
+        sizes = {uid: len(body) for uid, body in bodies.items()}
+        for _, _, uid, _, body in signals:
+            sizes[uid] += len(body)
+        told = []
+        for uid, (_, row) in there.items():
+            one, held = digests[uid], ROW.decode(row)
+            body = msgspec.msgpack.encode(
+                msgspec.structs.replace(held, session=judged(held.session, one))
+            )
+            made = (one.outcome, sizes[uid], digest_version(one), body)
+            told.append((*made, one.change, at, self._tenant, uid))
+        # A session that went on since it was read stays un-analysed: the digest does not cover it.
+        self._many(
+            "UPDATE sessions SET outcome=%s, distilled=%s, digest=%s, row=%s,"
+            " analysed=CASE WHEN change=%s THEN %s::bigint ELSE analysed END"
+            " WHERE tenant=%s AND uid=%s",
+            told,
+        )
+
+    # -- removing -----------------------------------------------------------------------
+
+    def remove(self, uids: Sequence[str], *, forget: bool) -> dict[str, int]:
+        """Take sessions out of tier 1, or altogether; what each took."""
+        rows = self._db.execute(
+            "SELECT uid, raw_bytes FROM sessions WHERE tenant=%s AND uid=ANY(%s)"
+            " ORDER BY uid FOR UPDATE",
+            (self._tenant, list(uids)),
+        )
+        sizes: dict[str, int] = dict(rows.fetchall())
+        there = list(sizes)
+        tables: tuple[str, ...] = TIER1
+        if forget:
+            tables += ("spend", "digests", "signals", "owners", "sessions")
+            self._db.execute(
+                "DELETE FROM kin WHERE tenant=%s AND (uid=ANY(%s) OR other=ANY(%s))",
+                (self._tenant, there, there),
+            )
+            self.bury([uid_hash(uid) for uid in there])
+        else:
+            self._db.execute(
+                "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
+                (now(), self._tenant, there),
+            )
+        self.pend(self._old_objects(there))
+        for table in tables:
+            self._delete(table, there)
+        self._unpend([kind + uid for uid in there for kind in (REPACK, SETTLE)])
+        touched = (*tables, "packs", *(("kin",) if forget else ()))
+        self.pend({f"{REWRITE}{table}" for table in touched} if there else set())
+        self._tell(dict.fromkeys(there, 0))
+        return sizes
+
+    def _old_objects(self, uids: Sequence[str]) -> set[str]:
+        """Return the deletions due of objects that sessions have under names without a tenant.
+
+        Other tenants may have objects under the same beginning: only those that facts name go.
+        """
+        if not self._shared_objects or not uids:
+            return set()
+        rows = self._db.execute(
+            "SELECT uid, body FROM facts WHERE tenant=%s AND uid=ANY(%s)",
+            (self._tenant, list(uids)),
+        )
+        names: set[str] = set()
+        for uid, body in rows:
+            pack = f"{object_pack(self._tenant, uid)}/"
+            with contextlib.suppress(zstandard.ZstdError, msgspec.DecodeError):  # damaged facts
+                refs = (block.ref for fact in unpack_facts(body) for block in fact.blocks)
+                named = {ref.partition("#")[0] for ref in refs if ref is not None}
+                names |= {f"{OBJECT}{name}" for name in named if not name.startswith(pack)}
+        return names
+
+    def bury(self, hashes: Sequence[bytes]) -> None:
+        """Remember what must not come back."""
+        self._many(
+            "INSERT INTO tombstones(tenant, machine, uid_hash) VALUES(%s, %s, %s)"
+            " ON CONFLICT (tenant, uid_hash) DO NOTHING",
+            [(self._tenant, self._machine, one) for one in hashes],
+        )
+
+    # -- small things -------------------------------------------------------------------
+
+    def pend(self, names: Iterable[str]) -> None:
+        """Write down what is still to be done."""
+        self._many(
+            "INSERT INTO pending(tenant, machine, name) VALUES(%s, %s, %s)"
+            " ON CONFLICT (tenant, name) DO NOTHING",
+            [(self._tenant, self._machine, name) for name in sorted(names)],
+        )
+
+    def _put_pending(self) -> None:
+        self.pend(self._pending - {SETTLE + uid for uid in self._settled})
+        self._unpend([SETTLE + uid for uid in self._settled])
+
+    def _unpend(self, names: Sequence[str]) -> None:
+        if names:
+            self._db.execute(
+                "DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", (self._tenant, list(names))
+            )
+
+    def _delete(self, table: str, uids: Sequence[str], more: str = "") -> None:
+        if uids:
+            self._db.execute(
+                f"DELETE FROM {table} WHERE tenant=%s AND uid=ANY(%s){more}",  # noqa: S608
+                (self._tenant, list(uids)),
+            )
+
+    def _many(self, statement: str, rows: Sequence[Any]) -> int:
+        """Run a statement for each of many; how many rows that met."""
+        if not rows:
+            return 0
+        with self._db.cursor() as cursor:
+            cursor.executemany(statement.encode(), rows)
+            return cursor.rowcount
+
+    # Into tables of this connection alone: COPY knows no row-level security.
+    def _copy(self, table: str, lines: Iterable[str]) -> None:
+        with (
+            self._db.cursor() as cursor,
+            cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy,
+        ):
+            some: list[str] = []
+            size = 0
+            for line in lines:
+                some.append(line)
+                size += len(line)
+                if size > _CHUNK:
+                    copy.write("".join(some))
+                    some, size = [], 0
+            copy.write("".join(some))
+
+    def _copy_packed(self, table: str, rows: Iterable[bytes]) -> None:
+        with (
+            self._db.cursor() as cursor,
+            cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)".encode()) as copy,
+        ):
+            copy.write(b"".join((_PACKED_START, *rows, _PACKED_END)))
+
+    def _tell(self, changed: dict[str, int]) -> None:
+        """Tell who listens which sessions changed: by a hash, since anybody may listen."""
+        if changed:
+            channel = channel_of(self._tenant)
+            self._db.execute(
+                "SELECT pg_notify(%s, told) FROM unnest(%s::text[]) AS v(told)",
+                (channel, [f"{uid_hash(uid).hex()}:{at}" for uid, at in changed.items()]),
+            )
+
+
+def channel_of(tenant: str) -> str:
+    """Name the channel on which changes of a tenant are told."""
+    return f"thence_{uid_hash(tenant).hex()}"
+
+
+def text(told: str) -> str:
+    """Give a text as the database takes it; rows hold the original as bytes."""
+    return told.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def _stored(value: Any) -> Any:
+    return text(value) if isinstance(value, str) else value
+
+
+def _copied(told: str | None) -> str:
+    """Spell a text for COPY."""
+    if told is None:
+        return "\\N"
+    told = text(told)
+    if _SPELLED.search(told) is None:
+        return told
+    return _SPELLED.sub(lambda found: _SPELLING[found[0]], told)
+
+
+def _restates(change: Change, there: _Stored) -> bool:
+    """Whether a change says nothing new but of the row itself, such as that it is pinned."""
+    return change.row.change == there.change and not (change.facts or change.events)
+
+
+def _number(sent: Sent, there: _Stored | None) -> int:
+    """Number a change that another store has numbered in its own way."""
+    if there is None:
+        return sent.change.row.change
+    return there.change if sent.restates else max(there.change + 1, sent.change.row.change)
+
+
+def _uid(one: Change | Digested) -> str:
+    return text(one.uid if isinstance(one, Digested) else one.row.session.session_uid)
+
+
+def _once_each(changes: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Cut changes into runs that name no session twice, in their order."""
+    run: dict[str, Any] = {}
+    for change in changes:
+        uid = _uid(change)
+        if uid in run:
+            yield run
+            run = {}
+        run[uid] = change
+    if run:
+        yield run

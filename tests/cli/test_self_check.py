@@ -1,0 +1,89 @@
+"""`thence self-check`: this version works, and opens the home of every released version."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.cli.conftest import Run
+from thence import __version__
+
+HOMES = Path(__file__).parent.parent / "data" / "homes"
+RELEASED = sorted(path.name.removesuffix(".tar.xz") for path in HOMES.iterdir())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The home of the first release."""
+    return _extracted("0.1.0", tmp_path)
+
+
+def _extracted(version: str, folder: Path) -> Path:
+    with tarfile.open(HOMES / f"{version}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / ".thence"
+
+
+def _files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_release_has_a_home() -> None:
+    """`scripts/old-home` writes it; the first release has the schema that it had."""
+    assert "0.1.0" in RELEASED
+    assert __version__ not in RELEASED or __version__ == max(RELEASED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", RELEASED)
+def test_the_home_of_a_release_is_opened(version: str, tmp_path: Path, run: Run) -> None:
+    """All sessions are listed, read, searched and imported on; the home itself is as it was."""
+    home = _extracted(version, tmp_path)
+    before = _files(home)
+    done = run("self-check", "--home", str(home), "--json")
+    report = json.loads(done.stdout)
+
+    assert 0 == done.return_value
+    assert report["ok"]
+    assert {"copy", "list", "show", "upgrade", "doctor"} <= {
+        one["name"] for one in report["checks"]
+    }
+    assert before == _files(home)
+
+
+@pytest.mark.slow
+def test_this_installation_is_checked(run: Run) -> None:
+    """Packages, and commands on sample sessions."""
+    done = run("self-check")
+
+    assert 0 == done.return_value
+    assert f"thence {__version__}: no problems" in done.stdout
+
+
+def test_a_home_whose_sessions_cannot_be_read_fails(home: Path, run: Run) -> None:
+    """A store of a newer version, here: the check says what the command said."""
+    db = apsw.Connection(str(home / "memory" / "thence.db"))
+    db.execute("PRAGMA user_version=1000")
+    db.close()
+    done = run("self-check", "--home", str(home), "--json")
+    problems = [one["problem"] for one in json.loads(done.stdout)["checks"] if one["problem"]]
+
+    assert 1 == done.return_value
+    assert 1 == len(problems)
+    assert "newer thence" in problems[0]
+
+
+def test_a_folder_without_a_store_is_told(home: Path, run: Run, tmp_path: Path) -> None:
+    """With what to name instead; nothing is made there."""
+    shutil.rmtree(home / "memory")
+    before = _files(home)
+    done = run("self-check", "--home", str(home), "--json")
+
+    assert 1 == done.return_value
+    assert "has no store" in done.stdout
+    assert before == _files(home)

@@ -1,0 +1,392 @@
+"""What a machine pushes arrives once, redacted, however often it is cut short or repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.agents.transcripts import Script, usage
+from tests.format.test_fold import counted
+from tests.memory import logs
+from tests.memory.stored import KEY, everything
+from tests.postgres import Cluster
+from thence.agents import adapters
+from thence.format.fold import Sums
+from thence.memory.exclusion import Exclusion
+from thence.memory.redact import Redactor
+from thence.memory.rules import rule_of
+from thence.memory.search import parse
+from thence.memory.sqlite import Sqlite
+from thence.memory.store import Change, Filter, Store, pack_fold, unpack_fold
+from thence.memory.sweep import Sweep
+from thence.team import pushing as module
+from thence.team.postgres import Postgres, StoreLost
+from thence.team.pushing import Due, Pushed, Pusher, marks_in
+
+
+class Team:
+    """Machines and the store of their team."""
+
+    def __init__(self, folder: Path, postgres: Cluster) -> None:
+        self.folder = folder
+        self.postgres = postgres
+        self._opened: list[Store] = []
+
+    def home(self, machine: str = "one") -> Path:
+        """Where the agents of a machine write."""
+        return self.folder / machine / "home"
+
+    def local(self, machine: str = "one") -> Sqlite:
+        """The store of a machine."""
+        store = Sqlite(f"{self.folder}/{machine}/s.db")
+        self._opened.append(store)
+        return store
+
+    def store(self, machine: str = "one") -> Postgres:
+        """The store of the team, as a machine sees it."""
+        store = Postgres(self.postgres.url(tenant=str(self.folder), machine=machine))
+        self._opened.append(store)
+        return store
+
+    def sweep(self, machine: str = "one", **more: Any) -> Sqlite:
+        """Keep what is new on a machine."""
+        store = self.local(machine)
+        with store.sweeping():
+            sweep = Sweep(store, adapters(), Redactor(key=KEY), **more)
+            sweep.run({"claude": [self.home(machine)]})
+        return store
+
+    def push(self, machine: str = "one", **more: Any) -> Pushed:
+        """Push what is new on a machine."""
+        redactor = more.pop("redactor", Redactor(key=KEY))
+        target = more.pop("target", None) or self.store(machine)
+        with target.sweeping(wait=60):
+            return Pusher(self.local(machine), target, redactor, **more).run()
+
+    def close(self) -> None:
+        """Let go of all stores."""
+        for store in self._opened:
+            store.close()
+
+
+@pytest.fixture
+def team(tmp_path: Path, postgres: Cluster) -> Iterator[Team]:
+    """A team of nobody yet."""
+    made = Team(tmp_path, postgres)
+    yield made
+    made.close()
+
+
+def held(store: Sqlite | Postgres) -> dict[str, Any]:
+    """All that a store holds, but for what each index says of the kinds of events."""
+    told = everything(store)
+    return {**told, "words": [word for word in told["words"] if word[3] == "body"]}
+
+
+def test_what_is_pushed_is_what_is_kept(team: Team) -> None:
+    """Sessions, families, payloads, money, digests, words; what is evicted or pinned, too."""
+    first = logs.script(1)
+    logs.write(team.home(), first, logs.script(2), logs.script(3, turns=6))
+    logs.write(team.home(), logs.fork(4, first, 6), logs.fork(5, first, 9))
+    here = team.sweep()
+    [row] = here.sessions(Filter(uid=logs.name(3)))
+    cursor = here.known().sessions[row.session.session_uid].cursor
+    here.write([Change(msgspec.structs.replace(row, pinned=True), cursor)])
+    here.remove([f"claude:{logs.name(2)}"], why={})
+    report = team.push()
+    there = team.store()
+    again = team.push()
+
+    assert (5, 0, 5) == (report.sessions, report.unchanged, report.digests)
+    assert held(here) == held(there)
+    assert here.totals(["day", "model"]) == there.totals(["day", "model"])
+    assert not there.known().unsettled
+    assert (0, 5, 0) == (again.sessions, again.unchanged, again.events)
+
+
+def test_session_that_grew_sends_what_is_new(team: Team) -> None:
+    """Events, payloads and words of the rest; what was sent stays as it is."""
+    logs.write(team.home(), logs.script(1, turns=5), logs.script(2))
+    team.sweep()
+    team.push()
+    there = team.store()
+    [before] = [len(there.events(f"claude:{logs.name(1)}"))]
+    packs = set(there._every("SELECT batch FROM packs WHERE tenant=%s", there.tenant))
+    logs.write(team.home(), logs.script(1, turns=7))
+    here = team.sweep()
+    report = team.push()
+    events = len(there.events(f"claude:{logs.name(1)}"))
+    now = set(there._every("SELECT batch FROM packs WHERE tenant=%s", there.tenant))
+
+    assert (1, 1, events - before) == (report.sessions, report.unchanged, report.events)
+    assert before < events
+    assert packs < now
+    assert 1 == len(now - packs)
+    assert held(here) == held(there)
+
+
+def appended(script: Script, number: int) -> Script:
+    """One more line."""
+    script.user(f"one more question, number {number}")
+    return script
+
+
+@pytest.mark.parametrize("turns", [3, 60])
+def test_pushed_line_by_line_is_pushed_at_once(team: Team, turns: int) -> None:
+    """Rows, words, spend and digests: of short and long sessions, of those with a fork, too."""
+    first = logs.script(1, turns=turns)
+    logs.write(team.home(), first, logs.fork(4, first, 6), logs.script(2))
+    team.sweep()
+    team.push()
+    reports = []
+    for number in range(3):
+        logs.write(team.home(), appended(first, number))
+        here = team.sweep()
+        reports.append(team.push())
+    there = team.store()
+    other = Postgres(team.postgres.url(tenant=f"{team.folder} at once", machine="one"))
+    team.push(target=other)
+    at_once = held(other)
+    other.close()
+
+    assert [(1, 0)] * 3 == [(one.sessions, one.rebuilt) for one in reports]
+    assert at_once == held(there) == held(here)
+
+
+def test_digest_that_came_later_is_pushed_as_it_is_stored(team: Team) -> None:
+    """A session that was being written is digested when it rests; its events are not sent again."""
+    first = logs.script(1, turns=9)
+    logs.write(team.home(), first)
+    team.sweep()
+    team.push()
+    logs.write(team.home(), appended(first, 1))
+    team.sweep(digests=False)
+    grown = team.push()
+    here = team.sweep()
+    report = team.push()
+
+    assert (1, 1, 0) == (grown.sessions, grown.events, grown.digests)
+    assert (1, 0, 1) == (report.sessions, report.events, report.digests)
+    assert held(here) == held(team.store())
+
+
+def test_line_that_reaches_far_back_is_pushed_as_well(team: Team) -> None:
+    """A branch off the start: both stores rebuild the session, it is counted, the rows agree."""
+    first = logs.script(1, turns=60)
+    logs.write(team.home(), first)
+    team.sweep()
+    team.push()
+    first.user("from the start once more", parentUuid=first.records[3]["uuid"])
+    logs.write(team.home(), first)
+    here = team.sweep()
+    report = team.push()
+    logs.write(team.home(), appended(first, 1))
+    team.sweep()
+    after = team.push()
+
+    assert (1, 1) == (report.sessions, report.rebuilt)
+    assert (1, 0) == (after.sessions, after.rebuilt)
+    assert held(here) == held(team.store())
+
+
+def test_state_that_does_not_fit_is_not_continued(team: Team) -> None:
+    """What a session adds up to is compared after each push: it is sent anew where that differs."""
+    first = logs.script(1, turns=60)
+    logs.write(team.home(), first)
+    team.sweep()
+    team.push()
+    there = team.store()
+    [(body,)] = there._every("SELECT body FROM folds WHERE tenant=%s", there.tenant)
+    state, spend = unpack_fold(body)
+    assert state is not None
+    state.sealed = Sums(events=3)
+    there._run("UPDATE folds SET body=%s WHERE tenant=%s", pack_fold(state, spend), there.tenant)
+    logs.write(team.home(), appended(first, 1))
+    here = team.sweep()
+    report = team.push()
+
+    assert (1, 1) == (report.sessions, report.rebuilt)
+    assert held(here) == held(there)
+
+
+def straight(number: int, turns: int) -> Script:
+    """A session that is never rewound."""
+    made = Script(logs.name(number), f"s{number}-")
+    for turn in range(turns):
+        made.user(f"question {turn}")
+        call = f"c{number}-{turn}"
+        use = {"type": "tool_use", "id": call, "name": "Read", "input": {"file_path": "/a/b.txt"}}
+        made.reply([use], stop="tool_use", usage=usage(7))
+        made.result(call, f"line {turn}")
+        made.reply([{"type": "text", "text": f"answer {turn}"}], usage=usage(9))
+    return made
+
+
+def test_push_of_one_line_does_not_grow_with_the_session(team: Team) -> None:
+    """Counted in executed lines, for sessions of 1,000 and 10,000 events that are being written."""
+    work, first = [], 0
+    redactor = Redactor(key=KEY)
+    for number, turns in ((1, 250), (2, 2500)):
+        machine = f"m{number}"
+        long = straight(number, turns)
+        logs.write(team.home(machine), long)
+        team.sweep(machine)
+        first = counted(Pusher(team.local(machine), team.store(machine), redactor).run)
+        logs.write(team.home(machine), appended(long, 1))
+        team.sweep(machine, digests=False)  # it is digested when it rests
+        source, target = team.local(machine), team.store(machine)
+        pusher = Pusher(source, target, redactor)
+        work.append(counted(pusher.run))
+
+        assert (1, 1, 0) == (pusher.report.sessions, pusher.report.events, pusher.report.rebuilt)
+    assert work[1] <= 1.2 * work[0]
+    assert work[1] < 0.05 * first
+
+
+def test_large_session_goes_in_pieces(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in a transaction of its own; one that is cut short goes on behind the last."""
+    logs.write(team.home(), logs.script(1, turns=30))
+    here = team.sweep()
+    monkeypatch.setattr(module, "PIECE", 2000)
+    push, left = Postgres.push, [4]
+
+    def breaks(self: Postgres, sent: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            raise StoreLost("the line is cut")
+        return push(self, sent)
+
+    monkeypatch.setattr(Postgres, "push", breaks)
+    with pytest.raises(StoreLost):
+        team.push()
+    there = team.store()
+    part = len(there.events(f"claude:{logs.name(1)}"))
+    report = team.push()
+    whole = len(there.events(f"claude:{logs.name(1)}"))
+
+    assert 0 < part < whole
+    assert whole - part <= report.events + 5
+    assert held(here) == held(there)
+
+
+def test_rewritten_or_swept_anew_is_sent_in_its_place(team: Team) -> None:
+    """A log that became another, and a store that was lost: what is there is replaced."""
+    logs.write(team.home(), logs.script(1), logs.script(2))
+    team.sweep()
+    team.push()
+    team.folder.joinpath("one", "s.db").unlink()
+    for path in team.folder.joinpath("one").glob("s.db*"):
+        path.unlink()
+    logs.write(team.home(), logs.script(1, seed=9))
+    here = team.sweep()
+    report = team.push()
+    there = team.store()
+
+    assert 2 == report.sessions
+    assert held(here) == held(there)
+    assert [len(there.search(parse(word)).found) > 0 for word in ("harbour", "lantern")]
+
+
+def test_excluded_projects_stay(team: Team) -> None:
+    """Told in the plan, and nothing of them in any table."""
+    logs.write(team.home(), logs.script(1, cwd="/home/dev/open"))
+    logs.write(team.home(), logs.script(2, cwd="/home/dev/private/diary"), project="-private")
+    here = team.sweep()
+    plan = Due(here, {}, Exclusion(["/home/dev/private"])).plan
+    report = team.push(exclude=["/home/dev/private"])
+    there = team.store()
+    rows = there._every(
+        "SELECT count(*) FROM events WHERE tenant=%s AND uid=%s",
+        *(there.tenant, f"claude:{logs.name(2)}"),
+    )
+
+    assert (1, 1) == (report.sessions, report.excluded)
+    assert ["/home/dev/open"] == [one.project for one in plan.projects]
+    assert ["/home/dev/private/diary"] == [one.project for one in plan.excluded]
+    assert (plan.sessions, plan.events) == (report.sessions, report.events)
+    assert [(0,)] == rows
+    assert ["/home/dev/open"] == [row.session.cwd for row in there.sessions()]
+
+
+def test_rules_of_today_hold_for_what_leaves(team: Team) -> None:
+    """A secret that was kept before there was a rule for it does not leave the machine."""
+    script = logs.script(1)
+    script.user("the code word is TICKET-443322, tell nobody")
+    script.say("TICKET-443322 it is")
+    logs.write(team.home(), script)
+    here = team.sweep()
+    rule = rule_of("ticket", "TICKET-[0-9]{6}", keywords=("ticket-",))
+    report = team.push(redactor=Redactor(key=KEY, extra=[rule]))
+    there = team.store()
+
+    assert 1 == len({one.session_uid for one in here.search(parse("443322")).found})
+    assert [] == there.search(parse("443322")).found
+    assert report.redactions["ticket"] >= 2
+    assert 0 == team.push(redactor=Redactor(key=KEY, extra=[rule])).sessions
+
+
+def test_what_is_forgotten_here_is_forgotten_there(team: Team) -> None:
+    """And what the team forgot does not come back; evicting here evicts nothing there."""
+    logs.write(team.home(), *(logs.script(number) for number in (1, 2, 3)))
+    here = team.sweep()
+    team.push()
+    there = team.store()
+    here.remove([f"claude:{logs.name(1)}"], why={}, forget=True)
+    here.remove([f"claude:{logs.name(2)}"], why={})
+    there.remove([f"claude:{logs.name(3)}"], why={}, forget=True)
+    report = team.push()
+
+    assert (1, 1) == (report.forgotten, report.elsewhere)
+    assert [f"claude:{logs.name(2)}"] == [row.session.session_uid for row in there.sessions()]
+    assert there.held(f"claude:{logs.name(2)}") is not None
+
+
+def test_session_of_two_machines_is_pushed_by_the_one_with_more_of_it(team: Team) -> None:
+    """The other one says so, and does not send it again and again."""
+    logs.write(team.home("one"), logs.script(1, turns=5))
+    logs.write(team.home("two"), logs.script(1, turns=3))
+    for machine in ("one", "two"):
+        team.sweep(machine)
+    reports = [team.push(machine) for machine in ("two", "one", "two", "one")]
+    there = team.store()
+
+    assert [1, 1, 0, 0] == [report.sessions for report in reports]
+    assert [0, 0, 1, 0] == [report.elsewhere for report in reports]
+    assert held(team.local("one")) == held(there)
+
+
+def test_fork_on_another_machine_is_counted_once(team: Team) -> None:
+    """Whoever pushes first: the copies are the parent's, and so are their bills."""
+    first = logs.script(1)
+    for folder, order in (("x", ("one", "two")), ("y", ("two", "one"))):
+        some = Team(team.folder / folder, team.postgres)
+        logs.write(some.home("one"), first)
+        logs.write(some.home("two"), logs.fork(4, first, 9))
+        for machine in order:
+            some.sweep(machine)
+            some.push(machine)
+        both = Team(team.folder / folder / "both", team.postgres)
+        logs.write(both.home(), first, logs.fork(4, first, 9))
+        alone = both.sweep()
+        there = some.store()
+        analysed = [row.session.analyzed_at is not None for row in there.sessions()]
+
+        assert alone.totals(["session"]) == sorted(there.totals(["session"]), key=lambda t: t.key)
+        assert [True, True] == analysed
+        assert {"one", "two"} == {
+            machine
+            for (machine,) in there._every(
+                "SELECT machine FROM sessions WHERE tenant=%s", there.tenant
+            )
+        }
+        some.close()
+        both.close()
+
+
+def test_mark_of_another_form_is_none(team: Team) -> None:
+    """A later program may write another; the session is sent again, and is the same."""
+    assert {} == marks_in({"claude:a": (b"\x93\x01\x02\x03", True), "claude:b": (b"", True)})
