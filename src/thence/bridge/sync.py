@@ -502,7 +502,7 @@ class Sync:
             yield lines, session, Sent(change, origin, edition, end, check.digest(), parts)
 
     def _start(self, session: str, parcel: Parcel, mark: Sent | None) -> tuple[int, int, int]:
-        """Return from which record on a session is written, in which edition, after how many parts."""
+        """Return from which record a session is written, in which edition, after how many parts."""
         if mark is not None and mark.parts < MAX_PARTS and mark.records <= len(parcel.facts):
             check = blake2b(digest_size=16)
             _add_records(check, parcel.facts[: mark.records])

@@ -90,7 +90,7 @@ class Desk:
         if made is None:
             raise BadConfig(
                 "this machine does not sync yet",
-                hint="thence sync init TARGET on the first machine, thence sync join TARGET on others",
+                hint="thence sync init TARGET on the first machine, sync join TARGET on others",
             )
         return made
 

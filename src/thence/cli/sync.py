@@ -203,23 +203,23 @@ def _lines(report: Synced) -> Iterator[str]:
         yield f"{would} {several(new + grown, 'session')}, {new} of them new"
     elif report.received_bundles:
         yield "nothing new received"
-    for words, number in (
-        ("had their own log here", by_status.get("has its own log", 0)),
-        ("of excluded projects not received", by_status.get("excluded", 0)),
-        ("of excluded projects not sent", report.excluded),
-        ("deleted on another machine, and now here", report.forgotten),
+    yield from _notable(report, by_status)
+
+
+def _notable(report: Synced, by_status: dict[str, int]) -> Iterator[str]:
+    """Yield a line for each thing that did not go as usual."""
+    for number, thing, words in (
+        (by_status.get("has its own log", 0), "session", "had their own log here"),
+        (by_status.get("excluded", 0), "session", "of excluded projects not received"),
+        (report.excluded, "session", "of excluded projects not sent"),
+        (report.forgotten, "session", "deleted on another machine, and now here"),
+        (report.notes, "line", "of names, tags, notes and decisions received"),
+        (report.erased_bundles, "bundle", "rewritten without deleted sessions"),
+        (report.waiting, "bundle", "cannot be read yet: incomplete, or another key"),
+        (report.refused, "bundle", "ignored: written with a closed key"),
     ):
         if number:
-            yield f"  {several(number, 'session')} {words}"
-    if report.notes:
-        yield f"  {several(report.notes, 'line')} of names, tags, notes and decisions received"
-    if report.erased_bundles:
-        bundles = several(report.erased_bundles, "bundle")
-        yield f"  {bundles} rewritten without deleted sessions"
-    if report.waiting:
-        yield f"  {several(report.waiting, 'bundle')} cannot be read yet: incomplete, or another key"
-    if report.refused:
-        yield f"  {several(report.refused, 'bundle')} ignored: written with a closed key"
+            yield f"  {several(number, thing)} {words}"
 
 
 def _standing_lines(standing: Standing) -> Iterator[str]:
