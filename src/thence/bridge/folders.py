@@ -17,6 +17,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,8 @@ from thence.memory.store import Change, Filter, Store
 FILE: Final = "folders.json"
 GIT_TIMEOUT_S: Final = 2.0
 """How long the first commit is waited for; of a larger history it is left out."""
+LOOK_LIMIT_S: Final = 5.0
+"""How long folders are looked at together, at one time."""
 _SAFE: Final = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
     *("-c", "protocol.allow=never", "--no-replace-objects"),
@@ -141,14 +144,15 @@ def _root_commit(git: Path) -> str:
 # -- which folder counts as which -------------------------------------------------------------
 
 
-def remember(book: FolderBook, folders: Iterable[str]) -> bool:
-    """Note the repositories of folders; returns whether that changed anything."""
-    before = dict(book.seen)
+def remember(book: FolderBook, folders: Iterable[str]) -> None:
+    """Note the repositories of folders; those that take too long wait for the next time."""
+    end = time.monotonic() + LOOK_LIMIT_S
     for folder in folders:
         found = look(folder, book.seen.get(folder))
         if found is not None:
             book.seen[folder] = found
-    return before != book.seen
+        if time.monotonic() > end:
+            return
 
 
 def folder_map(
@@ -249,7 +253,8 @@ def refresh(
     book = read_book(home)
     before = msgspec.json.encode(book)
     folders = {total.key[0] or "" for total in store.totals(["project"])}
-    remember(book, sorted(folders - {""}) + ([here] if here else []))
+    known = sorted(folders - {""}, key=lambda folder: (folder in book.seen, folder))
+    remember(book, [here, *known] if here else known)
     named = folders | book.applied.keys() | book.merged.keys()
     mapping = folder_map(book, sorted(named - {""}), elsewhere)
     _apply(store, mapping, {*mapping, *mapping.values(), *book.applied.values()} & folders)
