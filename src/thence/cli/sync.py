@@ -62,7 +62,8 @@ def command(ctx: click.Context, *, dry_run: bool, json: bool) -> int:
 @command.command("init", help="Begin a sync at TARGET; prints the phrase for your other machines.")
 @click.argument("target")
 @click.option("--name", help="What this machine is called on the others; default: its host name.")
-def init(target: str, name: str | None) -> int:
+@options.as_json
+def init(target: str, name: str | None, *, json: bool) -> int:
     """Make the key, and show it once."""
     from thence.bridge.sync import set_up
     from thence.bridge.sync_places import absolute_target
@@ -75,36 +76,40 @@ def init(target: str, name: str | None) -> int:
             hint="thence sync rotate makes a new phrase; thence sync leave ends it here",
         )
     phrase = set_up(desk, absolute_target(target), _label(name), partial(_place, desk))
-    _show_phrase(phrase, "Next: thence sync here, then on each other machine:", target)
+    _show_phrase(phrase, "Next: thence sync here, then on each other machine:", target, json=json)
     return 0
 
 
 @command.command("join", help="Join the sync at TARGET with the phrase of another machine.")
 @click.argument("target")
 @click.option("--name", help="What this machine is called on the others; default: its host name.")
-def join(target: str, name: str | None) -> int:
+@options.as_json
+def join(target: str, name: str | None, *, json: bool) -> int:
     """Ask for the phrase, and take its key; a phrase is never an argument, which others can see."""
     from thence.bridge import sync
     from thence.bridge.sync_keys import secret_in
     from thence.bridge.sync_places import absolute_target
 
-    phrase = click.prompt("phrase") if sys.stdin.isatty() else sys.stdin.readline()
+    phrase = click.prompt("phrase", err=True) if sys.stdin.isatty() else sys.stdin.readline()
     desk = _desk()
     where = absolute_target(target)
     sync.join(desk, where, _label(name), secret_in(phrase), partial(_place, desk))
-    tell([f"joined {clean(tilde(where))}; thence sync sends and receives"])
+    told = f"joined {clean(tilde(where))}; thence sync sends and receives"
+    say(as_json({"target": where})) if json else tell([told])
     return 0
 
 
 @command.command("rotate", help="Change the key: a lost machine cannot read what comes after.")
-def rotate() -> int:
+@options.as_json
+def rotate(*, json: bool) -> int:
     """Make a new key, and show it once."""
     from thence.bridge import sync
 
     desk = _desk()
     target = desk.setup().target
     phrase = sync.rotate(desk, partial(_place, desk))
-    _show_phrase(phrase, "The old key is closed. On each machine that you still have:", target)
+    then = "The old key is closed. On each machine that you still have:"
+    _show_phrase(phrase, then, target, json=json)
     return 0
 
 
@@ -125,12 +130,14 @@ def status(*, json: bool) -> int:
 
 
 @command.command("leave", help="End the sync on this machine; sessions stay, keys go.")
-def leave() -> int:
+@options.as_json
+def leave(*, json: bool) -> int:
     """Remove keys and state of this machine."""
     desk = _desk()
     target = desk.setup().target
     desk.leave()
-    tell([f"this machine no longer syncs with {clean(tilde(target))}; its sessions stay"])
+    told = f"this machine no longer syncs with {clean(tilde(target))}; its sessions stay"
+    say(as_json({"target": target})) if json else tell([told])
     return 0
 
 
@@ -180,7 +187,10 @@ def _label(name: str | None) -> str:
 # -- telling ----------------------------------------------------------------------------------
 
 
-def _show_phrase(phrase: str, then: str, target: str) -> None:
+def _show_phrase(phrase: str, then: str, target: str, *, json: bool) -> None:
+    if json:
+        say(as_json({"target": target, "phrase": phrase}))
+        return
     click.echo("Write this phrase down; it is shown once and opens all synced sessions:\n")
     click.echo(f"  {phrase}\n")
     click.echo(f"{then}\n  thence sync join {clean(target)}")
