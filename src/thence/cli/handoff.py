@@ -83,10 +83,10 @@ def ask_before(handoff: Handoff, *, yes: bool) -> None:
         click.confirm("Write this session?", default=True, abort=True, err=True)
 
 
-def hand_over(wanted: str, target: str, *, yes: bool) -> Report:
-    """Hand a session over as it stands."""
+def hand_over(wanted: str, target: str, *, yes: bool, here: str | None = None) -> Report:
+    """Hand a session over as it stands; it goes on in `here` if its own folder is gone."""
     loaded, notes = original(wanted)
-    handoff = prepared(loaded, target, notes=notes)
+    handoff = prepared(loaded, target, notes=notes, here=here)
     ask_before(handoff, yes=yes)
     carry_out(handoff)
     return handoff.report
@@ -117,6 +117,7 @@ def prepared(
     event: str | None = None,
     branch: str | None = None,
     notes: tuple[str, ...] = (),
+    here: str | None = None,
 ) -> Handoff:
     """Work out a handoff to an agent of this machine."""
     from datetime import UTC, datetime
@@ -134,7 +135,7 @@ def prepared(
         root=wiring.root_of(wiring.agents()[target]),
         session=str(uuid4()) if writer_of(target).needs_uuid4 else uuid7(),
         at=datetime.now(UTC),
-        here=str(Path.cwd()),
+        here=here or str(Path.cwd()),
         event=end_of(loaded.whole, place, branch=branch is not None) if place is not None else None,
         by=f"thence {__version__}",
         notes=notes,

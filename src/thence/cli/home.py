@@ -242,7 +242,7 @@ class Home:
             Cell(mark, colour),
             Cell(self._ids[session.native_session_id], DIM),
             Cell(clean(session.flavor)),
-            Cell(cut(project(session.cwd), 16)),
+            Cell(cut(project(row.folder), 16)),
         ]
         if wide:
             cells.append(Cell(cut(clean(session.git_branch or ""), 16)))

@@ -200,6 +200,8 @@ class Run:
             )
             self._report = sweep.report
             report = sweep.run(roots, digest_limit_s)
+            if report.sessions_new:
+                wiring.refresh_folders(store)
             if report.evicted or sweep.redacted_again:
                 wiring.let_go(store, sweep.redacted_again)
             taken.done()

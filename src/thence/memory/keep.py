@@ -526,6 +526,7 @@ class Keeper:
             carried_until=before.carried_until if before else None,
             carried_change=before.carried_change if before else 0,
             redacted=before.redacted if before else {},
+            project=before.project if before else None,
         )
 
 

@@ -92,7 +92,8 @@ def notices_of(row: SessionRow) -> Iterator[Notice]:
         told = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", told)
     if row.imported is not None:
-        yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
+        kind = "synced" if row.machine is not None else "imported"
+        yield Notice(kind, f"from {row.imported.name} ({row.imported.form})")
     elif row.gone:
         yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 
@@ -133,7 +134,7 @@ def _told(row: SessionRow, wanted: str) -> str:
     """Name a session so that it can be told from others that begin in the same way."""
     name = row.session.native_session_id
     short = max(len(short_id(name)), len(wanted) + 4)
-    folder = project(row.session.cwd)
+    folder = project(row.folder)
     return f"{name[:short]} ({folder})" if folder else name[:short]
 
 
@@ -243,6 +244,12 @@ def _lineage(
         return _ancestor(store, child, base, filled=filled, clean=clean)
 
     return lineage_of(own, find, notices)
+
+
+def stored_generation(store: Store, uid: str) -> Generation | None:
+    """Return a session without those it continues; None when tier 1 does not hold it."""
+    held = store.held(uid)
+    return _generation(store, held)[0] if held is not None else None
 
 
 def _generation(

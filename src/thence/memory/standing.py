@@ -112,6 +112,7 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
         "skipped": row.skipped,
         "source_gone": row.gone,
         "imported": msgspec.to_builtins(row.imported),
+        "machine": row.machine,
         "pinned": row.pinned,
         "tags": list(row.tags),
     }
