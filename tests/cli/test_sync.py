@@ -257,10 +257,10 @@ def test_an_excluded_project_neither_leaves_nor_arrives(tmp_path: Path, folder: 
 
 def test_secrets_leave_redacted(tmp_path: Path, folder: str) -> None:
     """What goes out is what the store has: no secret is in it."""
-    from thence.agents.samples import fake_token as token
+    from thence.agents.samples import fake_token
 
     first, second, _ = _pair(tmp_path, folder)
-    secret = token()
+    secret = fake_token()
     first.write_claude(ONE, [f"use {secret} here", "used"], "/work/tidepool")
     first.sync()
     second.sync()
