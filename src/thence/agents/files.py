@@ -86,7 +86,7 @@ class Limits(msgspec.Struct, frozen=True):
 class Records(Protocol):
     """Turns the records of one file into facts, and remembers what later ones need."""
 
-    def facts(self, found: codec.Found) -> Iterable[Fact]:
+    def facts(self, found: codec.RawRecord) -> Iterable[Fact]:
         """Give the facts of one record, with file, channel, generation, line and offset set."""
         ...
 
@@ -278,7 +278,7 @@ class _Reading:
         try:
             raw = _content(handle, LIST_LIMIT if is_list else DOCUMENT_LIMIT)
             self._batch.bytes += len(raw)
-            found = codec.Found(_parsed(raw), Place(1, 0, len(raw)), raw)
+            found = codec.RawRecord(_parsed(raw), Place(1, 0, len(raw)), raw)
             events = list(records.facts(found))
         except Unreadable as error:
             is_torn = error.is_torn and is_list
@@ -309,7 +309,7 @@ class _Reading:
         mark, edges = self._start(status, content)
         records = self._opened(self._source, self._file, mark)
         facts, events, is_record = records.facts, self._batch.events, self._is_record
-        quick, found_at = codec.quick, codec.Found
+        quick, found_at = codec.quick, codec.RawRecord
         flow = _Flow(content, mark.offset, until, edges)
         offset, line = mark.offset, mark.line
         stop = offset + room
@@ -427,7 +427,7 @@ def _parsed(raw: bytes) -> dict[str, JSON]:
     except (ValueError, RecursionError) as error:
         place = Place(1, 0, len(raw))
         for found in codec.parse(place, raw, ended=True, is_record=lambda _value: False):
-            if isinstance(found, codec.Found):
+            if isinstance(found, codec.RawRecord):
                 return found.value
         raise Unreadable(codec.BAD_JSON, is_torn="truncated" in str(error)) from None
     if not isinstance(value, dict):
@@ -435,7 +435,7 @@ def _parsed(raw: bytes) -> dict[str, JSON]:
     return value
 
 
-def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
+def _begins(raw: bytes, at: int, found: codec.RawRecord | Skipped) -> int | None:
     """Where in its line a record starts that stands at a place, white space left out."""
     if isinstance(found, Skipped):
         return None

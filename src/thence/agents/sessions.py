@@ -21,7 +21,7 @@ from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Edge, Fact
 from thence.format.nodes import PREVIOUS
 from thence.format.records import JSON, Notice, Skipped
-from thence.format.whole import Before, Whole
+from thence.format.whole import AncestorFacts, SessionGraph
 
 ANCESTORS = 32
 """How many generations of ancestors are followed."""
@@ -31,7 +31,7 @@ class Loaded(msgspec.Struct):
     """A session and what was found while it was read."""
 
     source: Source
-    whole: Whole
+    whole: SessionGraph
     skipped: list[Skipped]
     """Lines that could not be read; last lines that were cut short among them."""
     notices: list[Notice]
@@ -164,7 +164,7 @@ def _claimed(
     if parent is None:
         notices.append(Notice("lineage unresolved", f"starts with copies of {owner}, not found"))
         return events
-    return lineage.claimed(events, owner, read_all(adapter, parent)[0])
+    return lineage.claim_copies(events, owner, read_all(adapter, parent)[0])
 
 
 Find = Callable[[Generation, Base], Generation | None]
@@ -209,15 +209,15 @@ def lineage_of(own: Generation, find: Find, notices: list[Notice]) -> list[Gener
     return out
 
 
-def put_together(generations: Sequence[Generation]) -> Whole:
+def put_together(generations: Sequence[Generation]) -> SessionGraph:
     """Return the youngest session of a lineage, behind those it continues."""
-    above: Whole | None = None
+    above: SessionGraph | None = None
     for one in reversed(generations):
         link = one.link
         base = link.base if link is not None else None
         ancestor: Sequence[JSON] = ()
-        before: Before | None = None
-        origin: tuple[Whole, int] | None = None
+        before: AncestorFacts | None = None
+        origin: tuple[SessionGraph, int] | None = None
         if above is not None and link is not None and base is not None:
             if link.node.parent == PREVIOUS:
                 ancestor = above.said_before(base)
@@ -225,7 +225,7 @@ def put_together(generations: Sequence[Generation]) -> Whole:
                 origin = (above, place) if place is not None else None
             else:
                 before = above.up_to(base)
-        above = Whole(
+        above = SessionGraph(
             *(one.uid, one.facts),
             replayed=one.replayed,
             billed=one.billed,

@@ -21,7 +21,7 @@ from thence.format.whole import in_written_order, name_repeats
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Generation
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 _DERIVED: Final = ("ref", "effect", "evidence", "tone")
 """Fields of a block that are made of its payload, or that say where this machine keeps it."""
@@ -59,10 +59,10 @@ def parcel_of(generation: Generation) -> Parcel:
 
 def records_of(facts: Iterable[Fact]) -> list[Fact]:
     """Return records in written order, texts in pieces joined, each under a name of its own."""
-    return name_repeats(in_written_order(gather.joined(list(facts))))
+    return name_repeats(in_written_order(gather.join_pieces(list(facts))))
 
 
-def subagent_calls(whole: Whole) -> dict[str, str]:
+def subagent_calls(whole: SessionGraph) -> dict[str, str]:
     """Return the calls that started subagents, by the channels of these."""
     channels = {fact.channel for fact in whole.facts} - {"main"}
     out = {channel: word(whole.about.get(channel)) for channel in channels}

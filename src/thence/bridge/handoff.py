@@ -33,7 +33,7 @@ from thence.journal.log import make_folder, sync_folder
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 NOT_HANDED: Final = (
     "permissions: the new agent will ask",
@@ -50,7 +50,7 @@ def targets() -> list[str]:
     return [name for name, agent in agents().items() if agent.offers("handoff")]
 
 
-class Report(msgspec.Struct, frozen=True):
+class HandoffReport(msgspec.Struct, frozen=True):
     """What was handed over, and what became of it on the way."""
 
     session_uid: str
@@ -61,9 +61,9 @@ class Report(msgspec.Struct, frozen=True):
     event: str | None
     messages: int
     calls: int
-    kept: dict[str, int]
+    unchanged: dict[str, int] = msgspec.field(name="kept")
     mapped: dict[str, int]
-    told: dict[str, int]
+    as_text: dict[str, int] = msgspec.field(name="told")
     left: dict[str, int]
     answered: list[str]
     """Calls that never got a result, and were given one that says so."""
@@ -84,7 +84,7 @@ class Handoff(msgspec.Struct, frozen=True):
     """By their paths."""
     folder: str | None
     """The folder that appears at once with all of them; None for a single file."""
-    report: Report
+    report: HandoffReport
 
 
 def plan(
@@ -114,7 +114,7 @@ def plan(
     if writer.session_id is not None:
         session = target.ask(writer.session_id, session)
     settings = target.ask(writer.settings, root) if writer.settings is not None else Settings()
-    messages, account = portable.carried(said, agent, to)
+    messages, account = portable.convert_messages(said, agent, to)
     last = whole.facts[event].node.id if event is not None else None
     end = event if event is not None else whole.graph.end
     cwd, moved = _folder(whole, here)
@@ -141,7 +141,7 @@ def plan(
     }
     argv = target.profile.resume_command(session)
     accept = target.ask(writer.accept, next(iter(written))) if writer.accept is not None else []
-    report = Report(
+    report = HandoffReport(
         whole.uid,
         agent,
         to,
@@ -150,12 +150,12 @@ def plan(
         last,
         len(messages),
         sum(b.get("type") == "tool_use" for m in mended.messages for b in blocks(m["content"])),
-        dict(account.kept),
+        dict(account.unchanged),
         dict(account.mapped),
-        dict(account.told),
+        dict(account.as_text),
         dict(account.left + Counter(mended.reworded)),
         list(map(portable.call_id, mended.answered)),
-        _mended(mended),
+        _repair_notes(mended),
         NOT_HANDED,
         list(written),
         argv,
@@ -189,14 +189,14 @@ def _one_line(title: str | None) -> str | None:
     return " ".join(title.split())[:200] if title else None
 
 
-def _mended(mended: repair.Mended) -> list[str]:
+def _repair_notes(mended: repair.Mended) -> list[str]:
     out = [f"{left.why}: {left.id}" if left.id else left.why for left in mended.left_out]
     out += [f"call has a new id: {name or 'it had none'}" for name in mended.renamed]
     return [*out, *(["the history started with the model"] if mended.opened else [])]
 
 
-def _folder(whole: Whole, here: str) -> tuple[str, list[str]]:
-    """Give the folder a session goes on in: its own if there is one, else where we are."""
+def _folder(whole: SessionGraph, here: str) -> tuple[str, list[str]]:
+    """Return the folder a session goes on in: its own if there is one, else where we are."""
     told = whole.about.get("cwd")
     if isinstance(told, str) and os.path.isabs(told) and os.path.isdir(told):  # noqa: PTH112, PTH117
         return os.path.realpath(told), []
@@ -207,7 +207,7 @@ def _folder(whole: Whole, here: str) -> tuple[str, list[str]]:
 # -- which chain ----------------------------------------------------------------------------
 
 
-def end_of(whole: Whole, place: int, *, branch: bool = False) -> int:
+def end_of(whole: SessionGraph, place: int, *, branch: bool = False) -> int:
     """Return the last event that is handed over: this one, or the end of the branch it is on."""
     if whole.graph.nodes[place].flags & Is.SIDE:
         raise BadConfig(
@@ -246,7 +246,7 @@ def carry_out(handoff: Handoff) -> None:
                     Path(path).parent.rmdir()
 
 
-def _check_program(report: Report) -> None:
+def _check_program(report: HandoffReport) -> None:
     program = report.accept[0]
     if shutil.which(program) is None:
         raise BadConfig(
@@ -255,7 +255,7 @@ def _check_program(report: Report) -> None:
         )
 
 
-def _accept(report: Report) -> None:
+def _accept(report: HandoffReport) -> None:
     """Let the client take its file in; it says nothing that can be relied on but how it ended."""
     command = shlex.join(report.accept)
     try:

@@ -41,7 +41,7 @@ class SecretLeft(ThenceError):
 # -- redaction ------------------------------------------------------------------------------
 
 
-def redacted(loaded: Loaded, redactor: Redactor) -> Loaded:
+def redact_session(loaded: Loaded, redactor: Redactor) -> Loaded:
     """Return a session, and those it continues, without secrets."""
     from thence.agents.sessions import put_together
 
@@ -97,7 +97,7 @@ def share_file(
     Placeholders that the store had put in before are counted as well.
     """
     before = Counter(redactor.counts)
-    clean = redacted(loaded, redactor)
+    clean = redact_session(loaded, redactor)
     made = Counter(redactor.counts) - before
     parcels = [parcel_of(generation) for generation in reversed(clean.generations)]
     parcels[-1].name = redactor.redact(name) if name else None
@@ -197,7 +197,7 @@ def _pyrage() -> Any:
     return pyrage
 
 
-def encrypted(body: bytes, recipients: Sequence[str]) -> bytes:
+def encrypt_file(body: bytes, recipients: Sequence[str]) -> bytes:
     """Return a file that only the owners of these public keys can read.
 
     A key is that of age (`age1…`) or of SSH (`ssh-ed25519 …`, `ssh-rsa …`).
@@ -216,7 +216,7 @@ def encrypted(body: bytes, recipients: Sequence[str]) -> bytes:
     return made
 
 
-def decrypted(body: bytes, identities: Sequence[Path]) -> bytes:
+def decrypt_file(body: bytes, identities: Sequence[Path]) -> bytes:
     """Return what an encrypted file holds, by the private keys in files."""
     pyrage = _pyrage()
     keys = [key for path in identities for key in _identities(path, pyrage)]

@@ -153,7 +153,7 @@ def _facts(trajectory: Object, channel: str, depth: int) -> Iterator[Fact]:
     for number, step in enumerate(_list(trajectory.get("steps")), start=1):
         for fact in _step_facts(step, number, channel, model):
             node = fact.node
-            yield _following(fact, above, 2 * number + node.id.endswith("/results"))
+            yield _follow(fact, above, 2 * number + node.id.endswith("/results"))
             above = node.id
     for number, below in enumerate(_list(trajectory.get("subagent_trajectories"))):
         if depth < _DEPTH:
@@ -171,7 +171,7 @@ def _about(trajectory: Object, agent: Object) -> dict[str, JSON]:
     return {name: value for name, value in said.items() if value}
 
 
-def _following(fact: Fact, above: str | None, line: int) -> Fact:
+def _follow(fact: Fact, above: str | None, line: int) -> Fact:
     from msgspec.structs import replace
 
     return replace(fact, node=replace(fact.node, parent=above), line=line)

@@ -39,7 +39,7 @@ def by_place(facts: list[Fact]) -> list[list[Fact]]:
     return list(out.values())
 
 
-def united(places: Sequence[list[Fact]]) -> list[Fact]:
+def merge_places(places: Sequence[list[Fact]]) -> list[Fact]:
     """Return the facts of all places, each record once, as they were written.
 
     Of two places that hold a record the first counts. Copies of one log are put together by time:

@@ -20,7 +20,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from thence.format import spills
-from thence.format.facts import TYPED, whole_output
+from thence.format.facts import TYPED, full_output
 from thence.format.figures import several, short_id
 from thence.format.graph import State
 from thence.format.joins import time_of
@@ -31,13 +31,13 @@ from thence.format.whole import events_along
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
     from thence.format.records import JSON
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 _SPACE = UUID("6f2a6b0e-6d0b-5d0c-9a51-7e1f0c1a5b10")
 """Where ids of flattened events come from: the same session always becomes the same file."""
 
 
-class Branch(NamedTuple):
+class BranchChoice(NamedTuple):
     """Which part of a session is told: the live line, the line to one fact, or everything.
 
     What stands in the sessions that it continues comes first, unless `own` is set. Results that
@@ -50,7 +50,7 @@ class Branch(NamedTuple):
     full: bool = True
 
 
-LIVE = Branch()
+LIVE = BranchChoice()
 BORDER = "border"
 """The piece that stands where the part of another session ends."""
 _SAID = {"user_msg": "You", "assistant_msg": "Assistant", "thinking": "Thought"}
@@ -68,21 +68,21 @@ class Piece(NamedTuple):
     """Where it stands, if not on the line that is told: a dead branch, a subagent."""
 
 
-def lines(whole: Whole, notes: Sequence[SessionEvent] = (), **label: JSON) -> Iterator[JSON]:
-    """Give the session, then every event in whatever state, one object each.
+def lines(whole: SessionGraph, notes: Sequence[SessionEvent] = (), **label: JSON) -> Iterator[JSON]:
+    """Return the session, then every event in whatever state, one object each.
 
     The `notes` are events that people wrote; the `label` says what they call the session.
     """
-    from thence.format.normal import numbered
+    from thence.format.normal import number_events
 
     fields = msgspec.to_builtins(whole.session())
     yield {"type": "session", "title": whole.title, **label, **fields}
-    for event in numbered([*whole.events, *whole.derived, *notes]):
+    for event in number_events([*whole.events, *whole.derived, *notes]):
         yield {"type": "event", **event.to_object()}
 
 
-def flat(whole: Whole) -> Iterator[JSON]:
-    """Give the live line as a journal of its own that names no other file, and can be resumed.
+def flat(whole: SessionGraph) -> Iterator[JSON]:
+    """Return the live line as a journal of its own that names no other file, and can be resumed.
 
     What was spilled stands in its results again; what the line took stands with its answers.
     """
@@ -113,8 +113,8 @@ def flat(whole: Whole) -> Iterator[JSON]:
     yield _event("terminator", end, str(uuid5(_SPACE, f"{name}/end")), before, done)
 
 
-def _bills(whole: Whole, messages: list[dict[str, JSON]]) -> dict[int, dict[str, JSON]]:
-    """Give what the live line took by the numbers of the answers it was taken for.
+def _bills(whole: SessionGraph, messages: list[dict[str, JSON]]) -> dict[int, dict[str, JSON]]:
+    """Return what the live line took by the numbers of the answers it was taken for.
 
     An answer is known by its calls and texts; what is not found, because a summary stands for it,
     goes to the answer before it or else to the first: the sums stay true.
@@ -157,13 +157,13 @@ def _event(kind: str, ts: str, uuid: str, before: str | None, payload: JSON) -> 
     return {"type": kind, "ts": ts, "uuid": uuid, "prev_uuid": before, "payload": payload}
 
 
-def pieces(whole: Whole, branch: Branch = LIVE) -> Iterator[Piece]:
-    """Give what was said and done on a line, compacted parts included; or on all of them."""
+def pieces(whole: SessionGraph, branch: BranchChoice = LIVE) -> Iterator[Piece]:
+    """Return what was said and done on a line, compacted parts included; or on all of them."""
     for part in () if branch.own else whole.inherited(branch.to, boundaries=False):
-        events, outputs = events_along(part.whole, part.places), _outputs(part.whole, branch)
+        events, outputs = events_along(part.session, part.places), _outputs(part.session, branch)
         made = (_piece(event, outputs) for event in events)
         yield from (piece for piece in made if piece is not None and piece.text.strip())
-        words = f"{short_id(part.whole.native)}, {several(part.messages, 'message')}"
+        words = f"{short_id(part.session.native)}, {several(part.messages, 'message')}"
         yield Piece(BORDER, "Continued from", words)
     line = {whole.facts[at].node.id for at in whole.graph.chain(branch.to, boundaries=False)}
     outputs = _outputs(whole, branch)
@@ -192,16 +192,16 @@ class _Outputs(NamedTuple):
     def resolve(self, event: SessionEvent) -> JSON:
         """Return the payload of a result with its output in place."""
         if spills.spilled_in(event.payload):
-            return spills.resolved(event.payload, self.by_name)
+            return spills.resolve_placeholders(event.payload, self.by_name)
         return self.by_call.get(event.call or "", event.payload)
 
 
-def _outputs(whole: Whole, branch: Branch) -> _Outputs:
+def _outputs(whole: SessionGraph, branch: BranchChoice) -> _Outputs:
     """Return the outputs of a session that lie outside of its log, as far as they are stored."""
     if not branch.full:
         return _Outputs({}, {})
     facts = [*whole.before.facts, *whole.facts]
-    notes = ((block.call, whole_output(block)) for fact in facts for block in fact.blocks)
+    notes = ((block.call, full_output(block)) for fact in facts for block in fact.blocks)
     return _Outputs(spills.texts(facts), {call: text for call, text in notes if call and text})
 
 
@@ -229,7 +229,7 @@ def _text(payload: JSON) -> str:
     return text_of(payload) or ("" if payload is None else json.dumps(payload, ensure_ascii=False))
 
 
-def left_out(whole: Whole, branch: Branch = LIVE) -> str:
+def left_out(whole: SessionGraph, branch: BranchChoice = LIVE) -> str:
     """Say what a page of one line does not show."""
     from collections import Counter
 
@@ -244,9 +244,9 @@ def left_out(whole: Whole, branch: Branch = LIVE) -> str:
 
 
 def markdown(
-    whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC, *, name: str | None = None
+    whole: SessionGraph, branch: BranchChoice = LIVE, zone: tzinfo = UTC, *, name: str | None = None
 ) -> Iterator[str]:
-    """Give a session as Markdown, under the `name` that its user gave it."""
+    """Return a session as Markdown, under the `name` that its user gave it."""
     yield f"# {_escape_inline(_one_line(name or whole.title or 'Session'))}"
     yield ""
     yield from (f"- {name}: {_escape_inline(value)}" for name, value in _about(whole))
@@ -264,7 +264,7 @@ def markdown(
             continue
         yield f"**{_escape_inline(_one_line(piece.title))}{off}**"
         yield ""
-        yield from _fenced(piece.text.rstrip("\n"), "json" if piece.kind == "tool_call" else "text")
+        yield from _fence(piece.text.rstrip("\n"), "json" if piece.kind == "tool_call" else "text")
     if told := left_out(whole, branch):
         yield ""
         yield f"*{told}*"
@@ -298,7 +298,7 @@ def _inert_markdown(text: str) -> Iterator[str]:
     for line in _LINE_END.split(text):
         mark = _FENCE.fullmatch(line)
         if fence and mark and mark[1].startswith(fence) and not mark[2].strip():
-            yield from ("", *_fenced("\n".join(code), language), "")
+            yield from ("", *_fence("\n".join(code), language), "")
             fence, code = "", []
         elif fence:
             code.append(line)
@@ -308,11 +308,11 @@ def _inert_markdown(text: str) -> Iterator[str]:
         else:
             prose.append(line)
     if fence:
-        yield from ("", *_fenced("\n".join(code), language), "")
+        yield from ("", *_fence("\n".join(code), language), "")
     yield from _inert_prose(prose)
 
 
-def _fenced(text: str, language: str) -> Iterator[str]:
+def _fence(text: str, language: str) -> Iterator[str]:
     """Return the lines of a block of code that ends nowhere inside its text."""
     fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
     is_shown = _LANGUAGE.fullmatch(language) and language.lower() not in _DRAWN
@@ -368,9 +368,9 @@ def _escape_inline(text: str, code: list[tuple[int, int]] | None = None) -> str:
 
 
 def page(
-    whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC, *, name: str | None = None
+    whole: SessionGraph, branch: BranchChoice = LIVE, zone: tzinfo = UTC, *, name: str | None = None
 ) -> Iterator[str]:
-    """Give a session as one HTML file that loads nothing and runs nothing."""
+    """Return a session as one HTML file that loads nothing and runs nothing."""
     title = html.escape(_one_line(name or whole.title or "Session"))
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
@@ -428,7 +428,7 @@ _STYLE = (
 )
 
 
-def _about(whole: Whole) -> Iterator[tuple[str, str]]:
+def _about(whole: SessionGraph) -> Iterator[tuple[str, str]]:
     session = whole.session()
     told = {
         "session": session.session_uid,

@@ -28,7 +28,7 @@ MADE_RESULT = "told "
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-def gathered(
+def gather_facts(
     events: list[Fact], others: Sequence[Fact], *, in_pieces: bool = True
 ) -> tuple[list[Fact], dict[str, int]]:
     """Put right what the facts of a session say together; `others` are those without events.
@@ -37,13 +37,13 @@ def gathered(
     `in_pieces` says that some are pieces of a text or bills for a turn.
     """
     if not in_pieces:
-        return _answered(events, others), {}  # most logs: whole texts, bills by response
+        return _add_told_results(events, others), {}  # most logs: whole texts, bills by response
     shares = [share for fact in others for share in fact.shares]
-    facts = _answered(joined(events), others)
+    facts = _add_told_results(join_pieces(events), others)
     return _own(_last_words(facts), shares)
 
 
-def owed(facts: Iterable[Fact], before: Iterable[str] = ()) -> list[str]:
+def owed_bills(facts: Iterable[Fact], before: Iterable[str] = ()) -> list[str]:
     """Return the usage keys of bills that must come and did not; `before` are earlier ones."""
     paid: set[str] = set()
     keys = dict.fromkeys(before)
@@ -57,7 +57,7 @@ def owed(facts: Iterable[Fact], before: Iterable[str] = ()) -> list[str]:
     return [key for key in keys if key not in paid]
 
 
-def understated(facts: Iterable[Fact]) -> list[str]:
+def understated_bills(facts: Iterable[Fact]) -> list[str]:
     """Return the usage keys of responses that are plainly longer than what was billed for them.
 
     Some clients write the usage at the start of a stream, and never the final one.
@@ -101,7 +101,7 @@ def overdue(
 # -- pieces ---------------------------------------------------------------------------------
 
 
-def joined(facts: list[Fact]) -> list[Fact]:
+def join_pieces(facts: list[Fact]) -> list[Fact]:
     """Join the pieces of one text. The first one's id stands for all of them."""
     if not any(fact.piece is not None for fact in facts):
         return facts
@@ -109,10 +109,10 @@ def joined(facts: list[Fact]) -> list[Fact]:
     run: list[Fact] = []
     for fact in facts:
         if run and not goes_on(run[-1], fact):
-            out.append(_whole(run))
+            out.append(_join_run(run))
             run = []
         run.append(fact)
-    out.append(_whole(run))
+    out.append(_join_run(run))
     return out
 
 
@@ -155,7 +155,7 @@ def goes_on(one: Fact, other: Fact) -> bool:
     )
 
 
-def _whole(run: list[Fact]) -> Fact:
+def _join_run(run: list[Fact]) -> Fact:
     if len(run) == 1:
         return run[0]
     blocks: list[Block] = []
@@ -173,7 +173,7 @@ def _whole(run: list[Fact]) -> Fact:
 
 
 def _close(blocks: list[Block], texts: list[str]) -> None:
-    """Give the last block the text of all its pieces."""
+    """Return the last block the text of all its pieces."""
     if len(texts) > 1:
         said = "".join(texts)
         payload = {**blocks[-1].payload, _name(blocks[-1].payload): said}
@@ -198,8 +198,8 @@ def _alike(one: Block, other: Block) -> bool:
 # -- results that were only told ------------------------------------------------------------
 
 
-def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
-    """Give calls without a result the one that another record tells, after their response."""
+def _add_told_results(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
+    """Return calls without a result the one that another record tells, after their response."""
     told = {call: one for call, one in merge_statuses(others).items() if one.output is not None}
     if not told:
         return facts
@@ -223,7 +223,7 @@ def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
 
 
 def _with_texts(facts: list[Fact], told: dict[str, CallStatus]) -> list[Fact]:
-    """Give results that are images alone the text that another record tells of the same call."""
+    """Return results that are images alone the text that another record tells of the same call."""
     out = facts
     for at, fact in enumerate(facts):
         if not fact.node.answers or not any(is_image_alone(block) for block in fact.blocks):
@@ -308,7 +308,7 @@ def _own(facts: list[Fact], shares: list[Share]) -> tuple[list[Fact], dict[str, 
         ended = [share for share in waiting if _moment(share.ended) <= until]
         waiting = waiting[len(ended) :]
         others = bill.turn_bill.others if bill.turn_bill else 0
-        taken = _taken(ended, others, asked, bill.usage_key)
+        taken = _pick_shares(ended, others, asked, bill.usage_key)
         for share in taken:
             at = next((i for i in places if out[i].model == share.model), places[0])
             out[at] = _less(out[at], share)
@@ -331,7 +331,7 @@ def _bills(facts: list[Fact]) -> Iterator[list[int]]:
         yield run
 
 
-def _taken(
+def _pick_shares(
     ended: list[Share], others: int, asked: set[tuple[str | None, str]], key: str | None
 ) -> list[Share]:
     """The shares that make up so many requests: those asked for in this turn before any other."""
@@ -352,7 +352,7 @@ def _less(fact: Fact, share: Share) -> Fact:
     if cost is not None and share.cost_usd is not None:
         cost = max(cost - share.cost_usd, 0.0)
     return msgspec.structs.replace(
-        fact, usage=joins.subtracted(fact.usage, share.usage), cost_usd=cost
+        fact, usage=joins.subtract_usage(fact.usage, share.usage), cost_usd=cost
     )
 
 

@@ -101,7 +101,7 @@ def calls(
             results.setdefault(event.call, []).append((at, _is_synthetic(event, blocks)))
     found = outcomes.match_results(asked, results)
     return [
-        _paired(events[at], None if answer is None else events[answer], blocks, told)
+        _pair_call(events[at], None if answer is None else events[answer], blocks, told)
         for (at, _), answer in zip(asked, found, strict=True)
     ]
 
@@ -111,7 +111,7 @@ def _is_synthetic(result: SessionEvent, blocks: Mapping[int, Block]) -> bool:
     return is_synthetic_content(result.payload) if block is None else outcomes.is_synthetic(block)
 
 
-def _paired(
+def _pair_call(
     call: SessionEvent,
     result: SessionEvent | None,
     blocks: Mapping[int, Block],
@@ -196,13 +196,13 @@ def sum_usages(usages: Iterable[Usage]) -> Usage:
     return Usage(*map(sum, zip(*map(msgspec.structs.astuple, usages), strict=True)))
 
 
-def added(one: Usage, other: Usage) -> Usage:
+def add_usage(one: Usage, other: Usage) -> Usage:
     """Return the sum of two usages."""
     return sum_usages((one, other))
 
 
-def subtracted(one: Usage, other: Usage) -> Usage:
-    """Give what one usage has more than another, nothing below 0."""
+def subtract_usage(one: Usage, other: Usage) -> Usage:
+    """Return what one usage has more than another, nothing below 0."""
     return Usage(*(max(getattr(one, f) - getattr(other, f), 0) for f in Usage.__struct_fields__))
 
 
@@ -262,14 +262,14 @@ class Ongoing(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the part ends with an answer that a turn came to rest with; None: with no answer."""
 
 
-def derived(
+def derive_events(
     events: Sequence[SessionEvent],
     pairs: Sequence[Call] | None = None,
     blocks: Mapping[int, Block] | None = None,
     before: Ongoing | None = None,
     stops: Container[str] = frozenset(),
 ) -> list[SessionEvent]:
-    """Give the further events that a session's own events imply, in written order.
+    """Return the further events that a session's own events imply, in written order.
 
     `pairs` are the calls of the same events, where somebody has found them already; `blocks` as
     for `calls`. `before` is what an earlier part of the session leaves; then where the log began
@@ -531,7 +531,7 @@ def session_from(
     flavor, _, native = uid.partition(":")
     words = {name: value for name, value in known.items() if value is not None}
     first_model = words.pop("model", None)
-    own = added(spent.live, spent.dead)
+    own = add_usage(spent.live, spent.dead)
     return msgspec.convert(
         {
             "session_uid": uid,

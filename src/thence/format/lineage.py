@@ -46,12 +46,12 @@ def key_of(fact: Fact) -> str | None:
     return None if is_line_name(fact.node.id) else fact.node.id
 
 
-def shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
+def find_shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
     """Work out, for all sessions together, which records and bills are whose."""
     facts = {name: list(sessions[name]) for name in sorted(sessions)}
     holders = _holders({name: filter(None, map(key_of, facts[name])) for name in facts})
     age = {name: _own_since(found, holders) for name, found in facts.items()}
-    owner = _oldest(_heirs_left_out(holders, facts), age) | _named(facts)
+    owner = _oldest(_exclude_declared_copies(holders, facts), age) | _named_owners(facts)
     replayed = _others(
         {name: filter(None, map(key_of, found)) for name, found in facts.items()}, owner
     )
@@ -87,7 +87,7 @@ def _own_since(facts: list[Fact], holders: Mapping[str, list[str]]) -> tuple[boo
     return (not first, first, min((fact.node.id for fact in own), default=""))
 
 
-def _heirs_left_out(
+def _exclude_declared_copies(
     holders: Mapping[str, list[str]], facts: Mapping[str, list[Fact]]
 ) -> dict[str, list[str]]:
     """Who may own a record: nobody who says that records of his belong to another holder."""
@@ -104,7 +104,7 @@ def _oldest(
     return {key: min(names, key=lambda n: (age[n], n)) for key, names in holders.items()}
 
 
-def _named(facts: Mapping[str, list[Fact]]) -> dict[str, str]:
+def _named_owners(facts: Mapping[str, list[Fact]]) -> dict[str, str]:
     """Return owners that the records themselves name, where that session holds them.
 
     A copy of a copy names the session it was copied from, which names the one before it.
@@ -142,7 +142,7 @@ def _forks(facts: list[Fact], replayed: frozenset[str], owner: Mapping[str, str]
 # -- copies at the start of a log -----------------------------------------------------------
 
 
-def claimed(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[Fact]:
+def claim_copies(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[Fact]:
     """Say whose the records are that a log begins with, where only their owner can tell.
 
     The log names the owner on one of its first lines and goes on with copies, under new times.

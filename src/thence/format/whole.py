@@ -16,7 +16,7 @@ from functools import cached_property
 import msgspec
 
 from thence.format import gather, joins, repair
-from thence.format.copies import by_place, place_of, united
+from thence.format.copies import by_place, merge_places, place_of
 from thence.format.facts import (
     MIRRORED,
     Base,
@@ -51,25 +51,25 @@ _HEADLINE = re.compile(r"(?:[^#]{1,60}: )?#{1,6} ([^#]{12,}?)(?: #{1,6} .*)?", r
 _OFF = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
 
 
-class Before(msgspec.Struct, frozen=True):
+class AncestorFacts(msgspec.Struct, frozen=True):
     """What a session goes on from: events of other sessions, linked, and the one it names."""
 
     facts: list[Fact]
     end: str | None = None
-    owners: list[tuple[Whole, int]] = []
+    owners: list[tuple[SessionGraph, int]] = []
     """The session of each of these facts, and its place there."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class InheritedPart(msgspec.Struct, frozen=True):
     """The part of a line that stands in another session, which this one continues."""
 
-    whole: Whole
+    session: SessionGraph
     places: list[int]
 
     @property
     def messages(self) -> int:
         """How many messages it holds: blocks of one side in sequence are one."""
-        facts, nodes = self.whole.facts, self.whole.graph.nodes
+        facts, nodes = self.session.facts, self.session.graph.nodes
         said = (facts[at] for at in self.places if not nodes[at].flags & Is.SIDE)
         roles = [
             "assistant" if block.role == "assistant" else "user"
@@ -80,7 +80,7 @@ class Part(msgspec.Struct, frozen=True):
         return sum(1 for at, role in enumerate(roles) if not at or role != roles[at - 1])
 
 
-class Whole:
+class SessionGraph:
     """One session. Everything is worked out once, when first asked for."""
 
     def __init__(
@@ -91,8 +91,8 @@ class Whole:
         replayed: Container[str] = frozenset(),
         billed: Container[str] = frozenset(),
         ancestor: Sequence[JSON] = (),
-        before: Before | None = None,
-        origin: tuple[Whole, int] | None = None,
+        before: AncestorFacts | None = None,
+        origin: tuple[SessionGraph, int] | None = None,
         torn: bool = False,
     ) -> None:
         """Put a session together.
@@ -105,7 +105,7 @@ class Whole:
         self.uid = uid
         self.torn = torn
         self.ancestor = ancestor
-        self.before = before or Before([])
+        self.before = before or AncestorFacts([])
         self._origin = origin
         self._replayed = replayed
         now, self.gone = _generations(name_repeats(in_written_order(facts)))
@@ -131,7 +131,7 @@ class Whole:
         What a log says depends on what stands before it there: totals, the line it continues.
         """
         notes = [[fact for fact in place if not fact.blocks] for place in self._places]
-        self.about_only = united(notes)
+        self.about_only = merge_places(notes)
         places: list[list[Fact]] = []
         shared: dict[str, int] = {}
         for place, about_only in zip(self._places, notes, strict=True):
@@ -139,7 +139,7 @@ class Whole:
             facts, more = self._put_right(events, about_only, billed)
             places.append(facts)
             shared = more | shared
-        facts = united(places)
+        facts = merge_places(places)
         has_sides = self._traits & _Has.SIDES
         return _said_once(_without_mirrors(facts)) if has_sides else facts, shared
 
@@ -148,13 +148,13 @@ class Whole:
     ) -> tuple[list[Fact], dict[str, int]]:
         """Link and bill facts, where they are not already; most sessions need nothing of it."""
         has = self._traits
-        out, shared = gather.gathered(events, about_only, in_pieces=bool(has & _Has.PIECES))
+        out, shared = gather.gather_facts(events, about_only, in_pieces=bool(has & _Has.PIECES))
         if has & _Has.TOTALS:
-            out = _billed(out)
+            out = _bill_totals(out)
         if has & _Has.SIDES:
             out = _said_once(_without_mirrors(out))
         out = _paid_here(out, billed)
-        return (_linked(out) if has & _Has.UNLINKED else out), shared
+        return (_link_parents(out) if has & _Has.UNLINKED else out), shared
 
     @property
     def is_in_one_place(self) -> bool:
@@ -265,7 +265,7 @@ class Whole:
     @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derived(self.events, self.calls, self.call_blocks, stops=self.stops)
+        return joins.derive_events(self.events, self.calls, self.call_blocks, stops=self.stops)
 
     @cached_property
     def stops(self) -> frozenset[str]:
@@ -292,8 +292,8 @@ class Whole:
         said = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
         overdue, due = gather.overdue(own)
         said += [Notice("not billed", why) for why in (*overdue, *due.values())]
-        said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed(own)]
-        said += [Notice("not billed", UNDERSTATED) for _ in gather.understated(own)]
+        said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed_bills(own)]
+        said += [Notice("not billed", UNDERSTATED) for _ in gather.understated_bills(own)]
         return said + self.billed_for_others
 
     @property
@@ -314,7 +314,7 @@ class Whole:
     def messages(
         self, orphans: repair.Orphans = "answer", *, to: int | None = None, own: bool = False
     ) -> repair.Mended:
-        """Give the live chain, or the chain to one fact, as messages that the API accepts.
+        """Return the live chain, or the chain to one fact, as messages that the API accepts.
 
         With `own` only what this session said itself, without those that it continues.
         """
@@ -323,7 +323,7 @@ class Whole:
             facts = self.own([self.facts[place] for place in chain if not self._is_side(place)])
             return repair.mend([said for fact in facts for said in said_in(fact)], orphans)
         graph, lineage = self._lineage
-        return repair.mend(self._said(graph, lineage, self._lineage_end(to)), orphans)
+        return repair.mend(self._messages_on(graph, lineage, self._lineage_end(to)), orphans)
 
     def _is_side(self, place: int) -> bool:
         return bool(self.graph.nodes[place].flags & Is.SIDE)
@@ -336,7 +336,7 @@ class Whole:
             return graph.place(self.before.end or "")  # nothing was said here yet
         return end
 
-    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[Part]:
+    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[InheritedPart]:
         """Return what stands on the line in the sessions that this one continues, oldest first.
 
         With `boundaries` only what no summary stands for. Records that this session holds copies
@@ -347,20 +347,20 @@ class Whole:
             chain = self.graph.chain(to, boundaries=boundaries)
             if chain and boundaries and self.facts[chain[0]].node.flags & Is.SUMMARY:
                 return []
-            part = Part(above, above.graph.chain(place, boundaries=boundaries))
+            part = InheritedPart(above, above.graph.chain(place, boundaries=boundaries))
             return [*above.inherited(place, boundaries=boundaries), part]
         if not self.before.facts or (end := self._lineage_end(to)) is None:
             return []
-        parts: list[Part] = []
+        parts: list[InheritedPart] = []
         for place in self._lineage[0].chain(end, boundaries=boundaries):
             if place < len(self.before.facts):
                 above, at = self.before.owners[place]
-                if not parts or parts[-1].whole is not above:
-                    parts.append(Part(above, []))
+                if not parts or parts[-1].session is not above:
+                    parts.append(InheritedPart(above, []))
                 parts[-1].places.append(at)
         return parts
 
-    def _said(self, graph: Graph, facts: Sequence[Fact], to: int | None) -> list[JSON]:
+    def _messages_on(self, graph: Graph, facts: Sequence[Fact], to: int | None) -> list[JSON]:
         """What was said on a chain; an ancestor's part is gone if a summary stands for it."""
         chain = graph.chain(to) if to is not None else []
         summed = bool(chain) and graph.nodes[chain[0]].flags & Is.SUMMARY
@@ -377,11 +377,11 @@ class Whole:
         return self.graph.place(line[-1].node.id) if line else None
 
     def said_before(self, base: Base) -> list[JSON]:
-        """Give the messages of the line that another session goes on from."""
-        return self._said(self.graph, self.facts, self.place_before(base))
+        """Return the messages of the line that another session goes on from."""
+        return self._messages_on(self.graph, self.facts, self.place_before(base))
 
-    def up_to(self, base: Base) -> Before:
-        """Give what another session goes on from that names one of our events.
+    def up_to(self, base: Base) -> AncestorFacts:
+        """Return what another session goes on from that names one of our events.
 
         What was written after that event is left out: it changes nothing for the other one. An
         event that is not there is taken for the last one before its place.
@@ -395,7 +395,7 @@ class Whole:
             cut = [*range(older), *own]
         nodes = [msgspec.structs.replace(graph.nodes[i], tip=None) for i in cut]
         last = None if named else Graph(nodes).end
-        return Before(
+        return AncestorFacts(
             [msgspec.structs.replace(facts[i], node=n) for i, n in zip(cut, nodes, strict=True)],
             base.event if named else nodes[last].id if last is not None else None,
             [self.before.owners[i] if i < older else (self, i - older) for i in cut],
@@ -445,7 +445,7 @@ class Whole:
         return title or prompt_title(self.first_prompt)
 
     @property
-    def _above(self) -> Whole | None:
+    def _above(self) -> SessionGraph | None:
         """The session that this one continues, if it is known and not held as a copy."""
         if self._origin is not None:
             return self._origin[0]
@@ -473,7 +473,7 @@ class Whole:
         )
 
 
-def events_along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
+def events_along(whole: SessionGraph, places: Iterable[int]) -> list[SessionEvent]:
     """Return the events of some records in their order, without internal ones."""
     events: dict[str, list[SessionEvent]] = {}
     for event in whole.events:
@@ -534,7 +534,7 @@ def prompt_title(prompt: str | None) -> str | None:
 
 
 def said_in(fact: Fact) -> list[JSON]:
-    """Give the messages of one fact: blocks of one side together, what no model saw left out."""
+    """Return the messages of one fact: blocks of one side together, what no model saw left out."""
     out: list[JSON] = []
     for block in fact.blocks:
         if block.role == "system" or (made := api_block(block)) is None:
@@ -637,12 +637,12 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     now = [fact for fact in facts if fact.generation == newest[fact.file]]
     current = {fact.node.id for fact in now}
     before = [fact for fact in facts if fact.generation != newest[fact.file]]
-    gone = [fact for fact in _billed(before) if fact.node.id not in current]
+    gone = [fact for fact in _bill_totals(before) if fact.node.id not in current]
     # A log that was rewritten back and forth held the same records several times: once is enough.
     last = {(fact.file, fact.node.id): fact.generation for fact in gone}
     gone = [f for f in gone if f.generation == last[f.file, f.node.id]]
     places = by_place(gone)
-    return now, gone if len(places) == 1 else united(places)
+    return now, gone if len(places) == 1 else merge_places(places)
 
 
 def name_repeats(facts: list[Fact]) -> list[Fact]:
@@ -672,7 +672,7 @@ def named_repeat(fact: Fact, before: int) -> Fact:
     return msgspec.structs.replace(fact, node=node)
 
 
-def _billed(facts: list[Fact]) -> list[Fact]:
+def _bill_totals(facts: list[Fact]) -> list[Fact]:
     """Turn running totals into bills: what each adds to the one before it in its log.
 
     A total that falls has started again. Where a log begins to tell single bills, its totals no
@@ -688,7 +688,7 @@ def _billed(facts: list[Fact]) -> list[Fact]:
         if total is not None and fact.channel not in exact:
             log = (fact.channel, fact.file, fact.generation)
             last = before.get(log, Usage())
-            more = joins.subtracted(total, last) if total.total >= last.total else total
+            more = joins.subtract_usage(total, last) if total.total >= last.total else total
             before[log] = total
             if more.total:
                 fact = msgspec.structs.replace(fact, usage=more)  # noqa: PLW2901
@@ -725,8 +725,8 @@ def _paid_here(facts: list[Fact], elsewhere: Container[str]) -> list[Fact]:
     ]
 
 
-def _linked(facts: list[Fact]) -> list[Fact]:
-    """Give parents to the facts of logs that have none."""
+def _link_parents(facts: list[Fact]) -> list[Fact]:
+    """Return parents to the facts of logs that have none."""
     logs: dict[tuple[str, str], list[Fact]] = {}
     for fact in facts:
         logs.setdefault((fact.channel, fact.file), []).append(fact)

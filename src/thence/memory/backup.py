@@ -28,9 +28,9 @@ from thence.memory.rows import CURSOR
 from thence.memory.sqlite_rows import TIER_1
 
 FOLDER: Final = "backups"
-COPIES: Final = 2
+MAX_UPGRADE_COPIES: Final = 2
 """Copies of earlier schemas that are there at most."""
-DAYS: Final = 30
+UPGRADE_COPY_DAYS: Final = 30
 """How long such a copy is there."""
 
 _NOT_COPIED: Final = frozenset({*TIER_1, "pending", "tables"})
@@ -60,7 +60,7 @@ def save_before_upgrade(store: Path, schema: int) -> Path:
             f"cannot save {store} before it is upgraded: {error}",
             hint="free some space or make the folder writable; the store is as it was",
         ) from error
-    for old in upgrade_copies(store)[COPIES:]:
+    for old in upgrade_copies(store)[MAX_UPGRADE_COPIES:]:
         old.unlink(missing_ok=True)
     return to
 
@@ -75,7 +75,7 @@ def upgrade_copies(store: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def drop_upgrade_copies(store: Path, *, days: float = DAYS) -> None:
+def drop_upgrade_copies(store: Path, *, days: float = UPGRADE_COPY_DAYS) -> None:
     """Remove the copies of a store that are older than some days; 0 removes all."""
     until = time.time() - days * 86_400
     for path in upgrade_copies(store):

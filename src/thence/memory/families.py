@@ -16,17 +16,19 @@ import msgspec
 from thence.format import lineage
 from thence.format.facts import COPIES_OF, Edge, Fact
 from thence.memory.growth import rebuild
-from thence.memory.store import Change, Held, Store, owner_key
+from thence.memory.store import SessionChange, Store, StoredSession, owner_key
 
 RECLAIMED = "records it shares with other sessions have another owner"
 """Why a session is rebuilt after it was compared with those that hold the same records."""
 
 
-def settled(store: Store, conflicts: Mapping[str, set[str]]) -> Iterator[list[Change]]:
+def resolve_ownership(
+    store: Store, conflicts: Mapping[str, set[str]]
+) -> Iterator[list[SessionChange]]:
     """Give, family by family, what is to be written: each member is settled then."""
     for family in _families(conflicts):
-        held = {uid: found for uid in family if (found := store.held(uid)) is not None}
-        yield _settled(held, evicted=len(held) < len(family))
+        held = {uid: found for uid in family if (found := store.load_session(uid)) is not None}
+        yield _resolve_family(held, evicted=len(held) < len(family))
 
 
 def _families(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
@@ -42,11 +44,11 @@ def _families(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
     return [list(members) for members in sorted({tuple(sorted(g)) for g in group.values()})]
 
 
-def _settled(held: Mapping[str, Held], *, evicted: bool) -> list[Change]:
+def _resolve_family(held: Mapping[str, StoredSession], *, evicted: bool) -> list[SessionChange]:
     told = {_native(uid): one.facts for uid, one in held.items()}
     facts = {name: _with_owner(found, told) for name, found in told.items()}
-    shared = lineage.shared(facts)
-    changes: list[Change] = []
+    shared = lineage.find_shared(facts)
+    changes: list[SessionChange] = []
     for uid, one in held.items():
         name = _native(uid)
         replayed = shared.replayed[name] | _copies(facts[name], name)
@@ -60,12 +62,12 @@ def _settled(held: Mapping[str, Held], *, evicted: bool) -> list[Change]:
             here = {_native(other) for other in held}
             ties += tuple(tie for tie in one.ties if tie.session not in here)
         if (replayed, billed, ties) != (one.replayed, one.billed, one.ties):
-            changes.append(_reclaimed(uid, one, replayed, billed, ties))
+            changes.append(_rebuild_with_owners(uid, one, replayed, billed, ties))
     if changes:
-        changes[0].owned = list(_owned(held, shared))
+        changes[0].owned = list(_bill_owners(held, shared))
     changed = {change.row.session.session_uid for change in changes}
     same = (one for uid, one in held.items() if uid not in changed)
-    changes += [Change(one.row, one.cursor, settled=True) for one in same]
+    changes += [SessionChange(one.row, one.cursor, settled=True) for one in same]
     for change in changes:
         change.without_own = change.row.session.native_session_id in shared.without_own
     return changes
@@ -76,7 +78,7 @@ def _with_owner(facts: Sequence[Fact], told: Mapping[str, Sequence[Fact]]) -> li
     owner = next((fact.about[COPIES_OF] for fact in facts if COPIES_OF in fact.about), None)
     if not isinstance(owner, str) or owner not in told:
         return list(facts)
-    return lineage.claimed(facts, owner, told[owner])
+    return lineage.claim_copies(facts, owner, told[owner])
 
 
 def _copies(facts: Iterable[Fact], name: str) -> frozenset[str]:
@@ -88,22 +90,24 @@ def _copies(facts: Iterable[Fact], name: str) -> frozenset[str]:
     )
 
 
-def _bills(one: Held) -> frozenset[str]:
+def _bills(one: StoredSession) -> frozenset[str]:
     """Bills that evicted sessions pay."""
     if not one.foreign:
         return frozenset()
     return frozenset(key for key in _bill_keys(one) if owner_key("bill", key) in one.foreign)
 
 
-def _bill_keys(one: Held) -> set[str]:
+def _bill_keys(one: StoredSession) -> set[str]:
     return {fact.usage_key for fact in one.facts if fact.usage_key is not None}
 
 
-def _record_keys(one: Held) -> set[str]:
+def _record_keys(one: StoredSession) -> set[str]:
     return {fact.copy_key or fact.node.id for fact in one.facts}
 
 
-def _owned(held: Mapping[str, Held], shared: lineage.Shared) -> Iterator[tuple[int, str]]:
+def _bill_owners(
+    held: Mapping[str, StoredSession], shared: lineage.Shared
+) -> Iterator[tuple[int, str]]:
     """Say who owns each bill that several members hold."""
     holders: dict[str, list[str]] = {}
     for uid, one in held.items():
@@ -121,13 +125,13 @@ def _owned(held: Mapping[str, Held], shared: lineage.Shared) -> Iterator[tuple[i
             yield owner_key("bill", key), owner
 
 
-def _reclaimed(
+def _rebuild_with_owners(
     uid: str,
-    held: Held,
+    held: StoredSession,
     replayed: frozenset[str],
     billed: frozenset[str],
     ties: tuple[Edge, ...],
-) -> Change:
+) -> SessionChange:
     known = msgspec.structs.replace(held, replayed=replayed, billed=billed, ties=ties)
     growth, row = rebuild(uid, known)
     change = growth.change(row)

@@ -24,13 +24,13 @@ from thence.agents.files import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
 from thence.memory.fields import locate, printable
-from thence.memory.store import Inventory, Known
+from thence.memory.store import Inventory, SweepEntry
 
 FIRST = ""
 """The ending of names in the first place."""
 
 
-def arrange(sources: Sequence[Source], before: Known | None) -> tuple[Source, ...]:
+def arrange(sources: Sequence[Source], before: SweepEntry | None) -> tuple[Source, ...]:
     """Return the places of one session, the first place first, files named as its cursor does."""
     if len(sources) == 1 and (before is None or _is_first(sources[0], before.cursor.marks)):
         return (sources[0],)
@@ -47,7 +47,7 @@ def arrange(sources: Sequence[Source], before: Known | None) -> tuple[Source, ..
     for source in unknown:
         may_be_first = FIRST not in taken and (before is None or _was_moved(source, before))
         taken[FIRST if may_be_first else _new_place(source, taken)] = source
-    return tuple(_placed(taken[place], place) for place in sorted(taken))
+    return tuple(_rename_files(taken[place], place) for place in sorted(taken))
 
 
 def only_copies(inventory: Inventory) -> frozenset[str]:
@@ -59,7 +59,7 @@ def only_copies(inventory: Inventory) -> frozenset[str]:
     )
 
 
-def _can_be_read_again(known: Known) -> bool:
+def _can_be_read_again(known: SweepEntry) -> bool:
     """Whether the source of a session is there, and was never rewritten with less in it."""
     if known.gone or not known.path or not os.path.lexists(locate(known.path)):
         return False
@@ -126,7 +126,7 @@ class _PlacesReader:
         for found in self._places:
             place = _place_named(found)
             own = {name_in(key): mark for key, mark in marks.items() if place_of(key) == place}
-            batch = self._adapter.read(_placed(found, FIRST), Cursor(own) if own else None)
+            batch = self._adapter.read(_rename_files(found, FIRST), Cursor(own) if own else None)
             marks |= {name + place: mark for name, mark in batch.cursor.marks.items()}
             out.events += _facts_in(batch.events, place)
             out.skipped += batch.skipped
@@ -194,7 +194,7 @@ def _is_at(source: Source, marks: Mapping[str, Mark], place: str) -> bool:
     )
 
 
-def _was_moved(source: Source, before: Known) -> bool:
+def _was_moved(source: Source, before: SweepEntry) -> bool:
     """Return whether a session now lies here that lay elsewhere."""
     path = locate(before.path)
     return path == printable(source.path) or not os.path.lexists(path)
@@ -208,7 +208,7 @@ def _new_place(source: Source, taken: Mapping[str, Source]) -> str:
     return place
 
 
-def _placed(source: Source, place: str) -> Source:
+def _rename_files(source: Source, place: str) -> Source:
     """Return a source whose files have the names that they have in a place."""
     if all(place_of(file.key) == place for file in source.files):
         return source

@@ -196,7 +196,7 @@ class ModelInfo(msgspec.Struct):
         self.description = self.price_comments = None
 
     def get_prices(self, at: datetime, context: Mapping[str, str] | None = None) -> ModelPrice:
-        """Give the prices of a time; those of a tier where the context names it."""
+        """Return the prices of a time; those of a tier where the context names it."""
         standard = self._standard(at)
         if not context:
             return standard
@@ -261,7 +261,7 @@ _KNOWN: dict[str, Any] = {
 
 @cache
 def providers() -> list[Provider]:
-    """Give all who sell models, in the order of the list."""
+    """Return all who sell models, in the order of the list."""
     try:
         return _read()
     except Exception:  # noqa: BLE001 - somebody else's module; whatever it is, they can read it

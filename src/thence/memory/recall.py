@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from thence.format.readout import Readout
     from thence.format.records import JSON, Skipped
     from thence.format.stored import StoredEvent
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
     from thence.memory.labels import Label
-    from thence.memory.packs import Blobs
-    from thence.memory.store import Held, SessionRow, Store
+    from thence.memory.packs import BlobStore
+    from thence.memory.store import SessionRow, Store, StoredSession
 
 _DIGITS = 13  # of an id in hexadecimal
 
@@ -39,7 +39,7 @@ NEAR = 40
 
 
 def event_name(event: int) -> str:
-    """Give the short name of an event."""
+    """Return the short name of an event."""
     return f"e{event:013x}"[:7]
 
 
@@ -109,7 +109,7 @@ def session(store: Store, wanted: str) -> SessionRow:
         return (exact or found)[0]
     if not found:
         raise SessionNotFound(f"no session id starts with {wanted!r}", hint=_near(store, wanted))
-    names = ", ".join(_told(row, wanted) for row in found[:SHOWN])
+    names = ", ".join(_describe(row, wanted) for row in found[:SHOWN])
     more = " and more" if len(found) > SHOWN else ""
     raise SessionNotFound(
         f"{wanted!r} is ambiguous: {names}{more}", hint="give more characters of the id"
@@ -129,7 +129,7 @@ def _near(store: Store, wanted: str) -> str:
     return "thence ls lists them"
 
 
-def _told(row: SessionRow, wanted: str) -> str:
+def _describe(row: SessionRow, wanted: str) -> str:
     """Name a session so that it can be told from others that begin in the same way."""
     name = row.session.native_session_id
     short = max(len(short_id(name)), len(wanted) + 4)
@@ -137,8 +137,8 @@ def _told(row: SessionRow, wanted: str) -> str:
     return f"{name[:short]} ({folder})" if folder else name[:short]
 
 
-def body(blobs: Blobs, ref: str) -> JSON:
-    """Give one payload; in place of one that cannot be read, a text that says so."""
+def body(blobs: BlobStore, ref: str) -> JSON:
+    """Return one payload; in place of one that cannot be read, a text that says so."""
     from thence.memory.spelling import load
 
     try:
@@ -147,7 +147,7 @@ def body(blobs: Blobs, ref: str) -> JSON:
         return f"(cannot be read: {error.message})"
 
 
-def with_body(blobs: Blobs, event: SessionEvent) -> SessionEvent:
+def with_body(blobs: BlobStore, event: SessionEvent) -> SessionEvent:
     """Return an event with its payload, read where the event only refers to it."""
     if event.payload is not None or event.payload_ref is None:
         return event
@@ -158,8 +158,8 @@ Cleaned = Callable[[list["Fact"]], list["Fact"]]
 """Returns facts that were read from a source as they would be stored."""
 
 
-def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
-    """Give a session with those it continues: from the store, or from the source if evicted.
+def load_session(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
+    """Return a session with those it continues: from the store, or from the source if evicted.
 
     What comes from a source goes through `clean`.
     """
@@ -167,7 +167,7 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
     from thence.agents.sessions import Loaded, put_together
 
     session = row.session
-    held = store.held(session.session_uid)
+    held = store.load_session(session.session_uid)
     if held is not None:
         own, broken = _generation(store, held)
         notices = list(notices_of(row))
@@ -212,10 +212,10 @@ def stored_ancestors(store: Store) -> Find:
 
 def light(
     store: Store,
-    held: Held,
+    held: StoredSession,
     clean: Cleaned | None = list,
     notices: list[Notice] | None = None,
-) -> Whole:
+) -> SessionGraph:
     """Return a stored session with those it continues; payloads stay where they are.
 
     Ancestors that are not stored are read from their sources, unless `clean` is None. `notices`
@@ -246,17 +246,17 @@ def _lineage(
 
 
 def _generation(
-    store: Store, held: Held, *, filled: bool = True
+    store: Store, held: StoredSession, *, filled: bool = True
 ) -> tuple[Generation, list[Skipped]]:
     """Return a stored session as one of a lineage, and the records whose text is lost."""
     from thence.agents.sessions import Generation
-    from thence.memory.keep import salvaged
+    from thence.memory.keep import salvage_payloads
 
     session = held.row.session
     facts: list[Fact] = list(held.facts)
     broken: list[Skipped] = []
     if filled:
-        facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
+        facts, broken = salvage_payloads(held.facts, store.blobs, session.source_path or "")
     shares = held.replayed, held.billed, held.ties
     made = Generation(session.session_uid, facts, held.row.torn, *shares)
     return made, broken
@@ -278,7 +278,7 @@ def _ancestor(
     ties = [e.session for fact in child.facts for e in fact.edges if not e.child and not e.agent]
     for name in dict.fromkeys(filter(None, (base.session, *ties, base.file))):
         uid = f"{agent}:{name}"
-        held = store.held(uid)
+        held = store.load_session(uid)
         made = (
             _generation(store, held, filled=filled)[0] if held else _from_source(store, uid, clean)
         )
@@ -335,7 +335,7 @@ def with_lineage(
         if not added:
             break
         known.update((row.session.session_uid, row) for row in added)
-    return add_labels([_inheriting(row, known) for row in rows], labels or {})
+    return add_labels([_with_inherited_title(row, known) for row in rows], labels or {})
 
 
 def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | None, int], ...]:
@@ -372,7 +372,7 @@ def _is_complete(row: SessionRow) -> bool:
     return row.is_named and row.session.model is not None
 
 
-def _inheriting(row: SessionRow, known: Mapping[str, SessionRow]) -> SessionRow:
+def _with_inherited_title(row: SessionRow, known: Mapping[str, SessionRow]) -> SessionRow:
     title = row.title if row.is_named else None
     model, seen, above = row.session.model, {row.session.session_uid}, row
     oldest = row.title

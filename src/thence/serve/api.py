@@ -30,7 +30,7 @@ from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.memory import recall, retention, standing
-from thence.memory.bills import Bill, By, with_dollars
+from thence.memory.bills import By, CostTable, with_dollars
 from thence.memory.labels import tagged_uids, with_tagged
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
@@ -240,7 +240,7 @@ def sessions(
     uids = tuple(tagged_uids(desk.labels(), tag)) if tag else None
     if q and q.strip():
         answer = desk.search(parse(q), FOUND)
-        matched = dict.fromkeys(found.session_uid for found in answer.found)
+        matched = dict.fromkeys(found.session_uid for found in answer.matches)
         uids = tuple(uid for uid in matched if uids is None or uid in uids)
     wanted = Filter(
         uids=uids,
@@ -272,7 +272,7 @@ def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
         Tie(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
     ]
-    digest = next(map(with_dollars, desk.store.kept("digests", wanted)), None)
+    digest = next(map(with_dollars, desk.store.read_table("digests", wanted)), None)
     notes = [note for note in desk.notes() if note.session_uid == row.session.session_uid]
     out = session_out(desk, desk.display([row])[0])
     return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
@@ -551,7 +551,9 @@ def ask(
 def digest(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
     """The account of a session that is kept for good."""
     row = desk.row(uid)
-    found = map(with_dollars, desk.store.kept("digests", Filter(uids=(row.session.session_uid,))))
+    found = map(
+        with_dollars, desk.store.read_table("digests", Filter(uids=(row.session.session_uid,)))
+    )
     told = next(iter(found), None)
     if told is None:
         raise SessionNotFound("this session is not analysed yet", hint="run thence sweep")
@@ -570,7 +572,7 @@ def digests(
 ) -> Digests:
     """The accounts of sessions, in the order in which they were first kept."""
     wanted = Filter(agent=agent, project=_project_filter(desk, project), after=_moment(after))
-    shown, following = paged(list(desk.store.kept("digests", wanted)), cursor, limit)
+    shown, following = paged(list(desk.store.read_table("digests", wanted)), cursor, limit)
     return Digests(list(map(with_dollars, shown)), following)
 
 
@@ -589,7 +591,7 @@ def signals(
     """What went wrong in sessions: loops, repeated errors, corrections."""
     uids = (desk.row(session).session.session_uid,) if session else None
     wanted = Filter(uids=uids, agent=agent, project=project, after=_moment(after))
-    found = [one for one in desk.store.kept("signals", wanted) if kind in (None, one["kind"])]
+    found = [one for one in desk.store.read_table("signals", wanted) if kind in (None, one["kind"])]
     shown, following = paged(found, cursor, limit)
     return Signals(shown, following)
 
@@ -605,7 +607,9 @@ def all_patterns(
 ) -> Patterns:
     """What comes back in many sessions, with what helped and where it was seen."""
     wanted = Filter(agent=agent, project=_project_filter(desk, project), after=_moment(after))
-    known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
+    known = memories(
+        desk.store.read_table("digests", wanted), desk.store.read_table("signals", wanted)
+    )
     found = [one for one in patterns(known) if kind in (None, one.kind)]
     return Patterns(len(known), found)
 
@@ -631,7 +635,7 @@ def costs(
     wanted = Filter(
         agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
     )
-    bill = Bill(desk.store, by, wanted, zone, desk.labels())
+    bill = CostTable(desk.store, by, wanted, zone, desk.labels())
     return msgspec.convert({**bill.object(), "tz": label}, Costs)
 
 
@@ -655,7 +659,7 @@ def store(desk: AtDesk) -> StoreOut:
     held = known.sessions.values()
     rows = list(desk.store.sessions())
     skips = [row.skipped for row in rows if row.skipped]
-    gone = list(desk.store.kept("removals"))[-LAST:]
+    gone = list(desk.store.read_table("removals"))[-LAST:]
     return StoreOut(
         sessions=len(known.sessions),
         evicted=sum(one.evicted is not None for one in held),

@@ -41,7 +41,7 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
-from thence.memory.sqlite import ANEW, BROKEN
+from thence.memory.sqlite import DAMAGE_ERRORS, RECOVERY_HINT
 from thence.memory.store import StoreDamaged, StoreLocked
 from thence.serve import agents, api, labelling, live, pages
 from thence.serve import hosted as writing
@@ -230,7 +230,7 @@ def routes(
         exception_handlers={
             ThenceError: _told,
             HTTPException: _refused,
-            **dict.fromkeys(BROKEN, _damaged),
+            **dict.fromkeys(DAMAGE_ERRORS, _damaged),
             RecursionError: _nested,
             Exception: _broken,
         },
@@ -287,7 +287,7 @@ def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
 
 
 def _damaged(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    hint = f"see thence doctor; {ANEW}"
+    hint = f"see thence doctor; {RECOVERY_HINT}"
     return _answer(request, Problem(f"the store is damaged: {error}", 503, hint=hint))
 
 

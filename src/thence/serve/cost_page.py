@@ -14,7 +14,7 @@ import msgspec
 
 from thence.format.figures import TICKS, clean, money, several, short, short_id
 from thence.format.normal import one_line
-from thence.memory.bills import PERIODS, Bill, By, totals_by_day
+from thence.memory.bills import PERIODS, By, CostTable, totals_by_day
 from thence.memory.store import Filter, Total
 from thence.memory.zones import Period, local_date, midnight, millis, zone_label, zone_named
 from thence.serve.agents import agent_label
@@ -212,9 +212,9 @@ def as_csv(desk: Desk, wanted: Wanted) -> str:
     return out.getvalue()
 
 
-def _bill(desk: Desk, wanted: Wanted, span: Span, base: Filter) -> Bill:
+def _bill(desk: Desk, wanted: Wanted, span: Span, base: Filter) -> CostTable:
     by: By = span.period if wanted.by == "time" else wanted.by
-    return Bill(desk.store, by, base, wanted.zone, desk.labels())
+    return CostTable(desk.store, by, base, wanted.zone, desk.labels())
 
 
 def _earlier(desk: Desk, wanted: Wanted) -> Earlier | None:
@@ -316,7 +316,7 @@ def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
     costly = msgspec.structs.replace(base, order="cost", limit=200)
     wanted = Filter(uids=tuple(row.session.session_uid for row in desk.store.sessions(costly)))
     found: list[tuple[int, Costly]] = []
-    for told in desk.store.kept("digests", wanted):
+    for told in desk.store.read_table("digests", wanted):
         for branch in told.get("branches") or ():
             ticks = branch.get("cost", {}).get("ticks", 0)
             if ticks:
@@ -330,7 +330,7 @@ def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
     return [one for _, one in found[:BRANCHES]]
 
 
-def _notes(bill: Bill, total: Total) -> Iterator[str]:
+def _notes(bill: CostTable, total: Total) -> Iterator[str]:
     if total.unpriced:
         parts = "; ".join(clean(str(part)) for part in bill.unpriced[:3])
         yield f"Not counted: {parts}."

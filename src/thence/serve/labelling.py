@@ -14,7 +14,7 @@ from thence.format.figures import clean
 from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.journal.notebook import append_note
-from thence.memory.labels import MAX_NAME, MAX_NOTE, Label, label_changes, tag_of
+from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label, label_changes, tag_of
 from thence.memory.notes import Kind, note_path, read_notes
 from thence.serve.clock import Clock
 from thence.serve.desk import AtDesk, Desk
@@ -27,7 +27,7 @@ MAX_TAGS = 50
 class LabelIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a session is to be called; what is null stays as it is, an empty name removes it."""
 
-    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME)] | None = None
+    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)] | None = None
     tags: Annotated[list[str], msgspec.Meta(max_length=MAX_TAGS)] | None = None
 
 
@@ -42,7 +42,7 @@ class LabelOut(msgspec.Struct, frozen=True):
 class NoteIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A note to be added."""
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NOTE)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NOTE_CHARS)]
 
 
 class NoteOut(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def label(desk: AtDesk, uid: FromPath[str], data: JSONBody[LabelIn]) -> LabelOut
     """Name a session and set its tags."""
     _check_writable(desk)
     session = desk.row(uid).session
-    name = None if data.name is None else one_line(desk.redacted(data.name), MAX_NAME)
+    name = None if data.name is None else one_line(desk.redacted(data.name), MAX_NAME_CHARS)
     tags = None if data.tags is None else [tag_of(desk.redacted(tag)) for tag in data.tags]
     notes = read_notes(desk.home, "name", "tag")
     for kind, payload in label_changes(notes, session, name=name, tags=tags, origin="viewer"):

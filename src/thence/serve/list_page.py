@@ -19,7 +19,16 @@ from thence.memory.bills import totals_by_day
 from thence.memory.descent import descent
 from thence.memory.labels import with_tagged
 from thence.memory.notes import matching_notes
-from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
+from thence.memory.search import (
+    OPEN,
+    BadQuery,
+    Query,
+    SearchAnswer,
+    SearchMatch,
+    hits,
+    moment,
+    parse,
+)
 from thence.memory.standing import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label
@@ -498,8 +507,8 @@ def _searched(
 ) -> tuple[list[Card], str]:
     """List the sessions that match, each with the sentences that do and how many there are."""
     answer = desk.search(narrowed, HITS)
-    matches: dict[str, list[Found]] = {}
-    for one in answer.found:
+    matches: dict[str, list[SearchMatch]] = {}
+    for one in answer.matches:
         if base.agent is None or one.session_uid.startswith(f"{base.agent}:"):
             matches.setdefault(one.session_uid, []).append(one)
     uids = tuple(matches)
@@ -515,7 +524,7 @@ def _searched(
         if uid in rows and (wanted.standing != "open" or desk.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
-    looked_at = Answer([one for some in shown.values() for one in some])
+    looked_at = SearchAnswer([one for some in shown.values() for one in some])
     left = iter(hits(looked_at, narrowed, desk.store.blobs).hits)
     cards = []
     for uid, some in shown.items():

@@ -14,7 +14,7 @@ from thence.format.records import JSON
 from thence.memory.bills import totals_by_day
 from thence.memory.budgets import budget_warnings
 from thence.memory.dismissals import dismissed_todos, todo_key
-from thence.memory.promised import promised
+from thence.memory.promised import open_promises
 from thence.memory.standing import Risk, Standing, open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label
@@ -239,7 +239,7 @@ def _week(desk: Desk) -> list[tuple[str, int, str]]:
 
 def _promises(desk: Desk) -> tuple[list[Promise], int]:
     back = int((desk.clock() - DAYS * 86_400) * 1000)
-    found = promised(desk.store, Filter(after=back, limit=100), dismissed_todos(desk.home))
+    found = open_promises(desk.store, Filter(after=back, limit=100), dismissed_todos(desk.home))
     return [_promise(one) for one in found[:FEW]], max(len(found) - FEW, 0)
 
 

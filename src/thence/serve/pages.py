@@ -28,12 +28,12 @@ from thence.format import forms
 from thence.format.figures import clean, several, short, short_id, size
 from thence.format.joins import time_of
 from thence.format.normal import SessionEvent
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.account import Digest
 from thence.memory.bills import PERIODS
-from thence.memory.derivation import DIGEST
+from thence.memory.derivation import DIGEST_VERSION
 from thence.memory.dismissals import set_dismissed
-from thence.memory.labels import MAX_NAME, MAX_NOTE, Label
+from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label
 from thence.memory.notes import note_events
 from thence.memory.pins import set_pinned
 from thence.memory.standing import open_sessions
@@ -144,8 +144,8 @@ def _shown(desk: Desk, name: str, page: str, json: str, **given: object) -> Resp
         json=json,
         is_read_only=desk.is_read_only,
         can_write=desk.writes,
-        max_name=MAX_NAME,
-        max_note=MAX_NOTE,
+        max_name=MAX_NAME_CHARS,
+        max_note=MAX_NOTE_CHARS,
         syntax=list_page.SYNTAX,
         **given,
     )
@@ -519,10 +519,10 @@ def found_in(desk: AtDesk, uid: FromPath[str], q: Text = "") -> dict[str, Any]:
 
 def _digest(desk: Desk, uid: str) -> Digest:
     """Give what is left of a session that nobody holds any more."""
-    for told in desk.store.kept("digests", Filter(uids=(uid,))):
+    for told in desk.store.read_table("digests", Filter(uids=(uid,))):
         with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(told, Digest)
-    return Digest(DIGEST, "", "unknown", 0.0, ("its digest is unavailable",))
+    return Digest(DIGEST_VERSION, "", "unknown", 0.0, ("its digest is unavailable",))
 
 
 @get("/sessions/{uid:str}/rows", include_in_schema=False, sync_to_thread=True)
@@ -649,19 +649,19 @@ def dismiss(desk: AtDesk, data: JSONBody[Dismissal]) -> dict[str, bool]:
     return {"dismissed": data.dismissed}
 
 
-_Writer = Callable[[Whole, Label, Sequence[SessionEvent]], Iterator[str]]
+_Writer = Callable[[SessionGraph, Label, Sequence[SessionEvent]], Iterator[str]]
 
 
-def _json_lines(whole: Whole, label: Label, notes: Sequence[SessionEvent]) -> Iterator[str]:
+def _json_lines(whole: SessionGraph, label: Label, notes: Sequence[SessionEvent]) -> Iterator[str]:
     for line in forms.lines(whole, notes, name=label.name, tags=list(label.tags)):
         yield msgspec.json.encode(line).decode()
 
 
-def _markdown(whole: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+def _markdown(whole: SessionGraph, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
     return forms.markdown(whole, name=label.name)
 
 
-def _html_page(whole: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+def _html_page(whole: SessionGraph, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
     return forms.page(whole, name=label.name)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from thence.format.figures import ago, clean, money, several, short_id
 from thence.format.joins import time_of
 from thence.format.normal import one_line
-from thence.memory.patterns import Evidence, Pattern, memories, patterns
+from thence.memory.patterns import Pattern, PatternEvidence, memories, patterns
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.days import RANGES, Earlier, earlier
@@ -94,7 +94,9 @@ def page(desk: Desk, kind: str, days: int) -> PatternPage:
     """Find what comes back in many sessions."""
     after = int((desk.clock() - days * 86_400) * 1000)
     wanted = Filter(after=after)
-    known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
+    known = memories(
+        desk.store.read_table("digests", wanted), desk.store.read_table("signals", wanted)
+    )
     found = recurring(patterns(known))
     named = {proof.uid for one in found for proof in one.evidence}
     rows = {r.session.session_uid: r for r in desk.store.sessions(Filter(uids=tuple(named)))}
@@ -213,11 +215,11 @@ _SOURCES: Final = {
 }
 
 
-def _where(seen: Evidence) -> str:
+def _where(seen: PatternEvidence) -> str:
     return address(seen.uid, seen.events[0] if seen.events else None)
 
 
-def _proof(seen: Evidence, rows: dict[str, SessionRow], now: datetime) -> Proof:
+def _proof(seen: PatternEvidence, rows: dict[str, SessionRow], now: datetime) -> Proof:
     row = rows.get(seen.uid)
     name = event_name(seen.events[0]) if seen.events else ""
     last = time_of(row.session.ended_at) if row else None

@@ -19,7 +19,7 @@ from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.patterns import memories, patterns
-from thence.memory.promised import promised
+from thence.memory.promised import open_promises
 from thence.memory.store import Filter, Total
 from thence.serve.cards import Card, card
 from thence.serve.clock import Clock
@@ -173,7 +173,9 @@ def _patterns(desk: Desk, wanted: Filter) -> list[Recurring]:
     """Return what comes back in sessions of a project."""
     after = int((desk.clock() - PATTERN_DAYS * 86_400) * 1000)
     recent = msgspec.structs.replace(wanted, after=after)
-    known = memories(desk.store.kept("digests", recent), desk.store.kept("signals", recent))
+    known = memories(
+        desk.store.read_table("digests", recent), desk.store.read_table("signals", recent)
+    )
     shown = []
     for pattern in recurring(patterns(known))[:PATTERNS]:
         seen = pattern.evidence[0]
@@ -191,7 +193,7 @@ def _files(desk: Desk, wanted: Filter, path: str) -> list[File]:
     sessions: Counter[str] = Counter()
     edits: Counter[str] = Counter()
     recent = Filter(uids=(wanted.uids or ())[:MAX_DIGESTS])
-    for digest in desk.store.kept("digests", recent):
+    for digest in desk.store.read_table("digests", recent):
         for file in digest.get("files") or ():
             if file.get("edits"):
                 name = f"{file.get('path')}".removeprefix(f"{path}/")
@@ -206,7 +208,7 @@ def _files(desk: Desk, wanted: Filter, path: str) -> list[File]:
 def _todos(desk: Desk, wanted: Filter) -> list[Todo]:
     after = int((desk.clock() - TODO_MAX_AGE_S) * 1000)
     recent = msgspec.structs.replace(wanted, after=after)
-    found = promised(desk.store, recent, dismissed_todos(desk.home))
+    found = open_promises(desk.store, recent, dismissed_todos(desk.home))
     todos = []
     for todo in found[:TODOS]:
         event = todo["event_id"]

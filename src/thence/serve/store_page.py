@@ -141,7 +141,7 @@ def _distilled(desk: Desk, used: int) -> Tier:
     )
 
 
-def _planned(plan: retention.Plan, desk: Desk, now: datetime) -> str:
+def _planned(plan: retention.RetentionPlan, desk: Desk, now: datetime) -> str:
     start = age_removal_start(desk.home)
     if plan.by_age and (start is None or now < start):
         return f"{announcement(len(plan.by_age), start or now + timedelta(days=ANNOUNCED_DAYS))}."
@@ -154,7 +154,7 @@ def _planned(plan: retention.Plan, desk: Desk, now: datetime) -> str:
     )
 
 
-def _going(desk: Desk, item: retention.Planned) -> Going:
+def _going(desk: Desk, item: retention.PlannedRemoval) -> Going:
     uid = item.session_uid or ""
     rows = list(desk.store.sessions(Filter(uids=(uid,)))) if uid else []
     title = title_of(rows[0]) if rows else clean(uid) or "the store"
@@ -172,7 +172,7 @@ def _skips(rows: Iterable[SessionRow]) -> list[Check]:
     return out
 
 
-def _checks(desk: Desk, known: Inventory, plan: retention.Plan) -> Iterator[Check]:
+def _checks(desk: Desk, known: Inventory, plan: retention.RetentionPlan) -> Iterator[Check]:
     late = sum(1 for one in known.sessions.values() if one.analysed is None and not one.evicted)
     yield Check(
         ok=not late,

@@ -20,21 +20,21 @@ import msgspec
 from thence.agents import Cursor
 from thence.format.records import JSON, Usage
 from thence.format.stored import fingerprint
-from thence.memory.keep import Keeper, with_payloads
+from thence.memory.keep import Ingester, with_payloads
 from thence.memory.redact import Redactor
 from thence.memory.store import (
-    Change,
-    Digested,
+    DigestRecord,
     Filter,
-    Held,
-    Known,
+    SessionChange,
     SessionRow,
     Spend,
     Store,
+    StoredSession,
+    SweepEntry,
 )
 
 
-class Copied(msgspec.Struct):
+class CopyReport(msgspec.Struct):
     """What a copy did. The names are those of `thence store copy --json`."""
 
     sessions: int = 0
@@ -51,7 +51,7 @@ class Copied(msgspec.Struct):
     """Sessions that are not the same on both sides; none, or something went wrong."""
 
 
-class _AsIs(Redactor):
+class _NoRedaction(Redactor):
     """Finds nothing: what is in a store has been redacted, and its copy is to be the same."""
 
     def __init__(self) -> None:
@@ -62,17 +62,19 @@ class _AsIs(Redactor):
         return []
 
     def redact(self, text: str, suspects: list[int] | None = None) -> str:  # noqa: ARG002
-        """Give the text itself."""
+        """Return the text itself."""
         return text
 
     def redact_json(self, value: JSON, suspects: list[int] | None = None) -> JSON:  # noqa: ARG002
-        """Give the value itself."""
+        """Return the value itself."""
         return value
 
 
-def copy(source: Store, target: Store, told: Callable[[Copied], None] = lambda _: None) -> Copied:
+def copy(
+    source: Store, target: Store, told: Callable[[CopyReport], None] = lambda _: None
+) -> CopyReport:
     """Copy everything, then compare; both stores should be held (`sweeping()`)."""
-    report = Copied()
+    report = CopyReport()
     known, there = source.known(), target.known()
     if new := known.forgotten - there.forgotten:
         target.remove((), why={}, buried=new)
@@ -94,19 +96,21 @@ def copy(source: Store, target: Store, told: Callable[[Copied], None] = lambda _
 
 
 class _Copier:
-    def __init__(self, source: Store, target: Store, known: Mapping[str, Known]) -> None:
+    def __init__(self, source: Store, target: Store, known: Mapping[str, SweepEntry]) -> None:
         self._source = source
         self._target = target
         self._known = known
-        self._keeper = Keeper(target.blobs, _AsIs())
+        self._ingester = Ingester(target.blobs, _NoRedaction())
 
     def copy(self, row: SessionRow) -> None:
         """Copy one session, in place of what is there of it."""
         uid = row.session.session_uid
-        held = self._source.held(uid)
+        held = self._source.load_session(uid)
         if held is None:
             cursor = self._known[uid].cursor if uid in self._known else Cursor()
-            change = Change(plain(row), cursor, spend=list(spend_of(self._source, uid)), fresh=True)
+            change = SessionChange(
+                plain(row), cursor, spend=list(spend_of(self._source, uid)), fresh=True
+            )
         else:
             change = self._change(uid, held)
         change.row = msgspec.structs.replace(change.row, pinned=row.pinned, gone=row.gone)
@@ -117,26 +121,26 @@ class _Copier:
         for made in digests_of(self._source, row):
             self._target.write(digests=[made])
         if row.pinned:
-            self._target.write([Change(change.row, change.cursor)])
+            self._target.write([SessionChange(change.row, change.cursor)])
         if held is None:
             self._target.remove([uid], why={uid: "removed before it was copied"})
 
-    def _write(self, row: SessionRow, change: Change) -> None:
+    def _write(self, row: SessionRow, change: SessionChange) -> None:
         self._target.write([msgspec.structs.replace(change, row=row)])
 
-    def _change(self, uid: str, held: Held) -> Change:
+    def _change(self, uid: str, held: StoredSession) -> SessionChange:
         """Put a session together for the other store: its payloads there, its words cut anew."""
         facts = with_payloads(held.facts, self._source.blobs)
-        change = self._keeper.again(uid, held, facts)
-        self._keeper.sync()
+        change = self._ingester.reingest(uid, held, facts)
+        self._ingester.sync()
         sizes = {name: getattr(change.row, name) for name in _SIZES}
         change.row = msgspec.structs.replace(plain(held.row), fold=change.row.fold, **sizes)
         return change
 
 
 def spend_of(store: Store, uid: str) -> Iterator[Spend]:
-    """Give what a session took, as a store keeps it."""
-    for told in store.kept("spend", only(uid)):
+    """Return what a session took, as a store keeps it."""
+    for told in store.read_table("spend", only(uid)):
         usage = Usage(
             *(told.get(name) or 0 for name in ("input", "output", "cache_creation")),
             *(told.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
@@ -145,16 +149,16 @@ def spend_of(store: Store, uid: str) -> Iterator[Spend]:
         yield Spend(told["day"], told["model"], told["place"], usage, **rest)
 
 
-def digests_of(store: Store, row: SessionRow) -> Iterator[Digested]:
-    """Give the digest of a session and its signals, as a store keeps them."""
+def digests_of(store: Store, row: SessionRow) -> Iterator[DigestRecord]:
+    """Return the digest of a session and its signals, as a store keeps them."""
     uid = row.session.session_uid
-    for told in store.kept("digests", only(uid)):
+    for told in store.read_table("digests", only(uid)):
         body = {name: value for name, value in told.items() if name not in _NOTED}
         signals = [
             {name: value for name, value in one.items() if name != "uid"}
-            for one in store.kept("signals", only(uid))
+            for one in store.read_table("signals", only(uid))
         ]
-        made = Digested(uid, told["change"], body, signals, row.session.outcome)
+        made = DigestRecord(uid, told["change"], body, signals, row.session.outcome)
         made.task_ref = row.session.task_ref
         yield made
 
@@ -171,7 +175,7 @@ def only(uid: str) -> Filter:
 
 
 def plain(row: SessionRow) -> SessionRow:
-    """Give a row without what the store it came from noted of it."""
+    """Return a row without what the store it came from noted of it."""
     session = msgspec.structs.replace(row.session, **dict.fromkeys(_TIMES))
     return msgspec.structs.replace(row, session=session)
 
@@ -185,7 +189,7 @@ def _hash_there(store: Store, uid: str) -> str | None:
     return None
 
 
-def hash_of(store: Store, row: SessionRow, report: Copied | None = None) -> str:
+def hash_of(store: Store, row: SessionRow, report: CopyReport | None = None) -> str:
     """Hash all that a store holds of a session, but for when and where it was written."""
     uid = row.session.session_uid
     told = blake2b(digest_size=16)
@@ -194,22 +198,22 @@ def hash_of(store: Store, row: SessionRow, report: Copied | None = None) -> str:
     told.update(_bytes(msgspec.structs.replace(plain(row), **of_itself)))
     told.update(_bytes([row.session.analyzed_at is None, row.session.evicted_at is None]))
     wanted = only(uid)
-    digests = list(store.kept("digests", wanted))
+    digests = list(store.read_table("digests", wanted))
     for one in digests:
         told.update(_bytes({name: value for name, value in one.items() if name != "at"}))
     for what in ("signals", "spend"):
-        told.update(_bytes(sorted(_bytes(one) for one in store.kept(what, wanted))))
-    held = store.held(uid)
+        told.update(_bytes(sorted(_bytes(one) for one in store.read_table(what, wanted))))
+    held = store.load_session(uid)
     if report is not None:
         report.digests += len(digests)
         report.evicted += held is None
     if held is not None:
-        _add_held(store, held, told.update, report)
+        _add_session(store, held, told.update, report)
     return told.hexdigest()
 
 
-def _add_held(
-    store: Store, held: Held, add: Callable[[bytes], None], report: Copied | None
+def _add_session(
+    store: Store, held: StoredSession, add: Callable[[bytes], None], report: CopyReport | None
 ) -> None:
     uid = held.row.session.session_uid
     rows = store.events(uid)

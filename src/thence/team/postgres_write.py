@@ -33,23 +33,23 @@ from thence.memory.rows import (
     SMALL_PARTS,
     columns,
     digest_version,
-    judged,
     now,
     searched_title,
     spend_values,
+    with_verdict,
 )
 from thence.memory.store import (
-    Change,
-    Digested,
+    DigestRecord,
     EventRow,
+    SessionChange,
     SessionRow,
     pack_facts,
     uid_hash,
     unpack_facts,
 )
 from thence.team.objects import object_pack
-from thence.team.postgres_numbers import draw_numbers, numbered, renumbered, restated
-from thence.team.postgres_pages import compared, put_pages, rename_pages
+from thence.team.postgres_numbers import draw_numbers, restate_row, with_change_number, with_number
+from thence.team.postgres_pages import compare_change, put_pages, rename_pages
 from thence.team.postgres_schema import TIER1
 from thence.team.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
 
@@ -58,11 +58,11 @@ REWRITE = "rewrite:"
 
 Db = psycopg.Connection[Any]
 
-_MUCH = 500  # texts in one transaction
-_CHUNK = 256 << 10  # characters that are sent together
+_BATCH_TEXTS = 500  # texts in one transaction
+_CHUNK_CHARS = 256 << 10  # characters that are sent together
 _SPELLING = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _SPELLED = re.compile(r"[\\\t\n\r]")
-_LOT = 256 << 10  # bytes of vectors that go together
+_LOT_BYTES = 256 << 10  # bytes of vectors that go together
 _PACKED_START, _PACKED_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqiqi")
 
@@ -100,7 +100,7 @@ _PUT_WORDS = (
 )
 
 
-class _Stored(NamedTuple):
+class _SessionVersion(NamedTuple):
     """What is known of a session before it is written."""
 
     change: int
@@ -109,13 +109,13 @@ class _Stored(NamedTuple):
     row: SessionRow
 
 
-class Sent(NamedTuple):
+class PushedSession(NamedTuple):
     """What a machine sends of one session."""
 
-    change: Change
+    change: SessionChange
     mark: bytes
     """How far it has sent it, after this."""
-    digested: Digested | None = None
+    digested: DigestRecord | None = None
     evicted: bool = False
     """It arrives without tier 1."""
     restates: bool = False
@@ -138,7 +138,7 @@ class Writer:
 
     # -- sessions -----------------------------------------------------------------------
 
-    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
+    def write(self, changes: Sequence[SessionChange]) -> dict[str, set[str]]:
         """Write what reads found; the kin of each session that has any."""
         conflicts: dict[str, set[str]] = {}
         for some in _once_each(changes):
@@ -148,24 +148,24 @@ class Writer:
         return conflicts
 
     def push(
-        self, sent: Sequence[Sent], packs: Sequence[tuple[str, bytes]]
+        self, sent: Sequence[PushedSession], packs: Sequence[tuple[str, bytes]]
     ) -> tuple[dict[str, set[str]], set[str]]:
         """Write what a machine sends, and how far that is: kin, and what was left out.
 
         The numbers of changes are this store's own; they go on from what is there.
         """
         by_uid = {_uid(one.change): one for one in sent}
-        there = self._locked(list(by_uid))
+        there = self._lock_sessions(list(by_uid))
         due = dict(self._due({uid: one.change for uid, one in by_uid.items()}, there))
-        for uid in self._buried(list(due)):
+        for uid in self._find_tombstones(list(due)):
             del due[uid]
         for uid in [uid for uid in due if by_uid[uid].restates]:
             if uid in there:
-                due[uid] = restated(due[uid], there[uid].row)
+                due[uid] = restate_row(due[uid], there[uid].row)
             else:
                 del due[uid]  # removed meanwhile: the next push sends it whole
         numbers = {uid: _number(by_uid[uid], there.get(uid)) for uid in due}
-        changes = [numbered(change, numbers[uid]) for uid, change in due.items()]
+        changes = [with_number(change, numbers[uid]) for uid, change in due.items()]
         wanted = {pack_name(change.row.session.session_uid) for change in changes}
         self.put_packs([pack for pack in packs if pack[0].partition("/")[0] in wanted])
         self._sent = {
@@ -173,11 +173,11 @@ class Writer:
         }
         kin = self.write(changes)
         digests = [
-            renumbered(one.digested, one.change, numbers[uid])
+            with_change_number(one.digested, one.change, numbers[uid])
             for uid, one in by_uid.items()
             if uid in due and one.digested is not None
         ]
-        self.digested(digests)
+        self.write_digests(digests)
         self._many(
             "UPDATE sessions SET pushed=%(pushed)s, pinned=%(pinned)s"
             " WHERE tenant=%(tenant)s AND uid=%(uid)s",
@@ -205,7 +205,7 @@ class Writer:
                 ),
             )
 
-    def _buried(self, uids: list[str]) -> list[str]:
+    def _find_tombstones(self, uids: list[str]) -> list[str]:
         """Tell which sessions must not come back."""
         hashes = {uid_hash(uid): uid for uid in uids}
         rows = self._db.execute(
@@ -214,8 +214,8 @@ class Writer:
         )
         return [hashes[bytes(found)] for (found,) in rows.fetchall()]
 
-    def _write(self, changes: dict[str, Change]) -> dict[str, set[str]]:
-        stored = self._locked(list(changes))
+    def _write(self, changes: dict[str, SessionChange]) -> dict[str, set[str]]:
+        stored = self._lock_sessions(list(changes))
         changes = dict(self._due(changes, stored))
         renamed = {uid: one for uid, one in changes.items() if one.renamed}
         self._settled |= {uid for uid, one in changes.items() if one.settled}
@@ -235,20 +235,20 @@ class Writer:
         self._pending |= {SETTLE + uid for uid in kin}
         return kin
 
-    def _locked(self, uids: list[str]) -> dict[str, _Stored]:
+    def _lock_sessions(self, uids: list[str]) -> dict[str, _SessionVersion]:
         rows = self._db.execute(
             "SELECT uid, change, redactor, machine, row FROM sessions"
             " WHERE tenant=%s AND uid=ANY(%s) ORDER BY uid FOR UPDATE",
             (self._tenant, uids),
         )
         return {
-            uid: _Stored(change, redactor, machine, ROW.decode(row))
+            uid: _SessionVersion(change, redactor, machine, ROW.decode(row))
             for uid, change, redactor, machine, row in rows.fetchall()
         }
 
     def _due(
-        self, changes: dict[str, Change], stored: dict[str, _Stored]
-    ) -> Iterator[tuple[str, Change]]:
+        self, changes: dict[str, SessionChange], stored: dict[str, _SessionVersion]
+    ) -> Iterator[tuple[str, SessionChange]]:
         """Leave out what another machine has more of; what it has less of is taken over.
 
         Kin of several machines are settled by whichever finds them so.
@@ -267,7 +267,9 @@ class Writer:
                 row = msgspec.structs.replace(change.row, change=number)
                 yield uid, msgspec.structs.replace(change, row=row)
 
-    def _put_sessions(self, changes: dict[str, Change], stored: dict[str, _Stored]) -> set[str]:
+    def _put_sessions(
+        self, changes: dict[str, SessionChange], stored: dict[str, _SessionVersion]
+    ) -> set[str]:
         """Write the rows of sessions; those of which there is more to write."""
         new: set[str] = set()
         restated: list[tuple[Any, ...]] = []
@@ -276,7 +278,7 @@ class Writer:
             row, there = change.row, stored.get(uid)
             if there is None or there.change != row.change:
                 new.add(uid)
-                told = {name: _stored(value) for name, value in columns(change).items()}
+                told = {name: _clean_value(value) for name, value in columns(change).items()}
                 machine = there.machine if there and change.settled else self._machine
                 sent = self._sent.pop(uid, {})
                 own = {"tenant": self._tenant, "machine": machine, "title_words": self._title(row)}
@@ -324,7 +326,9 @@ class Writer:
 
     # -- events -------------------------------------------------------------------------
 
-    def _put_events(self, changes: dict[str, Change], stored: dict[str, _Stored]) -> None:
+    def _put_events(
+        self, changes: dict[str, SessionChange], stored: dict[str, _SessionVersion]
+    ) -> None:
         if not changes:
             return
         there = [uid for uid in changes if uid in stored]
@@ -333,7 +337,7 @@ class Writer:
         self._put_folds(changes)
         again = [uid for uid in there if changes[uid].rebuilt]
         changes = changes | {
-            uid: compared(self._db, self._tenant, uid, changes[uid]) for uid in again
+            uid: compare_change(self._db, self._tenant, uid, changes[uid]) for uid in again
         }
         numbers = put_pages(self._db, self._tenant, self._machine, changes, there)
         self._stage(changes, numbers, new=not there)
@@ -348,7 +352,7 @@ class Writer:
             " cache_creation, cache_read, cache_1h, searches, responses, ticks, unpriced)"
             f" VALUES({', '.join(['%s'] * 15)})",
             [
-                (self._tenant, self._machine, uid, *map(_stored, spend_values(spend)))
+                (self._tenant, self._machine, uid, *map(_clean_value, spend_values(spend)))
                 for uid, one in changes.items()
                 for spend in one.spend
             ],
@@ -410,7 +414,7 @@ class Writer:
             ],
         )
 
-    def _put_folds(self, changes: dict[str, Change]) -> None:
+    def _put_folds(self, changes: dict[str, SessionChange]) -> None:
         """Write the states by which sessions are continued, or that there are none."""
         self._delete("folds", [uid for uid, change in changes.items() if not change.fold])
         self._many(
@@ -436,7 +440,11 @@ class Writer:
             )
 
     def _stage(
-        self, changes: dict[str, Change], numbers: dict[tuple[str, int], int], *, new: bool = False
+        self,
+        changes: dict[str, SessionChange],
+        numbers: dict[tuple[str, int], int],
+        *,
+        new: bool = False,
     ) -> None:
         """Write rows of events in their order, and their words.
 
@@ -456,12 +464,12 @@ class Writer:
             for key, number in draw_numbers(self._db, self._tenant, changes, rows).items()
         }
         self._lot += 1
-        names = {uid: f"{self._lot}\t{_copied(uid)}\t" for uid in changes}
+        names = {uid: f"{self._lot}\t{_copy_text(uid)}\t" for uid in changes}
         self._copy(
             "staged_events",
             (
                 f"{names[key[0]]}{row.event_id}\t{placed[key][0]}\t{row.ts}\t{row.kind}\t{row.state}"
-                f"\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}\t{row.implied}"
+                f"\t{_copy_text(row.tool)}\t{row.tokens}\t{_copy_text(row.ref)}\t{row.implied}"
                 f"\t{numbers[key]}\n"
                 for key, row in rows.items()
             ),
@@ -469,7 +477,7 @@ class Writer:
         if count := sum(len(one.words) for one in changes.values()):
             # New words wait in a list that every search goes through: long while much is written,
             # since the index takes them in faster together, and short otherwise.
-            waiting = "16MB" if count > _MUCH else "512kB"
+            waiting = "16MB" if count > _BATCH_TEXTS else "512kB"
             self._db.execute(
                 f"SET LOCAL gin_pending_list_limit = '{waiting}'; SET LOCAL work_mem = '64MB'"
             )
@@ -486,7 +494,7 @@ class Writer:
                 lot = next(lots, None)
 
     def _lots(
-        self, changes: dict[str, Change], placed: dict[tuple[str, int], tuple[int, int]]
+        self, changes: dict[str, SessionChange], placed: dict[tuple[str, int], tuple[int, int]]
     ) -> Iterator[list[bytes]]:
         """Cut rows of words into lots, as COPY takes them packed; each has its number."""
         lot: list[bytes] = []
@@ -494,7 +502,7 @@ class Writer:
         for start, row, body in self._vectors(changes, placed):
             lot += (_WORDS_START.pack(8, 4, self._lot + 1), start, row, body)
             size += len(body)
-            if size >= _LOT:
+            if size >= _LOT_BYTES:
                 self._lot += 1
                 yield lot
                 lot, size = [], 0
@@ -503,7 +511,7 @@ class Writer:
             yield lot
 
     def _vectors(
-        self, changes: dict[str, Change], placed: dict[tuple[str, int], tuple[int, int]]
+        self, changes: dict[str, SessionChange], placed: dict[tuple[str, int], tuple[int, int]]
     ) -> Iterator[tuple[bytes, bytes, bytes]]:
         """Spell rows of words: the session, the numbers, the vector."""
         for uid, one in changes.items():
@@ -518,7 +526,7 @@ class Writer:
                     told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
                     yield start, _WORDS_ROW.pack(*told), body
 
-    def _retell(self, changes: dict[str, Change]) -> None:
+    def _retell(self, changes: dict[str, SessionChange]) -> None:
         """Put the words of texts that went on in place of those of their beginnings."""
         placed: dict[tuple[str, int], tuple[int, int]] = {}
         for uid, change in changes.items():
@@ -553,7 +561,7 @@ class Writer:
         given = (
             [uid for uid, _ in events],
             *(
-                [_stored(getattr(row, name)) for _, row in events]
+                [_clean_value(getattr(row, name)) for _, row in events]
                 for name in ("event_id", "ts", "kind", "state", "tool", "tokens", "implied")
             ),
             list(numbers),
@@ -575,7 +583,7 @@ class Writer:
             (*given[:3], self._tenant),
         )
 
-    def _rename(self, changes: dict[str, Change]) -> None:
+    def _rename(self, changes: dict[str, SessionChange]) -> None:
         """Let refs lead to where payloads lie now."""
         for uid, change in changes.items():
             self._delete("facts", [uid])
@@ -596,7 +604,7 @@ class Writer:
 
     # -- owners -------------------------------------------------------------------------
 
-    def _claim(self, changes: dict[str, Change]) -> set[str]:
+    def _claim(self, changes: dict[str, SessionChange]) -> set[str]:
         """Take what nobody owns yet; return the sessions of which others own something: kin."""
         first: dict[int, str] = {}
         shared: set[str] = set()
@@ -659,7 +667,7 @@ class Writer:
 
     # -- digests ------------------------------------------------------------------------
 
-    def digested(self, digests: Sequence[Digested]) -> None:
+    def write_digests(self, digests: Sequence[DigestRecord]) -> None:
         """Write digests, what hangs on them, and what they tell of their sessions."""
         for some in _once_each(digests):
             rows = self._db.execute(
@@ -668,10 +676,12 @@ class Writer:
                 (self._tenant, list(some)),
             ).fetchall()
             if rows:
-                self._digested(some, {uid: (agent, row) for uid, agent, row in rows})
+                self._put_digests(some, {uid: (agent, row) for uid, agent, row in rows})
         self._tell({text(one.uid): one.change for one in digests})
 
-    def _digested(self, digests: dict[str, Digested], there: dict[str, tuple[str, bytes]]) -> None:
+    def _put_digests(
+        self, digests: dict[str, DigestRecord], there: dict[str, tuple[str, bytes]]
+    ) -> None:
         at = now()
         bodies = {uid: msgspec.msgpack.encode(digests[uid].digest) for uid in there}
         self._many(
@@ -688,7 +698,13 @@ class Writer:
         )
         self._delete("signals", list(there))
         signals = [
-            (self._tenant, self._machine, uid, _stored(one["kind"]), msgspec.msgpack.encode(one))
+            (
+                self._tenant,
+                self._machine,
+                uid,
+                _clean_value(one["kind"]),
+                msgspec.msgpack.encode(one),
+            )
             for uid in there
             for one in digests[uid].signals
         ]
@@ -703,7 +719,7 @@ class Writer:
         for uid, (_, row) in there.items():
             one, held = digests[uid], ROW.decode(row)
             body = msgspec.msgpack.encode(
-                msgspec.structs.replace(held, session=judged(held.session, one))
+                msgspec.structs.replace(held, session=with_verdict(held.session, one))
             )
             made = (one.outcome, sizes[uid], digest_version(one), body)
             told.append((*made, one.change, at, self._tenant, uid))
@@ -733,7 +749,7 @@ class Writer:
                 "DELETE FROM kin WHERE tenant=%s AND (uid=ANY(%s) OR other=ANY(%s))",
                 (self._tenant, there, there),
             )
-            self.bury([uid_hash(uid) for uid in there])
+            self.add_tombstones([uid_hash(uid) for uid in there])
         else:
             self._db.execute(
                 "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
@@ -768,7 +784,7 @@ class Writer:
                 names |= {f"{OBJECT}{name}" for name in named if not name.startswith(pack)}
         return names
 
-    def bury(self, hashes: Sequence[bytes]) -> None:
+    def add_tombstones(self, hashes: Sequence[bytes]) -> None:
         """Remember what must not come back."""
         self._many(
             "INSERT INTO tombstones(tenant, machine, uid_hash) VALUES(%s, %s, %s)"
@@ -822,7 +838,7 @@ class Writer:
             for line in lines:
                 some.append(line)
                 size += len(line)
-                if size > _CHUNK:
+                if size > _CHUNK_CHARS:
                     copy.write("".join(some))
                     some, size = [], 0
             copy.write("".join(some))
@@ -850,15 +866,15 @@ def channel_of(tenant: str) -> str:
 
 
 def text(told: str) -> str:
-    """Give a text as the database takes it; rows hold the original as bytes."""
+    """Return a text as the database takes it; rows hold the original as bytes."""
     return told.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
-def _stored(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     return text(value) if isinstance(value, str) else value
 
 
-def _copied(told: str | None) -> str:
+def _copy_text(told: str | None) -> str:
     """Spell a text for COPY."""
     if told is None:
         return "\\N"
@@ -868,20 +884,20 @@ def _copied(told: str | None) -> str:
     return _SPELLED.sub(lambda found: _SPELLING[found[0]], told)
 
 
-def _restates(change: Change, there: _Stored) -> bool:
+def _restates(change: SessionChange, there: _SessionVersion) -> bool:
     """Whether a change says nothing new but of the row itself, such as that it is pinned."""
     return change.row.change == there.change and not (change.facts or change.events)
 
 
-def _number(sent: Sent, there: _Stored | None) -> int:
+def _number(sent: PushedSession, there: _SessionVersion | None) -> int:
     """Number a change that another store has numbered in its own way."""
     if there is None:
         return sent.change.row.change
     return there.change if sent.restates else max(there.change + 1, sent.change.row.change)
 
 
-def _uid(one: Change | Digested) -> str:
-    return text(one.uid if isinstance(one, Digested) else one.row.session.session_uid)
+def _uid(one: SessionChange | DigestRecord) -> str:
+    return text(one.uid if isinstance(one, DigestRecord) else one.row.session.session_uid)
 
 
 def _once_each(changes: Sequence[Any]) -> Iterator[dict[str, Any]]:

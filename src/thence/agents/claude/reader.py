@@ -16,7 +16,7 @@ from pathlib import Path
 from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
 from thence.agents.claude import sources
 from thence.agents.claude.records import Document, Log, is_record
-from thence.format.codec import Found, objects
+from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON, time_text, word
 
 KEPT_DAYS = 30
@@ -90,7 +90,7 @@ class Claude:
             if os.fstat(handle).st_size > _HISTORY_LIMIT:
                 return
             for found in objects(files.Plain(handle).chunks(0)):
-                if isinstance(found, Found) and isinstance(found.value.get("display"), str):
+                if isinstance(found, RawRecord) and isinstance(found.value.get("display"), str):
                     yield _prompt(root, found.value)
         finally:
             os.close(handle)

@@ -22,7 +22,7 @@ from thence.agents import File, Mark, Source
 from thence.agents.claude import attachments, blocks, spills
 from thence.agents.claude import text as texts
 from thence.agents.files import remembered
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     MIRRORED,
     Block,
@@ -31,7 +31,7 @@ from thence.format.facts import (
     Fact,
     answers_of,
     calls_of,
-    handed,
+    handed_over_edges,
     line_name,
 )
 from thence.format.gather import MAX_UNDERSTATED_TOKENS
@@ -111,7 +111,7 @@ class Log:
         self._mirrored: dict[str, str] = dict(carry.get("mirrored", {}))  # last ids, by subagent
         self._logs = frozenset(log.channel for log in source.files)
         self._spilled: int = carry.get("spilled", 0)  # bytes of outputs that were kept
-        self._makers: dict[str, Callable[[Found, Record, Frame], tuple[Fact, ...]]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record, Frame], tuple[Fact, ...]]] = {
             "user": self._user,
             "assistant": self._assistant,
             "system": self._system,
@@ -143,7 +143,7 @@ class Log:
         }
         return {name: value for name, value in known.items() if value}
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Give the facts of one record."""
         record = found.value
         kind = record.get("type")
@@ -178,7 +178,9 @@ class Log:
 
     # -- the frame of a record ----------------------------------------------------------
 
-    def _names(self, found: Found, record: Record, frame: Frame, *, book: bool = False) -> Names:
+    def _names(
+        self, found: RawRecord, record: Record, frame: Frame, *, book: bool = False
+    ) -> Names:
         """Name a record, what it goes on from and whose it is; `book` is no part of a talk."""
         uuid, parent = frame[0], frame[1]
         if type(parent) is not str:
@@ -207,7 +209,7 @@ class Log:
 
     def _fact(  # noqa: PLR0917 - the frame of every record
         self,
-        found: Found,
+        found: RawRecord,
         frame: Frame,
         node: Node,
         channel: str,
@@ -287,7 +289,7 @@ class Log:
         session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
         if isinstance(fork, dict) and session and remembered(session) != self._session:
             event = word(fork.get("messageUuid")) or None
-            edges = handed(fork.get("thence_handoff"), event)
+            edges = handed_over_edges(fork.get("thence_handoff"), event)
             tie = self._tell(fact, {}, edges or (Edge("fork", session, "forkedFrom", event),))
             return msgspec.structs.replace(fact, origin=session), *beside, tie
         if not self._is_new(named):
@@ -298,7 +300,7 @@ class Log:
 
     def _note(  # noqa: PLR0917 - the same
         self,
-        found: Found,
+        found: RawRecord,
         record: Record,
         frame: Frame,
         kind: str,
@@ -317,7 +319,7 @@ class Log:
 
     # -- what the user's side says ------------------------------------------------------
 
-    def _user(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _user(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         uuid, parent, channel = self._names(found, record, frame)
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
@@ -355,7 +357,7 @@ class Log:
         return {channel: call} if call is not None else None
 
     def _answer(
-        self, found: Found, record: Record, frame: Frame, names: Names, content: list[JSON]
+        self, found: RawRecord, record: Record, frame: Frame, names: Names, content: list[JSON]
     ) -> tuple[Fact, ...]:
         """A record that answers calls, and what its structured form says beside."""
         uuid, parent, channel = names
@@ -407,7 +409,7 @@ class Log:
 
     # -- what the model says ------------------------------------------------------------
 
-    def _assistant(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _assistant(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         uuid, parent, channel = self._names(found, record, frame)
         message = record.get("message")
         if not isinstance(message, dict):
@@ -472,7 +474,7 @@ class Log:
 
     # -- what the harness says ----------------------------------------------------------
 
-    def _system(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _system(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         what = word(record.get("subtype"))
         kind = f"system/{what}" if what else "system"
         if what == "compact_boundary":
@@ -494,7 +496,9 @@ class Log:
         )
         return self._note(found, record, frame, kind, block)
 
-    def _boundary(self, found: Found, record: Record, frame: Frame, kind: str) -> tuple[Fact, ...]:
+    def _boundary(
+        self, found: RawRecord, record: Record, frame: Frame, kind: str
+    ) -> tuple[Fact, ...]:
         """A compaction. Copies of one in a fork name nothing that they go on from."""
         before = self._last or ""
         uuid, parent, channel = self._names(found, record, frame)
@@ -514,7 +518,7 @@ class Log:
         fact = self._fact(found, frame, node, channel, (block,), kind, (), unbilled)
         return self._told(record, frame, fact)
 
-    def _attachment(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _attachment(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         self._attaches = True
         given = record.get("attachment")
         what = word(given.get("type")) if isinstance(given, dict) else ""
@@ -534,7 +538,7 @@ class Log:
         return self._told(record, frame, self._fact(found, frame, node, channel, said, kind))
 
     def _attached(
-        self, found: Found, record: Record, frame: Frame, attachment: Record, kind: str
+        self, found: RawRecord, record: Record, frame: Frame, attachment: Record, kind: str
     ) -> tuple[Fact, ...]:
         """A file that the user named, or that was read again: the model sees what is in it."""
         native = isinstance(record.get("uuid"), str)
@@ -548,7 +552,7 @@ class Log:
         fact = self._fact(found, frame, node, channel, (note, *sent), kind)
         return self._told(record, frame, fact)
 
-    def _progress(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _progress(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A sign of life of a running call. What it repeats of a log or a result is left out.
 
         A message of a subagent is repeated, unless the subagent's own log is not there.
@@ -578,7 +582,7 @@ class Log:
         return self._note(found, record, frame, kind, block, about) + mirrored
 
     def _mirrored_message(
-        self, found: Found, record: Record, agent: str, message: JSON
+        self, found: RawRecord, record: Record, agent: str, message: JSON
     ) -> tuple[Fact, ...]:
         """Return the facts of a subagent's message that its parent's log holds.
 
@@ -604,7 +608,7 @@ class Log:
         first, *rest = maker(found, inner, tuple(map(inner.get, _FRAME)))
         return msgspec.structs.replace(first, type=f"{MIRRORED}{kind}"), *rest
 
-    def _queue_operation(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _queue_operation(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A prompt that waits for its turn.
 
         It is told again when it is taken: by a user's record (`dequeue`), or, in the middle of
@@ -641,7 +645,7 @@ class Log:
         old = version is None or tuple(map(int, version.groups())) < _ATTACHES
         return old and not self._attaches
 
-    def _last_prompt(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _last_prompt(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """Where the client says that its line ends; it may say so late, or before the record."""
         facts = self._note(found, record, frame, "last-prompt")
         leaf = record.get("leafUuid")
@@ -653,7 +657,7 @@ class Log:
         node = msgspec.structs.replace(facts[0].node, flags=Is.INTERNAL | late, tip=leaf)
         return (msgspec.structs.replace(facts[0], node=node), *facts[1:])
 
-    def _summary(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _summary(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A title for the session, often another one, that holds the record it names."""
         leaf, title = record.get("leafUuid"), record.get("summary")
         about = None
@@ -662,14 +666,14 @@ class Log:
         block = Block("lifecycle", "system", one_line(word(title)) or "summary", record)
         return self._note(found, record, frame, "summary", block, about)
 
-    def _cost_state(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _cost_state(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         cost = record.get("totalCostUSD")
         known = isinstance(cost, (int, float)) and not isinstance(cost, bool)
         return self._note(
             found, record, frame, "cost-state", None, {"status:cost_usd": cost} if known else None
         )
 
-    def _other(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _other(self, found: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """Titles, modes, checkpoints, and whatever a newer client may write."""
         kind = word(record.get("type")) or "(none)"
         named = _TITLES.get(kind)
@@ -691,7 +695,7 @@ class Document:
     def carry(self) -> JSON:
         """Nothing: a document is read whole."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Give what a document says of the session; it is no event."""
         about = self._about(found.value)
         if about:

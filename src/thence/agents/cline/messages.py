@@ -29,7 +29,7 @@ from thence.agents.records import (
     text,
     usage_with_cache,
 )
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     TYPED,
     Block,
@@ -59,7 +59,7 @@ def opened(source: Source, file: File, mark: Mark) -> files.Records:
 class Card(ListReader):
     """What the card of a session says; its end is an event."""
 
-    def items(self, found: Found) -> Sequence[Record]:
+    def items(self, found: RawRecord) -> Sequence[Record]:
         """Return the end of the session, if it has ended."""
         document = found.value
         status = document.get("status")
@@ -70,7 +70,7 @@ class Card(ListReader):
         marker = text(fields(document.get("metadata")).get("terminal_marker"))
         return [{**ended, "marker": marker} if marker else ended]
 
-    def item_facts(self, found: Found) -> Iterable[Fact]:
+    def item_facts(self, found: RawRecord) -> Iterable[Fact]:
         """Return the end of a session."""
         ended = found.value
         line = f"session {ended['status']}" + (f": {ended['marker']}" if "marker" in ended else "")
@@ -101,7 +101,7 @@ class Messages(ListReader):
         self._is_main = file.channel == "main"
         self._calls: dict[str, str] | None = None
 
-    def items(self, found: Found) -> Sequence[Record]:
+    def items(self, found: RawRecord) -> Sequence[Record]:
         """Return the messages, and the summary where a compaction put it."""
         messages = listed(found.value.get("messages"))
         if self._is_main:
@@ -121,11 +121,11 @@ class Messages(ListReader):
             told |= self._started({self._file.channel.removeprefix("agent:")})
         return {"about": told, "channel": "main"} if told else {}
 
-    def item_facts(self, found: Found) -> Iterator[Fact]:
+    def item_facts(self, found: RawRecord) -> Iterator[Fact]:
         """Yield the facts of one message."""
         message = found.value
         role = message.get("role")
-        make: Callable[[Found, Record], Fact] = self._other
+        make: Callable[[RawRecord, Record], Fact] = self._other
         if "compaction" in message:
             make = self._compaction
         elif role == "assistant":
@@ -134,7 +134,7 @@ class Messages(ListReader):
             make = self._user
         yield make(found, message)
 
-    def _event(self, found: Found, message: Record, parts: list[Block], **more: Any) -> Fact:
+    def _event(self, found: RawRecord, message: Record, parts: list[Block], **more: Any) -> Fact:
         name = text(message.get("id"))
         return self._said(
             found,
@@ -146,10 +146,10 @@ class Messages(ListReader):
             **more,
         )
 
-    def _other(self, found: Found, message: Record) -> Fact:
+    def _other(self, found: RawRecord, message: Record) -> Fact:
         return self._event(found, message, [note("unknown message", message)], flags=Is.INTERNAL)
 
-    def _reply(self, found: Found, message: Record) -> Fact:
+    def _reply(self, found: RawRecord, message: Record) -> Fact:
         parts = list(message_blocks(message.get("content"), "assistant"))
         is_last = not any(part.kind == "tool_call" for part in parts)
         name = text(message.get("id"))
@@ -163,7 +163,7 @@ class Messages(ListReader):
             **_bill(fields(message.get("metrics")), name),
         )
 
-    def _user(self, found: Found, message: Record) -> Fact:
+    def _user(self, found: RawRecord, message: Record) -> Fact:
         """Return what was said in the user's name: results, or a prompt."""
         parts: list[Block] = []
         told: list[CallStatus] = []
@@ -191,7 +191,7 @@ class Messages(ListReader):
         payload = {"type": "text", "text": said, **({TYPED: line} if typed else {})}
         return Block("user_msg", "user", one_line(line), payload)
 
-    def _compaction(self, found: Found, message: Record) -> Fact:
+    def _compaction(self, found: RawRecord, message: Record) -> Fact:
         """Return what stands for the messages before it."""
         parts = summary_blocks(message["compaction"]) or (injected(""),)
         node = Node(self._name(found), PREVIOUS, Is.SUMMARY)

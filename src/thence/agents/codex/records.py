@@ -28,7 +28,7 @@ from thence.agents.codex.meta import (
 )
 from thence.agents.files import remembered
 from thence.format import joins
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     COPIES_OF,
     Base,
@@ -38,7 +38,7 @@ from thence.format.facts import (
     Fact,
     answers_of,
     calls_of,
-    handed,
+    handed_over_edges,
     line_name,
 )
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -181,7 +181,7 @@ class Rollout:
 
     # -- one record ---------------------------------------------------------------------
 
-    def facts(self, found: Found) -> Iterator[Fact]:
+    def facts(self, found: RawRecord) -> Iterator[Fact]:
         """Give the facts of one line."""
         value = found.value
         item, kind = value.get("payload"), word(value.get("type"))
@@ -204,7 +204,7 @@ class Rollout:
             yield self._about(found, said, origin)
 
     def _fact(
-        self, found: Found, said: Said, name: str, origin: str | None, ordinal: int | None
+        self, found: RawRecord, said: Said, name: str, origin: str | None, ordinal: int | None
     ) -> Fact:
         state, place = self._state, found.place
         summed = said.flags & Is.SUMMARY
@@ -243,7 +243,7 @@ class Rollout:
             about=said.about,
         )
 
-    def _about(self, found: Found, said: Said, owner: str) -> Fact:
+    def _about(self, found: RawRecord, said: Said, owner: str) -> Fact:
         """Tell that a log begins with another session's records.
 
         Unless the writer says where they end, only the owner's log can tell.
@@ -277,7 +277,7 @@ class Rollout:
     def _is_own(self, thread: str) -> bool:
         return remembered(thread) in (self._session, self._state.own)
 
-    def _wrapped(self, kind: str, what: str, item: Item, found: Found) -> Said:
+    def _wrapped(self, kind: str, what: str, item: Item, found: RawRecord) -> Said:
         if kind == "response_item":
             return self._item(what, item, bare=False, more=found.value.get("metadata"))
         if kind == "event_msg":
@@ -294,7 +294,7 @@ class Rollout:
             return self._handed(item)
         return _kept_books(kind, item)
 
-    def _bare(self, kind: str, value: Item, found: Found) -> Said:
+    def _bare(self, kind: str, value: Item, found: RawRecord) -> Said:
         if not kind and is_bare_head(value):
             return self._meta(value, found)
         if kind in _BARE or (not kind and "role" in value):
@@ -305,7 +305,7 @@ class Rollout:
         """Read where a session comes from that was handed over: the lines up to one are copies."""
         said = _kept_books("thence_handoff", item)
         said.mine = True
-        said.edges = handed(item.get("from"), item.get("event"))
+        said.edges = handed_over_edges(item.get("from"), item.get("event"))
         if said.edges:
             self._state.copies = said.edges[0].session
             self._state.handed = count(item.get("lines"))
@@ -313,7 +313,7 @@ class Rollout:
 
     # -- the session --------------------------------------------------------------------
 
-    def _meta(self, meta: Item, found: Found) -> Said:
+    def _meta(self, meta: Item, found: RawRecord) -> Said:
         said = _kept_books("session_meta", meta)
         state, name = self._state, word(meta.get("id"))
         said.name = ("session_meta", name, word(meta.get("timestamp")))
@@ -578,7 +578,7 @@ class Rollout:
         if total is not None and not self._state.bills:
             more = self._more(total, usage_of(info.get("last_token_usage")) or Usage())
             if more.total:
-                self._state.spent = joins.added(self._state.spent, more)
+                self._state.spent = joins.add_usage(self._state.spent, more)
                 said.running, said.flags = self._state.spent, 0
         return said
 
@@ -595,9 +595,9 @@ class Rollout:
         if before is None or total == before:
             return total if before is None else Usage()
         again = total.total < before.total or (
-            total == last and joins.subtracted(total, before) != last
+            total == last and joins.subtract_usage(total, before) != last
         )
-        return total if again else joins.subtracted(total, before)
+        return total if again else joins.subtract_usage(total, before)
 
 
 _RENAMED = {"turn_started": "task_started", "turn_complete": "task_complete"}

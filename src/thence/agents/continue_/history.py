@@ -38,7 +38,7 @@ from thence.agents.records import (
     usage_with_cache,
 )
 from thence.format import codec
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, calls_of
 from thence.format.nodes import Is
 from thence.format.records import blocks, count, text_of, word
@@ -59,14 +59,14 @@ class History(ListReader):
         self._moment = moment(mark.mtime_ns / 10**9)
         self._folder = Path(file.path).parent
         self._copy_keys: list[str | None] = []
-        self._makers: dict[str, Callable[[Found, Record], Fact]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record], Fact]] = {
             "user": self._user,
             "assistant": self._reply,
             "thinking": self._thought,
             "tool": self._answer,
         }
 
-    def items(self, found: Found) -> Sequence[Record]:
+    def items(self, found: RawRecord) -> Sequence[Record]:
         """Return messages, results that have ended, and summaries, each an item of its own."""
         out: list[Record] = []
         for entry in listed(found.value.get("history")):
@@ -93,7 +93,7 @@ class History(ListReader):
         told = {name: value for name, value in named.items() if text(value)}
         return {"about": told} if told else {}
 
-    def item_facts(self, found: Found) -> Iterator[Fact]:
+    def item_facts(self, found: RawRecord) -> Iterator[Fact]:
         """Yield the fact of a message, a result or a summary."""
         item = found.value
         if "summary" in item:
@@ -104,7 +104,7 @@ class History(ListReader):
             message = fields(item.get("message"))
             yield self._makers.get(word(message.get("role")), self._other)(found, message)
 
-    def _event(self, found: Found, kind: str, parts: list[Block], **more: Any) -> Fact:
+    def _event(self, found: RawRecord, kind: str, parts: list[Block], **more: Any) -> Fact:
         key = self._copy_keys[found.place.line - 1]
         when = self._time(found.place.line)
         bill = key if more.get("usage") else None
@@ -116,7 +116,7 @@ class History(ListReader):
         began = _began(str(self._folder / LIST)).get(self._session) if line == 1 else None
         return min(filter(None, (began, self._moment)), default=None)
 
-    def _user(self, found: Found, message: Record) -> Fact:
+    def _user(self, found: RawRecord, message: Record) -> Fact:
         parts: list[Block] = []
         for part in blocks(message.get("content")):
             is_text = isinstance(part.get("text"), str)
@@ -127,7 +127,7 @@ class History(ListReader):
         parts += map(injected, shown)
         return self._event(found, "user", parts or [prompt("")], flags=Is.PROMPT)
 
-    def _reply(self, found: Found, message: Record) -> Fact:
+    def _reply(self, found: RawRecord, message: Record) -> Fact:
         said = [word(part.get("text")) for part in blocks(message.get("content"))]
         parts = [answer(line) for line in said if line]
         for item in objects(message.get("toolCalls")):
@@ -151,23 +151,23 @@ class History(ListReader):
             usage=bill if usage else None,
         )
 
-    def _thought(self, found: Found, message: Record) -> Fact:
+    def _thought(self, found: RawRecord, message: Record) -> Fact:
         said = text_of(message.get("content"))
         return self._event(found, "thinking", [thought(said)], flags=Is.REPLY)
 
-    def _answer(self, found: Found, message: Record) -> Fact:
+    def _answer(self, found: RawRecord, message: Record) -> Fact:
         """Return the result of a call that stands as a message of its own."""
         content = message.get("content")
         given = content if isinstance(content, (str, list)) else ""
         block = result(given, text(message.get("toolCallId")), None, failed=None)
         return self._event(found, "tool", [block])
 
-    def _other(self, found: Found, message: Record) -> Fact:
+    def _other(self, found: RawRecord, message: Record) -> Fact:
         is_system = message.get("role") == "system"
         block = unindexed("system prompt", message) if is_system else note("unknown", found.value)
         return self._event(found, word(message.get("role")), [block], flags=Is.INTERNAL)
 
-    def _result(self, found: Found, state: Record) -> Fact:
+    def _result(self, found: RawRecord, state: Record) -> Fact:
         """Return how a call ended."""
         name, status = text(state.get("toolCallId")), word(state.get("status"))
         given = [word(item.get("content")) for item in objects(state.get("output"))]
@@ -179,7 +179,7 @@ class History(ListReader):
         block = result(content, name, tool, failed=failed)
         return self._event(found, "result", [block], told=told)
 
-    def _summary(self, found: Found, summary: str) -> Fact:
+    def _summary(self, found: RawRecord, summary: str) -> Fact:
         """Return what stands for the messages before it."""
         return self._event(
             found, "summary", [injected(summary)], flags=Is.SUMMARY, unbilled=NOT_BILLED

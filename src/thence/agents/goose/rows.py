@@ -32,7 +32,7 @@ from thence.agents.records import (
     thought,
 )
 from thence.agents.sqlite_rows import Database, RowLog, parsed
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.records import JSON, Place, Usage, count, word
@@ -155,7 +155,7 @@ class Messages(MessageRows):
 
     # -- facts --------------------------------------------------------------------------
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Return the fact of one row."""
         told = found.value
         seen = fields(parsed(told["metadata_json"]))
@@ -214,7 +214,7 @@ class Messages(MessageRows):
             return
         self._told_of = known
         node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
-        found = Found({}, Place(self._at, self._at, 0), b"")
+        found = RawRecord({}, Place(self._at, self._at, 0), b"")
         when = moment(_seconds(row.get("created_at")) or None)
         yield self._fact(found, node, "session", ts=when, about=about, unbilled=lost)
 

@@ -19,7 +19,7 @@ from thence.agents import File, Mark, Source
 from thence.agents.files import remembered
 from thence.agents.grok.reading import Reader, text
 from thence.format import kinds
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
@@ -212,7 +212,7 @@ def _said(block: Block) -> JSON:
 class Mirror(Reader):
     """The chat history beside a log: it tells results, and nothing else."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Tell the result in a row, if there is one."""
         value = found.value
         if (value.get("type") or value.get("role")) not in ("tool_result", "tool"):
@@ -235,7 +235,7 @@ class ChatLog(Reader):
         self._calls: list[str] = [one for one in carry.get("calls", ()) if isinstance(one, str)]
         self._replied = carry.get("replied") is True
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Give the events of a row."""
         row = row_of(found.value)
         known = {call for call in row.backend if call and remembered(call) in self._calls}

@@ -184,7 +184,7 @@ def _prompts(path: Path, cwd: str) -> Iterator[Prompt]:
         return
     try:
         for found in codec.objects(files.Plain(handle).chunks(0)):
-            if isinstance(found, codec.Found) and (said := text(found.value.get("prompt"))):
+            if isinstance(found, codec.RawRecord) and (said := text(found.value.get("prompt"))):
                 value = found.value
                 when, session = text(value.get("timestamp")), text(value.get("session_id"))
                 yield Prompt(said, when, session, cwd)

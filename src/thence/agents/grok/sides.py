@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
-from thence.format.codec import Found
-from thence.format.facts import Block, CallStatus, Edge, Fact, Share, handed
+from thence.format.codec import RawRecord
+from thence.format.facts import Block, CallStatus, Edge, Fact, Share, handed_over_edges
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -35,7 +35,7 @@ _OUTCOMES = {"error": True, "success": False}
 class Telemetry(Reader):
     """`events.jsonl`: turns, phases, approvals and durations."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Give one event that keeps the books."""
         value = found.value
         kind = word(value.get("type")) or "unknown"
@@ -76,7 +76,7 @@ def _status(kind: str, value: dict[str, JSON]) -> dict[str, JSON]:
 class RewindPoints(Reader):
     """`rewind_points.jsonl`: which files a prompt found and left; their contents stay there."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Give one event that keeps the books."""
         value = found.value
         told = {"prompt_index": value.get("prompt_index")}
@@ -100,7 +100,7 @@ class Document(Reader):
     """A JSON file that is rewritten whole."""
 
     def _tells(
-        self, found: Found, about: dict[str, JSON], edges: tuple[Edge, ...] = ()
+        self, found: RawRecord, about: dict[str, JSON], edges: tuple[Edge, ...] = ()
     ) -> Iterator[Fact]:
         said = {n: value for n, value in about.items() if isinstance(value, (str, bool, dict))}
         if said or edges:
@@ -111,7 +111,7 @@ class Document(Reader):
 class Summary(Document):
     """`summary.json`: the session's entry in the client's own list."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Tell title, place, model, kind and parent."""
         value = found.value
         info = value.get("info")
@@ -137,7 +137,9 @@ def _above(value: dict[str, JSON]) -> tuple[Edge, ...]:
     parent = text(value.get("parent_session_id"))
     if parent is None:
         told = value.get("thence_handoff")
-        return handed(told.get("from"), told.get("event")) if isinstance(told, dict) else ()
+        return (
+            handed_over_edges(told.get("from"), told.get("event")) if isinstance(told, dict) else ()
+        )
     child = word(value.get("session_kind")) == "subagent"
     return (Edge("subagent" if child else "fork", parent, "its summary.json names the parent"),)
 
@@ -145,7 +147,7 @@ def _above(value: dict[str, JSON]) -> tuple[Edge, ...]:
 class UsageDocument(Document):
     """`usage.json`, as the client counts: with subagents, and with what a fork inherited."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Tell the client's own total, which is no bill of ours."""
         total = found.value.get("session")
         if not isinstance(total, dict):
@@ -157,7 +159,7 @@ class UsageDocument(Document):
 class Signals(Document):
     """`signals.json`: counters, and how full the model's context is."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Tell the context: an estimate, never a bill."""
         value = found.value
         used, window = value.get("contextTokensUsed"), value.get("contextWindowTokens")
@@ -169,7 +171,7 @@ class Signals(Document):
 class Context(Document):
     """`prompt_context.json`: whether a human was there."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Tell whether the session was automated."""
         return self._tells(found, {"automated": found.value.get("is_non_interactive")})
 
@@ -177,7 +179,7 @@ class Context(Document):
 class Child(Document):
     """`subagents/<id>/meta.json`: a session that this one started."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Tell the tie."""
         value = found.value
         child = text(value.get("child_session_id")) or text(value.get("subagent_id"))
@@ -188,7 +190,7 @@ class Child(Document):
 class ChildUsage(Document):
     """The `usage.json` of a session that this one started."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Tell what the child was billed, turn by turn."""
         shares = tuple(_shares(word(found.value.get("sessionId")), found.value.get("turns")))
         if shares:

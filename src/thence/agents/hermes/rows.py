@@ -32,7 +32,7 @@ from thence.agents.records import (
 )
 from thence.agents.sqlite_rows import Database, RowLog, parsed
 from thence.format import joins
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
@@ -177,7 +177,7 @@ class Usages(Totals):
             name = " ".join(filter(None, (word(model), word(task)))) or "requests"
             usage = Usage(count(given), count(output), count(written), count(read))
             if name in out:  # of several providers
-                usage = joins.added(out[name][1], usage)
+                usage = joins.add_usage(out[name][1], usage)
             out[name] = text(model), usage
         return out
 
@@ -237,7 +237,7 @@ class Messages(MessageRows):
 
     # -- facts --------------------------------------------------------------------------
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Return the fact of one row."""
         told = found.value
         role, said = told["role"], told["content"]
@@ -329,14 +329,14 @@ class Messages(MessageRows):
 
     def ending(self) -> Iterator[Fact]:
         """Yield where the session stands after rows were taken back, and what its row says."""
-        found = Found({}, Place(self._at, self._at, 0), b"")
+        found = RawRecord({}, Place(self._at, self._at, 0), b"")
         if self._live != self._tip and self._tip is not None:
             node = Node(f"{self._tip} left", self._live)
             yield self._fact(found, node, "rewind", blocks=(note("taken back up to here", None),))
         yield from self._about(found)
         yield from self._children()
 
-    def _about(self, found: Found) -> Iterator[Fact]:
+    def _about(self, found: RawRecord) -> Iterator[Fact]:
         told = self._row
         about: Record = {}
         if title := text(told.get("title")):
@@ -395,7 +395,7 @@ class Messages(MessageRows):
                     known.append(child)
                     edge = Edge("subagent", word(child), "goal of the call", call=name, child=True)
                     node = Node(f"{child} child", flags=Is.INTERNAL)
-                    place = Found({}, Place(number, number, 0), b"")
+                    place = RawRecord({}, Place(number, number, 0), b"")
                     yield self._fact(place, node, "child", edges=(edge,))
                     left = [g for g in goals if g not in goal]
                     self._waiting[name] = [number, left]

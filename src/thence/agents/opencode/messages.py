@@ -35,7 +35,7 @@ from thence.agents.records import (
     thought,
     unindexed,
 )
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     TYPED,
     Block,
@@ -44,7 +44,7 @@ from thence.format.facts import (
     Fact,
     answers_of,
     calls_of,
-    handed,
+    handed_over_edges,
 )
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
@@ -133,7 +133,7 @@ class Messages(LineReader):
         }
         return {name: value for name, value in told.items() if value}
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Return the facts of one version of a session, a message or a part."""
         kind = word(found.value.get("type")).rstrip("0123456789").rstrip(".")
         data = fields(found.value.get("data"))
@@ -150,21 +150,21 @@ class Messages(LineReader):
     # -- frame --------------------------------------------------------------------------
 
     def _told(
-        self, found: Found, node: Node, kind: str, when: JSON, *blocks: Block, **more: Any
+        self, found: RawRecord, node: Node, kind: str, when: JSON, *blocks: Block, **more: Any
     ) -> Fact:
         self._last = node.id
         if tie := _source(fields(fields(found.value.get("data")).get("part"))):
             more["origin"] = tie[0].session  # counted where it was said
         return self._fact(found, node, kind, ts=moment(when), blocks=blocks, **more)
 
-    def _moved(self, found: Found, above: str | None, summary: str) -> Fact:
+    def _moved(self, found: RawRecord, above: str | None, summary: str) -> Fact:
         """Return a note behind the event that the session goes on from now."""
         node = Node(f"{word(found.value.get('id'))} left", above)
         return self._told(found, node, "revert", None, note(summary, None))
 
     # -- session ------------------------------------------------------------------------
 
-    def _session_told(self, found: Found, info: Record) -> Iterator[Fact]:
+    def _session_told(self, found: RawRecord, info: Record) -> Iterator[Fact]:
         about: Record = {}
         more: dict[str, Any] = {}
         title = text(info.get("title"))
@@ -188,7 +188,7 @@ class Messages(LineReader):
             yield self._fact(found, node, "session", ts=when, about=about, **more)
         yield from self._reverted(found, text(fields(info.get("revert")).get("messageID")))
 
-    def _reverted(self, found: Found, target: str | None) -> Iterator[Fact]:
+    def _reverted(self, found: RawRecord, target: str | None) -> Iterator[Fact]:
         """Yield where the session goes on after an undo, or after an undo was taken back."""
         if target == self._undone:
             return
@@ -200,7 +200,7 @@ class Messages(LineReader):
         elif target is None and undone in self._messages and self._left is not None:
             yield self._moved(found, self._left, "undo taken back")
 
-    def _removed(self, found: Found, name: str) -> Iterator[Fact]:
+    def _removed(self, found: RawRecord, name: str) -> Iterator[Fact]:
         """Yield where the session goes on without its last message."""
         was_last = bool(self._messages) and next(reversed(self._messages)) == name
         message = self._messages.pop(name, None)
@@ -209,7 +209,7 @@ class Messages(LineReader):
 
     # -- messages -----------------------------------------------------------------------
 
-    def _message_told(self, found: Found, info: Record) -> Iterator[Fact]:
+    def _message_told(self, found: RawRecord, info: Record) -> Iterator[Fact]:
         name = text(info.get("id"))
         if name is None:
             return
@@ -229,7 +229,9 @@ class Messages(LineReader):
             yield from self._billed(found, name, message, info)
             yield from self._failed(found, name, message, info)
 
-    def _billed(self, found: Found, name: str, message: _Message, info: Record) -> Iterator[Fact]:
+    def _billed(
+        self, found: RawRecord, name: str, message: _Message, info: Record
+    ) -> Iterator[Fact]:
         tokens = fields(info.get("tokens"))
         usage = _usage(tokens)
         times = fields(info.get("time"))
@@ -260,7 +262,9 @@ class Messages(LineReader):
             copy_key=message.key("bill", str(message.bills)),
         )
 
-    def _failed(self, found: Found, name: str, message: _Message, info: Record) -> Iterator[Fact]:
+    def _failed(
+        self, found: RawRecord, name: str, message: _Message, info: Record
+    ) -> Iterator[Fact]:
         error = fields(info.get("error"))
         if not error or message.failed:
             return
@@ -283,7 +287,7 @@ class Messages(LineReader):
 
     # -- parts --------------------------------------------------------------------------
 
-    def _part_told(self, found: Found, part: Record) -> Iterator[Fact]:
+    def _part_told(self, found: RawRecord, part: Record) -> Iterator[Fact]:
         name, kind = text(part.get("id")), part.get("type")
         message = self._messages.get(word(part.get("messageID")))
         if name is None or message is None:
@@ -302,7 +306,7 @@ class Messages(LineReader):
         if message.first is None and self._last != before:
             message.first = self._last
 
-    def _said(self, found: Found, name: str, message: _Message, part: Record) -> Fact | None:
+    def _said(self, found: RawRecord, name: str, message: _Message, part: Record) -> Fact | None:
         """Return what a part says once it is whole; None if it says nothing, or not yet."""
         kind = part.get("type")
         if kind == "compaction":
@@ -336,7 +340,7 @@ class Messages(LineReader):
             copy_key=message.key(word(kind), digest.hexdigest()),
         )
 
-    def _kept(self, found: Found, name: str, message: _Message) -> Iterator[Fact]:
+    def _kept(self, found: RawRecord, name: str, message: _Message) -> Iterator[Fact]:
         """Yield which messages before a compaction stay in view after its summary."""
         first = self._messages.get(self._tail or "")
         if message.is_summary and first is not None and first.first is not None:
@@ -356,7 +360,7 @@ class Messages(LineReader):
 
     # -- tools --------------------------------------------------------------------------
 
-    def _tool(self, found: Found, name: str, message: _Message, part: Record) -> Iterator[Fact]:
+    def _tool(self, found: RawRecord, name: str, message: _Message, part: Record) -> Iterator[Fact]:
         """Yield a call when it runs, and its result when it has ended."""
         state = fields(part.get("state"))
         status = state.get("status")
@@ -401,7 +405,7 @@ class Messages(LineReader):
 def _source(part: Record) -> tuple[Edge, ...]:
     """Return the tie to the session that a part was copied from; none for any other part."""
     source = fields(fields(part.get("metadata")).get(HANDED_OVER))
-    return handed(source.get("from"), source.get("event"))
+    return handed_over_edges(source.get("from"), source.get("event"))
 
 
 def _counts(usage: Usage) -> tuple[int, int, int, int]:

@@ -13,7 +13,7 @@ from thence.agents import File, Mark, Source
 from thence.agents.opencode.messages import Messages
 from thence.agents.records import Record, fields, text
 from thence.agents.sqlite_rows import Database, parsed, row
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Fact
 from thence.format.records import JSON, count, word
 
@@ -121,7 +121,7 @@ class Log(Messages):
 
     # -- rows ---------------------------------------------------------------------------
 
-    def rows(self) -> Iterator[Found]:
+    def rows(self) -> Iterator[RawRecord]:
         """Yield the rows that no event tells of, unless they were read; then new events."""
         line = self._mark.line
         if not isinstance(self._number, int):

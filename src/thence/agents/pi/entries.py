@@ -31,8 +31,16 @@ from thence.agents.records import (
     text,
     thought,
 )
-from thence.format.codec import Found
-from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
+from thence.format.codec import RawRecord
+from thence.format.facts import (
+    Block,
+    CallStatus,
+    Edge,
+    Fact,
+    answers_of,
+    calls_of,
+    handed_over_edges,
+)
 from thence.format.nodes import PREVIOUS, Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -58,7 +66,7 @@ class Entries(LineReader):
         super().__init__(source, file, mark)
         self._parent: str | None = text(self._carried.get("parent"))
         self._created = word(self._carried.get("created"))
-        self._makers: dict[str, Callable[[Found, Record], tuple[Fact, ...]]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record], tuple[Fact, ...]]] = {
             "session": self._header,
             "message": self._message,
             "compaction": self._compaction,
@@ -70,7 +78,7 @@ class Entries(LineReader):
         """Return the parent that the header names, until the first entry tells what it is."""
         return {"parent": self._parent, "created": self._created} if self._parent else None
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """Return the facts of one entry."""
         entry = found.value
         ties = () if entry.get("type") == "session" else self._tie(found, entry)
@@ -78,18 +86,20 @@ class Entries(LineReader):
 
     # -- frame --------------------------------------------------------------------------
 
-    def _node(self, found: Found, entry: Record, flags: int = 0, **more: Any) -> Node:
+    def _node(self, found: RawRecord, entry: Record, flags: int = 0, **more: Any) -> Node:
         own = text(entry.get("id"))
         if own is None:
             return Node(self._name(found), PREVIOUS, flags, **more)
         return Node(own, text(entry.get("parentId")), flags, **more)
 
-    def _event(self, found: Found, entry: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(
+        self, found: RawRecord, entry: Record, node: Node, *parts: Block, **more: Any
+    ) -> Fact:
         message = fields(entry.get("message"))
         when = message.get("timestamp") or entry.get("timestamp")
         own = text(entry.get("id"))
         key = f"{own}:{when}" if own else blake2b(found.raw.strip(), digest_size=12).hexdigest()
-        if tie := handed(entry.get("handedFrom"), None):
+        if tie := handed_over_edges(entry.get("handedFrom"), None):
             more["origin"] = tie[0].session  # counted where it was said
         return self._fact(
             found,
@@ -101,7 +111,7 @@ class Entries(LineReader):
             **more,
         )
 
-    def _tie(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _tie(self, found: RawRecord, entry: Record) -> tuple[Fact, ...]:
         """Return the tie to the parent: a fork begins with entries older than itself.
 
         It is a fact of its own, as the entry belongs to the parent.
@@ -116,7 +126,7 @@ class Entries(LineReader):
 
     # -- entries ------------------------------------------------------------------------
 
-    def _header(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _header(self, found: RawRecord, entry: Record) -> tuple[Fact, ...]:
         """Return what the first line says; forks copy all lines but this."""
         parent = PurePosixPath(word(entry.get("parentSession")).replace("\\", "/")).name
         self._parent = session_in(parent)
@@ -132,11 +142,11 @@ class Entries(LineReader):
                 ts=moment(entry.get("timestamp")),
                 blocks=(note("session", entry),),
                 about={name: value for name, value in about.items() if value},
-                edges=handed(source.get("from"), source.get("event")),
+                edges=handed_over_edges(source.get("from"), source.get("event")),
             ),
         )
 
-    def _message(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _message(self, found: RawRecord, entry: Record) -> tuple[Fact, ...]:
         message = fields(entry.get("message"))
         role = message.get("role")
         if role == "user":
@@ -153,7 +163,7 @@ class Entries(LineReader):
         block = note(word(role) or "message", entry)
         return (self._event(found, entry, self._node(found, entry, Is.INTERNAL), block),)
 
-    def _reply(self, found: Found, entry: Record, message: Record) -> Fact:
+    def _reply(self, found: RawRecord, entry: Record, message: Record) -> Fact:
         stop = word(message.get("stopReason"))
         parts = [part for block in blocks(message.get("content")) if (part := _said(block))]
         if stop == "error":
@@ -183,7 +193,7 @@ class Entries(LineReader):
             unbilled=CUT_OFF if usage is None and stop == "aborted" else None,
         )
 
-    def _result(self, found: Found, entry: Record, message: Record) -> Fact:
+    def _result(self, found: RawRecord, entry: Record, message: Record) -> Fact:
         name, tool = text(message.get("toolCallId")), text(message.get("toolName"))
         wrong = message.get("isError")
         failed = wrong if isinstance(wrong, bool) else None
@@ -199,7 +209,7 @@ class Entries(LineReader):
         node = self._node(found, entry, answers=answers_of([block]))
         return self._event(found, entry, node, *parts, told=told)
 
-    def _compaction(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _compaction(self, found: RawRecord, entry: Record) -> tuple[Fact, ...]:
         """Return the summary, and which of the entries before it stay in view."""
         own, above = text(entry.get("id")), text(entry.get("parentId"))
         summary = injected(word(entry.get("summary")))
@@ -215,22 +225,22 @@ class Entries(LineReader):
             out.append(self._fact(found, kept, "compaction/kept", blocks=(note(line, entry),)))
         return tuple(out)
 
-    def _branch_summary(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _branch_summary(self, found: RawRecord, entry: Record) -> tuple[Fact, ...]:
         block = injected(word(entry.get("summary")))
         reason = None if entry.get("fromHook") is True else COMPACTION
         return (self._event(found, entry, self._node(found, entry), block, unbilled=reason),)
 
-    def _custom_message(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _custom_message(self, found: RawRecord, entry: Record) -> tuple[Fact, ...]:
         return self._injected(found, entry, entry)
 
-    def _injected(self, found: Found, entry: Record, message: Record) -> tuple[Fact, ...]:
+    def _injected(self, found: RawRecord, entry: Record, message: Record) -> tuple[Fact, ...]:
         """Return text that an extension put into the conversation."""
         said = text_of(message.get("content"))
         block = Block("lifecycle", "user", one_line(said), message.get("content"))
         parts = [_part(part) for part in blocks(message.get("content"))] or [block]
         return (self._event(found, entry, self._node(found, entry), *parts),)
 
-    def _other(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _other(self, found: RawRecord, entry: Record) -> tuple[Fact, ...]:
         kind = word(entry.get("type"))
         node = self._node(found, entry, Is.INTERNAL)
         about: Record = {}

@@ -36,7 +36,7 @@ from thence.agents.records import (
 )
 from thence.agents.vibe.names import CARD, JOURNAL
 from thence.format import codec
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact
 from thence.format.nodes import Is
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -71,7 +71,7 @@ class _Opener:
         made.view = partial(self._view, Path(file.path).parent, (mark.size, mark.mtime_ns))
         return made
 
-    def _view(self, folder: Path, status: tuple[int, int], found: Found) -> View:
+    def _view(self, folder: Path, status: tuple[int, int], found: RawRecord) -> View:
         key = found.raw, status
         if key not in self._views:
             self._views[key] = view_of(folder, found.value)
@@ -131,7 +131,7 @@ def _replay(view: View, folder: Path, since: int) -> None:
     places = {entry.get("id"): at for at, entry in enumerate(view.entries)}
     for file in files.walk(str(folder / JOURNAL), 0):
         for line in codec.objects(files.chunks_of(file.path)):
-            if not isinstance(line, Found) or count(line.value.get("sequence")) <= since:
+            if not isinstance(line, RawRecord) or count(line.value.get("sequence")) <= since:
                 continue
             for change in objects(fields(line.value.get("payload")).get("delta")):
                 entry = fields(change.get("entry"))
@@ -171,9 +171,9 @@ class Card(ListReader):
 class Total(TotalReader):
     """What a session took so far."""
 
-    view: Callable[[Found], View]
+    view: Callable[[RawRecord], View]
 
-    def total(self, found: Found) -> tuple[Usage, str | None] | None:
+    def total(self, found: RawRecord) -> tuple[Usage, str | None] | None:
         """Return the total; its input includes what the cache gave."""
         usage = fields(self.view(found).session.get("tokenUsage"))
         card = files.document(str(Path(self._file.path).parent / CARD))
@@ -191,9 +191,9 @@ class Total(TotalReader):
 class Entries(ListReader):
     """What was said in a session."""
 
-    view: Callable[[Found], View]
+    view: Callable[[RawRecord], View]
 
-    def items(self, found: Found) -> Sequence[Record]:
+    def items(self, found: RawRecord) -> Sequence[Record]:
         """Return messages, thoughts, calls and results, each an item of its own."""
         out: list[Record] = []
         running: list[Record] = []  # calls whose results are still to be put in their place
@@ -212,7 +212,7 @@ class Entries(ListReader):
         _put_results(out, running, None)
         return out
 
-    def item_facts(self, found: Found) -> Iterable[Fact]:
+    def item_facts(self, found: RawRecord) -> Iterable[Fact]:
         """Return the fact of an item."""
         item = found.value
         if "call" in item:
@@ -221,11 +221,11 @@ class Entries(ListReader):
             return [self._result(found, item)]
         return [self._entry(found, item)]
 
-    def _event(self, found: Found, kind: str, name: str, *parts: Block, **more: Any) -> Fact:
+    def _event(self, found: RawRecord, kind: str, name: str, *parts: Block, **more: Any) -> Fact:
         # With the mark of names that say nothing in other sessions.
         return self._said(found, kind, f"{self._file.key}#{name}", parts, **more)
 
-    def _entry(self, found: Found, item: Record) -> Fact:
+    def _entry(self, found: RawRecord, item: Record) -> Fact:
         said = item.get("content", item.get("text"))
         name = version_name(text(item.get("id")), said, self._name(found))
         line = text_of(said)
@@ -243,7 +243,7 @@ class Entries(ListReader):
         when = moment(item.get("createdAt"))
         return self._event(found, kind or "unknown", name, *parts, flags=flags, ts=when)
 
-    def _call(self, found: Found, item: Record) -> Fact:
+    def _call(self, found: RawRecord, item: Record) -> Fact:
         name, tool = word(item["call"]), word(item.get("toolName")).removeprefix(_PREFIX)
         given = item.get("input")
         if tool in _NAMES:
@@ -253,7 +253,7 @@ class Entries(ListReader):
         when = moment(item.get("at"))
         return self._event(found, "effect", f"{name} call", block, flags=Is.REPLY, ts=when)
 
-    def _result(self, found: Found, item: Record) -> Fact:
+    def _result(self, found: RawRecord, item: Record) -> Fact:
         """Return how a call ended; for the client a command that failed is a success."""
         name, output = word(item["result"]), fields(item.get("output"))
         given, error = output.get("structured_content"), fields(item.get("error"))
