@@ -271,7 +271,7 @@ class SessionRows(NamedTuple):
 def accounts(
     store: Store, uids: Sequence[str], notes: Sequence[Note] = ()
 ) -> Iterator[SessionRows]:
-    """Return the rows of sessions that the store holds; those it holds no more are left out.
+    """Yield the rows of sessions that the store holds; those it holds no more are left out.
 
     Names, tags, decisions and notes of theirs are among `notes`.
     """

@@ -80,10 +80,10 @@ class ArchiveAgent:
             return
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
             return
-        number, given = request.get("id"), request.get("params")
+        number, raw_params = request.get("id"), request.get("params")
         try:
             result: JSON = {}
-            params: Object = given if isinstance(given, dict) else {}
+            params: Object = raw_params if isinstance(raw_params, dict) else {}
             for message in self._handle(request["method"], params):
                 if "method" in message:
                     yield message
@@ -163,9 +163,9 @@ class ArchiveAgent:
 
     def _load(self, params: Object) -> Iterator[Object]:
         row = self._row(params)
-        whole = recall.load_session(self._store, row).whole
+        session = recall.load_session(self._store, row).whole
         self._loaded = row.session.session_uid
-        for update in replay(whole):
+        for update in replay(session):
             yield _notice(row.session.session_uid, update)
 
     def _row(self, params: Object) -> SessionRow:
@@ -212,18 +212,18 @@ def _notice(session: str, update: Object) -> Object:
 # -- replay ---------------------------------------------------------------------------------
 
 
-def replay(whole: SessionGraph) -> Iterator[Object]:
+def replay(session: SessionGraph) -> Iterator[Object]:
     """Yield the live line of a session as updates, what it continues first."""
-    for part in whole.inherited(boundaries=False):
+    for part in session.inherited(boundaries=False):
         yield from _updates(part.session, events_along(part.session, part.places))
-    line = whole.graph.chain(boundaries=False)
-    yield from _updates(whole, events_along(whole, line))
+    line = session.graph.chain(boundaries=False)
+    yield from _updates(session, events_along(session, line))
 
 
-def _updates(whole: SessionGraph, events: Iterable[SessionEvent]) -> Iterator[Object]:
-    failed = {pair.call.event_id: pair.outcome.failed for pair in whole.calls}
-    effects = {pair.call.event_id: pair.effect for pair in whole.calls}
-    results = {pair.result.event_id: pair.call.event_id for pair in whole.calls if pair.result}
+def _updates(session: SessionGraph, events: Iterable[SessionEvent]) -> Iterator[Object]:
+    failed = {pair.call.event_id: pair.outcome.failed for pair in session.calls}
+    effects = {pair.call.event_id: pair.effect for pair in session.calls}
+    results = {pair.result.event_id: pair.call.event_id for pair in session.calls if pair.result}
     for event in events:
         if event.state is State.INTERNAL or event.role == "system":
             continue

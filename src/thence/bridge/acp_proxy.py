@@ -250,9 +250,9 @@ class Recorder:
             about = {"agent": self._agent, "command": self._command, "session_id": name}
             session.record("acp", about)
             self._open[name] = _Recording(session)
-            for _, prompt in [one for one in self._early if one[0] == name]:
+            for _, prompt in [early for early in self._early if early[0] == name]:
                 self._open[name].prompt(prompt)
-            self._early = [one for one in self._early if one[0] != name]
+            self._early = [early for early in self._early if early[0] != name]
 
         self._guard(begin)
         return self._open.get(name)
@@ -376,10 +376,10 @@ class _Recording:
         if name in self._recorded:
             call = {**update}
         else:
-            held = self._calls.setdefault(name, {})
-            held |= {key: value for key, value in update.items() if value is not None}
-            call = held
-            if held.get("status") in ("completed", "failed"):
+            update_so_far = self._calls.setdefault(name, {})
+            update_so_far |= {key: value for key, value in update.items() if value is not None}
+            call = update_so_far
+            if update_so_far.get("status") in ("completed", "failed"):
                 self._record_call(name)
         status = call.get("status")
         if status in ("completed", "failed") and name not in self._answered:
@@ -387,13 +387,13 @@ class _Recording:
 
     def _record_call(self, name: str) -> None:
         call = self._calls.pop(name)
-        given = call.get("rawInput")
+        arguments = call.get("rawInput")
         title = word(call.get("title"))
         block = {
             "type": "tool_use",
             "id": name,
             "name": _tool_name(call),
-            "input": given if isinstance(given, dict) else {"title": title},
+            "input": arguments if isinstance(arguments, dict) else {"title": title},
         }
         self._recorded.add(name)
         self._say("agent", [block])
@@ -432,7 +432,7 @@ def _session_of(message: Object) -> str:
 
 
 def _objects(value: JSON) -> list[Object]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _content(block: Object) -> JSON:

@@ -50,13 +50,13 @@ def trajectory_of(loaded: Loaded, *, agent: str, by: str) -> Object:
 
     `agent` is what the agent is called there, `by` names the program that writes.
     """
-    whole = loaded.whole
-    root = _Document(whole, parcel_of(loaded.generations[0]), agent).root()
+    session = loaded.whole
+    root = _Document(session, parcel_of(loaded.generations[0]), agent).root()
     root["extra"][OURS]["by"] = by
-    copied = list(_copied_steps(whole))
+    copied = list(_copied_steps(session))
     root["steps"][:0] = copied
     subagents = root.get("subagent_trajectories", [])
-    wholes = {part.session.uid: part.session for part in whole.inherited(boundaries=False)}
+    wholes = {part.session.uid: part.session for part in session.inherited(boundaries=False)}
     for generation in loaded.generations[1:]:
         above = wholes.get(generation.uid)
         if above is not None:
@@ -167,7 +167,9 @@ class _Line:
     def bill(self, usage: Usage, ticks: int | None, at: int | None) -> None:
         """Hang a bill on a step of the agent: its own, or else the last one, or the next one."""
         steps = self.steps if at is None else self.steps[: at + 1]
-        step = next((one for one in reversed(steps) if one.source == "agent"), None)
+        step = next(
+            (candidate for candidate in reversed(steps) if candidate.source == "agent"), None
+        )
         self.owed.append((usage, ticks))
         if step is not None:
             self._pay(step)
@@ -190,16 +192,16 @@ class _Line:
 class _Document:
     """A session as a trajectory with those of its branches and subagents."""
 
-    def __init__(self, whole: SessionGraph, parcel: Parcel, agent: str) -> None:
-        self._session = whole
+    def __init__(self, session: SessionGraph, parcel: Parcel, agent: str) -> None:
+        self._session = session
         self._parcel = parcel
         self._agent = agent
-        self._linked = {fact.node.id: fact for fact in whole.facts}
+        self._linked = {fact.node.id: fact for fact in session.facts}
         self._rows: dict[str, list[StoredEvent]] = {}
-        for row in events_of_session(whole):
+        for row in events_of_session(session):
             self._rows.setdefault(row.event.native_id, []).append(_with_price(row))
-        chain = whole.graph.chain(boundaries=False)
-        self._on_line = {whole.facts[at].node.id for at in chain}
+        chain = session.graph.chain(boundaries=False)
+        self._on_line = {session.facts[at].node.id for at in chain}
         self._lines: dict[str, _Line] = {MAIN: _Line(MAIN, MAIN)}
         self._line_of: dict[str, _Line] = {}
         self._continued: set[str] = set()
@@ -415,9 +417,9 @@ def _with_price(row: StoredEvent) -> StoredEvent:
     return with_price(row)
 
 
-def _copied_steps(whole: SessionGraph) -> Iterator[Object]:
+def _copied_steps(session: SessionGraph) -> Iterator[Object]:
     """Yield what stands on the line in the sessions that this one continues."""
-    for part in whole.inherited(boundaries=False):
+    for part in session.inherited(boundaries=False):
         line = _Line(MAIN, MAIN)
         for at in part.places:
             fact = part.session.facts[at]
@@ -467,14 +469,14 @@ def _fill_step(stub: Object, block: Block, line: _Line, at: int) -> Object:
     bare = isinstance(payload, str)
     text = payload if bare else payload.get(key) if isinstance(payload, dict) else None
     shown = text if isinstance(text, str) else text_in(block)
-    held = step.thoughts if key == "thinking" else step.texts
-    start = len(held) + len(_JOINT) if held else 0
+    so_far = step.thoughts if key == "thinking" else step.texts
+    start = len(so_far) + len(_JOINT) if so_far else 0
     if shown:
-        held = f"{held}{_JOINT}{shown}" if held else shown
+        so_far = f"{so_far}{_JOINT}{shown}" if so_far else shown
         if key == "thinking":
-            step.thoughts = held
+            step.thoughts = so_far
         else:
-            step.texts = held
+            step.texts = so_far
     if not isinstance(text, str) or not text:
         return stub
     stub.pop("payload", None)

@@ -104,33 +104,33 @@ def plan(
     `event` is the place of the last event that goes along; without one it is the live chain's.
     `here` is the folder it goes on in if the session's own is not there, `at` the time in UTC.
     """
-    whole, agent = loaded.whole, loaded.source.adapter
-    mended = whole.messages(to=event)
+    graph, agent = loaded.whole, loaded.source.adapter
+    mended = graph.messages(to=event)
     if not mended.messages:
-        raise SessionNotFound(f"no messages yet in {whole.uid}", hint="see thence show")
-    outputs = spills.texts([*whole.before.facts, *whole.facts])
-    said = spills.inline_known(mended.messages, outputs)
+        raise SessionNotFound(f"no messages yet in {graph.uid}", hint="see thence show")
+    outputs = spills.texts([*graph.before.facts, *graph.facts])
+    with_outputs = spills.inline_known(mended.messages, outputs)
     writer, target = portable.writer_of(to), agents()[to]
     if writer.session_id is not None:
         session = target.ask(writer.session_id, session)
     settings = target.ask(writer.settings, root) if writer.settings is not None else Settings()
-    messages, account = portable.convert_messages(said, agent, to)
-    last = whole.facts[event].node.id if event is not None else None
-    end = event if event is not None else whole.graph.end
-    cwd, moved = _folder(whole, here)
-    known = whole.session()
+    messages, account = portable.convert_messages(with_outputs, agent, to)
+    last = graph.facts[event].node.id if event is not None else None
+    end = event if event is not None else graph.graph.end
+    cwd, moved = _folder(graph, here)
+    known = graph.session()
     bound = Bound(
         session,
         messages,
         cwd,
         at,
         {
-            "from": whole.uid,
-            "event": whole.facts[end].node.id if end is not None else None,
+            "from": graph.uid,
+            "event": graph.facts[end].node.id if end is not None else None,
             "by": by,
             "at": at.isoformat(),
         },
-        _one_line(whole.title),
+        _one_line(graph.title),
         known.model if agent == to else settings.model,
         known.git_branch,
         settings.provider,
@@ -142,7 +142,7 @@ def plan(
     argv = target.profile.resume_command(session)
     accept = target.ask(writer.accept, next(iter(written))) if writer.accept is not None else []
     report = HandoffReport(
-        whole.uid,
+        graph.uid,
         agent,
         to,
         session,
@@ -195,26 +195,26 @@ def _repair_notes(mended: repair.Mended) -> list[str]:
     return [*out, *(["the history started with the model"] if mended.opened else [])]
 
 
-def _folder(whole: SessionGraph, here: str) -> tuple[str, list[str]]:
+def _folder(session: SessionGraph, here: str) -> tuple[str, list[str]]:
     """Return the folder a session goes on in: its own if there is one, else where we are."""
-    told = whole.about.get("cwd")
-    if isinstance(told, str) and os.path.isabs(told) and os.path.isdir(told):  # noqa: PTH112, PTH117
-        return os.path.realpath(told), []
-    gone = f"its folder is missing ({told}); it continues in {here}"
-    return here, [gone] if isinstance(told, str) and told else []
+    folder = session.about.get("cwd")
+    if isinstance(folder, str) and os.path.isabs(folder) and os.path.isdir(folder):  # noqa: PTH112, PTH117
+        return os.path.realpath(folder), []
+    gone = f"its folder is missing ({folder}); it continues in {here}"
+    return here, [gone] if isinstance(folder, str) and folder else []
 
 
 # -- which chain ----------------------------------------------------------------------------
 
 
-def end_of(whole: SessionGraph, place: int, *, branch: bool = False) -> int:
+def end_of(session: SessionGraph, place: int, *, branch: bool = False) -> int:
     """Return the last event that is handed over: this one, or the end of the branch it is on."""
-    if whole.graph.nodes[place].flags & Is.SIDE:
+    if session.graph.nodes[place].flags & Is.SIDE:
         raise BadConfig(
             "this event belongs to a subagent, whose history cannot be continued",
             hint="use the event that called the subagent",
         )
-    return whole.graph.end_from(place) if branch else place
+    return session.graph.end_from(place) if branch else place
 
 
 # -- writing --------------------------------------------------------------------------------

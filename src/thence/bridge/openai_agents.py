@@ -44,7 +44,7 @@ class JournalSession:
         session_settings: Any = None,
         compaction: Compaction | None = None,
     ) -> None:
-        """Return a session by its id. `cwd` is the project it belongs to, `compaction` a hook.
+        """Open a session by its id. `cwd` is the project it belongs to, `compaction` a hook.
 
         `session_settings` are the SDK's own, or a mapping of their fields.
         """

@@ -83,7 +83,7 @@ class Trace(msgspec.Struct):
 
 
 def trace_of(
-    whole: SessionGraph,
+    session: SessionGraph,
     *,
     agent: str,
     version: str = "",
@@ -91,11 +91,11 @@ def trace_of(
     is_openinference: bool = False,
 ) -> Trace:
     """Return a session as spans; `has_content` adds what was said, which may be private."""
-    spans = _Spans(whole, agent, has_content=has_content).made()
+    spans = _Spans(session, agent, has_content=has_content).made()
     if is_openinference:
         for span in spans:
             span.attributes |= _openinference(span)
-    return Trace(whole.uid, agent, spans, version)
+    return Trace(session.uid, agent, spans, version)
 
 
 class _Response:
@@ -108,15 +108,15 @@ class _Response:
 
 
 class _Spans:
-    def __init__(self, whole: SessionGraph, agent: str, *, has_content: bool) -> None:
+    def __init__(self, graph: SessionGraph, agent: str, *, has_content: bool) -> None:
         from thence.memory.pages import with_price
 
-        self._graph = whole
+        self._graph = graph
         self._agent = agent
         self._has_content = has_content
-        self._session = whole.session()
-        self._bodies = {event.event_id: event for event in whole.events}
-        self._rows = [with_price(row) for row in events_of_session(whole)]
+        self._session = graph.session()
+        self._bodies = {event.event_id: event for event in graph.events}
+        self._rows = [with_price(row) for row in events_of_session(graph)]
         self._start = _ns(self._session.started_at) or 0
         self._end = max(_ns(self._session.ended_at) or 0, self._start)
         self._last: dict[str, int] = {}
@@ -130,7 +130,7 @@ class _Spans:
         for row in self._rows:
             self._read(row)
         spans = [self._root(), *self._subagents()]
-        spans += [self._chat(key, one) for key, one in self._responses.items()]
+        spans += [self._chat(key, response) for key, response in self._responses.items()]
         spans += [self._tool(row) for row in self._calls]
         return spans
 
@@ -373,9 +373,9 @@ _SAME: Final = {
 
 def _openinference(span: TraceSpan) -> Attributes:
     """Return what OpenInference calls the attributes of a span."""
-    told = span.attributes
-    out: Attributes = {"openinference.span.kind": _KINDS[told["gen_ai.operation.name"]]}
-    out |= {theirs: told[name] for name, theirs in _SAME.items() if name in told}
+    attributes = span.attributes
+    out: Attributes = {"openinference.span.kind": _KINDS[attributes["gen_ai.operation.name"]]}
+    out |= {theirs: attributes[name] for name, theirs in _SAME.items() if name in attributes}
     if "llm.token_count.prompt" in out:
         total = out["llm.token_count.prompt"] + out["llm.token_count.completion"]
         out["llm.token_count.total"] = total
@@ -461,7 +461,7 @@ def otlp_protobuf(trace: Trace, spans: Sequence[TraceSpan]) -> bytes:
     scope = _text(1, "thence") + _text(2, trace.version)
     made = b"".join(_field(2, _span(trace, span)) for span in spans)
     scoped = _field(1, scope) + made + _text(3, SCHEMA_URL)
-    resource = b"".join(_field(1, one) for one in _attributes(_resource(trace)))
+    resource = b"".join(_field(1, attribute) for attribute in _attributes(_resource(trace)))
     return _field(1, _field(1, resource) + _field(2, scoped) + _text(3, SCHEMA_URL))
 
 
@@ -474,7 +474,7 @@ def _span(trace: Trace, span: TraceSpan) -> bytes:
         b"\x30" + _varint(span.kind),
         b"\x39" + struct.pack("<Q", span.start_ns),
         b"\x41" + struct.pack("<Q", span.end_ns),
-        *(_field(9, one) for one in _attributes(span.attributes)),
+        *(_field(9, attribute) for attribute in _attributes(span.attributes)),
     ]
     if span.error is not None:
         parts.append(_field(15, _text(2, span.error) + b"\x18" + _varint(_ERROR)))

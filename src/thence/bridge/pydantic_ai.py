@@ -46,7 +46,7 @@ class JournalHistory:
         cwd: Path | str | None = None,
         orphans: repair.Orphans = "answer",
     ) -> None:
-        """Return a history by its id. `cwd` is the project it belongs to."""
+        """Open a history by its id. `cwd` is the project it belongs to."""
         self.session_id = session_id
         self.name = session_name(BRIDGE, str(cwd or ""), session_id)
         """The id of the session in the journal: `thence show` takes it."""

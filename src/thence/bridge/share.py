@@ -46,7 +46,8 @@ def redact_session(loaded: Loaded, redactor: Redactor) -> Loaded:
     from thence.agents.sessions import put_together
 
     generations = [
-        replace(one, facts=redacted_facts(one.facts, redactor)) for one in loaded.generations
+        replace(generation, facts=redacted_facts(generation.facts, redactor))
+        for generation in loaded.generations
     ]
     return replace(loaded, whole=put_together(generations), generations=generations)
 
@@ -60,9 +61,9 @@ def redacted_facts(facts: Iterable[Fact], redactor: Redactor) -> list[Fact]:
 def _redacted_fact(fact: Fact, redactor: Redactor) -> Fact:
     clean = redactor.redact_json
     blocks = tuple([_redacted_block(block, redactor) for block in fact.blocks])
-    told = tuple([replace(one, output=clean(plain(one.output))) for one in fact.told])
+    statuses = tuple([replace(status, output=clean(plain(status.output))) for status in fact.told])
     about = clean(plain(fact.about)) if fact.about else fact.about
-    return replace(fact, blocks=blocks, told=told, about=about)
+    return replace(fact, blocks=blocks, told=statuses, about=about)
 
 
 def _redacted_block(block: Block, redactor: Redactor) -> Block:
@@ -127,11 +128,11 @@ def _placeholders(lines: Iterable[JSON]) -> dict[str, int]:
     """Return how often each rule left its mark."""
     import re
 
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     mark = re.compile(rb"\[REDACTED:([a-z0-9-]{1,40})(?::[0-9a-f]{8})?\]")
     for line in lines:
-        found.update(rule.decode() for rule in mark.findall(msgspec.json.encode(line)))
-    return dict(sorted(found.items()))
+        counts.update(rule.decode() for rule in mark.findall(msgspec.json.encode(line)))
+    return dict(sorted(counts.items()))
 
 
 def _check(lines: Iterable[JSON], redactor: Redactor) -> None:

@@ -463,7 +463,7 @@ def _events(  # noqa: PLR0917 - the second pass of `events_of`
     tools: dict[str, str | None],
     statuses: dict[str, CallStatus],
 ) -> Iterator[SessionEvent]:
-    """Return the events of each fact. The bill hangs on the first block."""
+    """Yield the events of each fact. The bill hangs on the first block."""
     for fact, state, nth in zip(facts, states, times, strict=True):
         if nth is None:
             continue

@@ -225,14 +225,14 @@ class Fold:
         window, repeats = self._take(facts)
         spoken = state.spoken | spoken_files(window)
         logs = find_logs(window, spoken)
-        whole = SessionGraph(
+        session = SessionGraph(
             self.uid,
             [*state.anchors, *_without_settled_shares(window, state)],
             replayed=self._replayed,
             billed=self._billed,
             torn=torn,
         )
-        view = View(whole, {fact.node.id for fact in state.anchors}, logs)
+        view = View(session, {fact.node.id for fact in state.anchors}, logs)
         rows = self._rows(view)
         after, sealed = self._seal(view, window, rows)
         after.repeats, after.since, after.spoken = repeats, state.since, spoken
@@ -258,11 +258,11 @@ class Fold:
 
     def _rows(self, view: View) -> dict[int, StoredEvent]:
         """Return the events of the window with what is derived of them."""
-        whole = view.session
-        places = [(whole.facts[place], view.events[place]) for place in view.own]
-        places += gone_places(whole, view.rewritten)
+        session = view.session
+        places = [(session.facts[place], view.events[place]) for place in view.own]
+        places += gone_places(session, view.rewritten)
         return stored_events(
-            places, (*whole.copied_calls, *whole.calls), whole.bills, self._derive(view)
+            places, (*session.copied_calls, *session.calls), session.bills, self._derive(view)
         )
 
     def _derive(self, view: View) -> list[SessionEvent]:
@@ -270,17 +270,17 @@ class Fold:
 
         Raises `Unfoldable` when the window does not continue the sealed part any more.
         """
-        state, whole = self.state, view.session
+        state, session = self.state, view.session
         if not state.sealed.events:
-            return whole.derived
+            return session.derived
         _check_line(view, state.anchors)
         events = [event for place in view.own for event in view.events[place]]
         rests = state.ongoing.rests
         if rests is not None and rests != joins.is_at_rest(events):
             raise Unfoldable("the sealed part ends otherwise")
         events += view.rewritten
-        blocks = whole.call_blocks
-        return joins.derive_events(events, whole.calls, blocks, state.ongoing, whole.stops)
+        blocks = session.call_blocks
+        return joins.derive_events(events, session.calls, blocks, state.ongoing, session.stops)
 
     def _with_unique_name(self, fact: Fact, repeats: dict[str, int]) -> Fact:
         """Return a record without an id under a name that no record before it has."""
@@ -346,7 +346,7 @@ class Fold:
         rows: dict[int, StoredEvent],
     ) -> Delta:
         """Return what changed; `sealed` are the places that this step has sealed."""
-        whole = view.session
+        session = view.session
         events = {event.event_id: event for place in view.own for event in view.events[place]}
         events |= {event.event_id: event for event in view.rewritten}
         before = self.state.rows
@@ -369,13 +369,13 @@ class Fold:
             sums,
             _session(self.uid, sums),
             self._title(sums, view),
-            whole.turn().state.value,
+            session.turn().state.value,
             list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
             _about(sums),
             _lower_bound(sums),
-            _bills_on(whole, (event for at in after.rows if (event := events.get(at)))),
-            _bills_on(whole, gone),
-            whole,
+            _bills_on(session, (event for at in after.rows if (event := events.get(at)))),
+            _bills_on(session, gone),
+            session,
         )
 
     def _title(self, sums: Sums, view: View) -> str | None:
@@ -437,9 +437,9 @@ class Fold:
         return out, sealed
 
 
-def _bills_on(whole: SessionGraph, events: Iterable[SessionEvent]) -> list[Bill]:
+def _bills_on(session: SessionGraph, events: Iterable[SessionEvent]) -> list[Bill]:
     """Return the bills that some events carry."""
-    bills = whole.bills
+    bills = session.bills
     return [Bill(event, bills[event.event_id]) for event in events if event.event_id in bills]
 
 
@@ -517,9 +517,9 @@ def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.
     events += view.rewritten
     ids = {event.event_id for event in events}
     pairs = [pair for pair in view.session.calls if pair.call.event_id in ids]
-    whole = view.session
-    blocks = whole.call_blocks
-    return joins.go_on(before, events, pairs, left, blocks=blocks, stops=whole.stops)
+    session = view.session
+    blocks = session.call_blocks
+    return joins.go_on(before, events, pairs, left, blocks=blocks, stops=session.stops)
 
 
 # -- the evaluated window -------------------------------------------------------------------
@@ -653,8 +653,8 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
 
     `rows` are the events of the window with what was derived of them.
     """
-    whole = view.session
-    facts = [whole.facts[place] for place in places]
+    session = view.session
+    facts = [session.facts[place] for place in places]
     events = [event for place in places for event in view.events[place]]
     events += rewritten
     main = [e for e in events if not e.is_sidechain and e.state is not State.REPLAYED]
@@ -666,8 +666,8 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
     models = [event.model for event in on_line if event.model is not None]
     turns, in_prompt = joins.count_turns(on_line, inside=before.in_prompt)
     first, last = _bounds(before, main)
-    own = whole.own(facts)
-    own_notes = whole.own(notes)
+    own = session.own(facts)
+    own_notes = session.own(notes)
     prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
     overdue, due = gather.overdue((*own, *own_notes), before.due)
     return Sums(
@@ -680,12 +680,12 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         retries=before.retries
         + sum(rows[e.event_id].is_retry for e in events if not e.is_sidechain),
         in_prompt=in_prompt,
-        spent=_add_spent(before.spent, joins.spent(events, _bills(whole, events))),
+        spent=_add_spent(before.spent, joins.spent(events, _bills(session, events))),
         prompt=before.prompt or next(filter(None, prompts), None),
         about=_abouts(before.about, own),
         about_only=_abouts(before.about_only, own_notes),
-        edges=_edges(before.edges, own, whole.native),
-        edges_only=_edges(before.edges_only, own_notes, whole.native),
+        edges=_edges(before.edges, own, session.native),
+        edges_only=_edges(before.edges_only, own_notes, session.native),
         unbilled=_distinct(before.unbilled, (f.unbilled for f in (*own, *own_notes))),
         owed=tuple(gather.owed_bills((*own, *own_notes), before.owed)),
         due=due,
@@ -693,7 +693,7 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         understated=before.understated + len(gather.understated_bills((*own, *own_notes))),
         for_others=_distinct(
             before.for_others,
-            (notice.detail for notice in whole.billed_for_others_in((*facts, *notes))),
+            (notice.detail for notice in session.billed_for_others_in((*facts, *notes))),
         ),
         channels=count_channels(before.channels, events),
     )
@@ -708,8 +708,8 @@ def count_channels(before: Mapping[str, int], events: Iterable[SessionEvent]) ->
     return out
 
 
-def _bills(whole: SessionGraph, events: Iterable[SessionEvent]) -> dict[int, Usage]:
-    bills = whole.bills
+def _bills(session: SessionGraph, events: Iterable[SessionEvent]) -> dict[int, Usage]:
+    bills = session.bills
     return {e.event_id: bills[e.event_id] for e in events if e.event_id in bills}
 
 
@@ -835,12 +835,12 @@ def _keep_calls(out: FoldState, view: View, sealed: Collection[int]) -> None:
     out.unanswered = frozenset(calls)
 
 
-def _keep_line(out: FoldState, whole: SessionGraph, sealed: Collection[int]) -> None:
+def _keep_line(out: FoldState, session: SessionGraph, sealed: Collection[int]) -> None:
     """Count the prompts that were sealed on the live line, and remember who was asked there."""
     calls = set(out.agent_calls)
-    for place in whole.graph.chain(boundaries=False):
+    for place in session.graph.chain(boundaries=False):
         if place in sealed:
-            fact = whole.facts[place]
+            fact = session.facts[place]
             out.turns += bool(fact.node.flags & Is.PROMPT)
             calls.update(b.call for b in fact.blocks if b.call and _asks_agent(b))
     out.agent_calls = frozenset(calls)

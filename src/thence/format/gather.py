@@ -146,9 +146,9 @@ def settled_shares(fact: Fact, until: str) -> list[Share]:
     return [share for share in fact.shares if _moment(share.ended) <= _moment(until)]
 
 
-def goes_on(one: Fact, other: Fact) -> bool:
+def goes_on(first: Fact, other: Fact) -> bool:
     """Whether a record is the next piece of the same text."""
-    return other.piece is not None and (one.piece, one.file, one.channel) == (
+    return other.piece is not None and (first.piece, first.file, first.channel) == (
         other.piece,
         other.file,
         other.channel,
@@ -173,11 +173,11 @@ def _join_run(run: list[Fact]) -> Fact:
 
 
 def _close(blocks: list[Block], texts: list[str]) -> None:
-    """Return the last block the text of all its pieces."""
+    """Put the text of all pieces into the last block."""
     if len(texts) > 1:
-        said = "".join(texts)
-        payload = {**blocks[-1].payload, _name(blocks[-1].payload): said}
-        blocks[-1] = msgspec.structs.replace(blocks[-1], summary=one_line(said), payload=payload)
+        text = "".join(texts)
+        payload = {**blocks[-1].payload, _name(blocks[-1].payload): text}
+        blocks[-1] = msgspec.structs.replace(blocks[-1], summary=one_line(text), payload=payload)
 
 
 def _name(payload: dict[str, JSON]) -> str:
@@ -191,19 +191,21 @@ def _text(block: Block) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _alike(one: Block, other: Block) -> bool:
-    return (one.kind, one.role) == (other.kind, other.role)
+def _alike(first: Block, other: Block) -> bool:
+    return (first.kind, first.role) == (other.kind, other.role)
 
 
 # -- results that were only told ------------------------------------------------------------
 
 
 def _add_told_results(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
-    """Return calls without a result the one that another record tells, after their response."""
-    told = {call: one for call, one in merge_statuses(others).items() if one.output is not None}
-    if not told:
+    """Add results that another record has to calls without one, after their response."""
+    statuses = {
+        call: status for call, status in merge_statuses(others).items() if status.output is not None
+    }
+    if not statuses:
         return facts
-    facts = _with_texts(facts, told)
+    facts = _with_texts(facts, statuses)
     answered = {call for fact in facts for call in fact.node.answers}
     last: dict[tuple[str, str | None], int] = {}
     for at, fact in enumerate(facts):
@@ -212,25 +214,25 @@ def _add_told_results(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
     made: dict[int, list[Fact]] = {}
     for at, fact in enumerate(facts):
         for call in fact.node.calls:
-            if call in told and call not in answered:
+            if call in statuses and call not in answered:
                 answered.add(call)
                 after = last.get((fact.file, fact.node.response), at)
-                one = told[call]
-                made.setdefault(after, []).append(_result(fact, call, one.output, one.failed))
+                status = statuses[call]
+                made.setdefault(after, []).append(_result(fact, call, status.output, status.failed))
     if not made:
         return facts
-    return [one for at, fact in enumerate(facts) for one in (fact, *made.get(at, ()))]
+    return [status for at, fact in enumerate(facts) for status in (fact, *made.get(at, ()))]
 
 
-def _with_texts(facts: list[Fact], told: dict[str, CallStatus]) -> list[Fact]:
-    """Return results that are images alone the text that another record tells of the same call."""
+def _with_texts(facts: list[Fact], statuses: dict[str, CallStatus]) -> list[Fact]:
+    """Add the text that another record has of the same call to results of images alone."""
     out = facts
     for at, fact in enumerate(facts):
         if not fact.node.answers or not any(is_image_alone(block) for block in fact.blocks):
             continue
         made = [
-            _with_text(block, told[block.call].output)
-            if is_image_alone(block) and block.call in told
+            _with_text(block, statuses[block.call].output)
+            if is_image_alone(block) and block.call in statuses
             else block
             for block in fact.blocks
         ]
@@ -246,11 +248,11 @@ def is_image_alone(block: Block) -> bool:
 
 
 def _with_text(block: Block, output: JSON) -> Block:
-    said = text_of(output)
-    if not said:
+    text = text_of(output)
+    if not text:
         return block
-    payload = [{"type": "text", "text": said}, *block.payload]
-    return msgspec.structs.replace(block, summary=one_line(said), payload=payload)
+    payload = [{"type": "text", "text": text}, *block.payload]
+    return msgspec.structs.replace(block, summary=one_line(text), payload=payload)
 
 
 def _result(asked: Fact, call: str, output: JSON, failed: bool | None) -> Fact:  # noqa: FBT001 - as told

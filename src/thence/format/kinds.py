@@ -715,7 +715,7 @@ def _files_read(name: str, rest: list[str]) -> list[str]:
 
 
 def _layers(result: object, depth: int = 0) -> Iterator[dict[str, object]]:
-    """Return a structured result and those inside it that speak of the same call."""
+    """Yield a structured result and those inside it that speak of the same call."""
     if isinstance(result, dict) and depth < _DEPTH:
         yield result
         for name in ("metadata", "result", "output", "Ok"):

@@ -81,7 +81,7 @@ class Mending:
 
 
 def _names(content: JSON, role: str) -> Iterator[tuple[str, int]]:
-    """Return the ids of calls in a message, and how many of each it opens or closes."""
+    """Yield the ids of calls in a message, and how many of each it opens or closes."""
     for block in blocks(content):
         kind = block.get("type")
         if kind == "tool_use":

@@ -211,7 +211,7 @@ class _Pairing:
         return made
 
     def result(self, block: Block) -> None:
-        """Return a result to its call; a real one takes the place of a synthetic one."""
+        """Attach a result to its call; a real one takes the place of a synthetic one."""
         key = _key(block.get("tool_use_id"))
         groups = self._open.get(key)
         if groups is None:
@@ -288,7 +288,7 @@ def stopped_calls(events: Iterable[Event]) -> dict[str, str]:
 
 
 def call_id(name: str, nth: int = 0) -> str:
-    """Return the nth call of an id one that the API takes: its own, else one made of it."""
+    """Return an id that the API takes for the nth call of an id: its own, else one made of it."""
     if nth == 0 and _ID.fullmatch(name):
         return name
     text = f"{name}\0{nth}" if nth else name
@@ -296,7 +296,7 @@ def call_id(name: str, nth: int = 0) -> str:
 
 
 def _new_ids(calls: list[_Call], out: Mended) -> dict[int, str]:
-    """Return every call an id of its own; those that the API takes stay."""
+    """Assign every call an id of its own; those that the API takes stay."""
     written = {call.key for call in calls}
     times: dict[str, int] = {}
     ids: dict[int, str] = {}
@@ -326,7 +326,7 @@ def _shown(
     orphans: Orphans,
     reasons: Mapping[str, str],
 ) -> Iterator[_Turn]:
-    """Return parts with every result right after its call's message; treat calls without one."""
+    """Yield parts with every result right after its call's message; treat calls without one."""
     for part in parts:
         visible: list[Block] = []
         answers: list[Block] = []

@@ -70,21 +70,26 @@ def find_logs(facts: Iterable[Fact], spoken: Collection[str]) -> Logs:
 class View:
     """An evaluated window: which places and events are its own, and not an anchor's."""
 
-    def __init__(self, whole: SessionGraph, anchors: Collection[str], logs: Logs = Logs()) -> None:  # noqa: B008 - frozen
-        self.session = whole
+    def __init__(
+        self,
+        session: SessionGraph,
+        anchors: Collection[str],
+        logs: Logs = Logs(),  # noqa: B008 - frozen
+    ) -> None:
+        self.session = session
         self.logs = logs
-        facts = whole.facts
+        facts = session.facts
         self.own = [at for at, fact in enumerate(facts) if fact.node.id not in anchors]
-        self.notes = whole.about_only
+        self.notes = session.about_only
         self.events: list[list[SessionEvent]] = []
-        start, events = 0, whole.events
+        start, events = 0, session.events
         for fact, nth in zip(facts, occurrences(facts), strict=True):
             end = start if nth is None else start + len(fact.blocks)
             self.events.append(events[start:end])
             start = end
         self.rewritten = events[start:]
         """Events that no log holds any more."""
-        self.gone = whole.gone
+        self.gone = session.gone
 
     def is_standing_prompt(self, place: int) -> bool:
         """Return whether a rollback would count this record as a prompt."""
@@ -101,7 +106,7 @@ def all_calls(facts: Iterable[Fact]) -> set[str]:
             if block.call is not None:
                 out.add(block.call)
         if node.calls or node.answers or fact.told:
-            out.update(node.calls, node.answers, [told.call for told in fact.told])
+            out.update(node.calls, node.answers, [status.call for status in fact.told])
     return out
 
 
@@ -147,22 +152,22 @@ def order_of(fact: Fact) -> tuple[str, int, int]:
 
 def may_seal(view: View) -> bool:
     """Return whether the records are of a kind whose order and links a window can hold."""
-    whole = view.session
-    if not whole.is_in_one_place:
+    session = view.session
+    if not session.is_in_one_place:
         return False
-    if whole.is_unlinked and any(f.base is not None for f in whole.facts):
+    if session.is_unlinked and any(f.base is not None for f in session.facts):
         return False
-    logs = [view.logs.of(fact) for fact in whole.facts]
+    logs = [view.logs.of(fact) for fact in session.facts]
     if len(set(logs)) == 1:
         return True
     # Links between logs, or ids that two of them share, need both logs at hand.
-    places = enumerate(whole.graph.line_parents)
+    places = enumerate(session.graph.line_parents)
     linked = any(parent >= 0 and logs[parent] != logs[place] for place, parent in places)
-    return not linked and len(set(zip(_ids(whole), logs, strict=True))) == len(set(_ids(whole)))
+    return not linked and len(set(zip(_ids(session), logs, strict=True))) == len(set(_ids(session)))
 
 
-def _ids(whole: SessionGraph) -> list[str]:
-    return [fact.node.id for fact in whole.facts]
+def _ids(session: SessionGraph) -> list[str]:
+    return [fact.node.id for fact in session.facts]
 
 
 def cuts_of(view: View) -> dict[str, Cut]:
@@ -198,7 +203,7 @@ def _shared_calls(view: View, homes: Mapping[int, tuple[str, int]]) -> list[list
     for place in view.own:
         for call in calls_in(view.session.facts[place]):
             calls.setdefault(call, []).append(homes[place])
-    return [found for found in calls.values() if len({log for log, _ in found}) > 1]
+    return [uses for uses in calls.values() if len({log for log, _ in uses}) > 1]
 
 
 def _limit_links(view: View, homes: Mapping[int, tuple[str, int]], limits: dict[str, int]) -> None:
@@ -386,8 +391,8 @@ def _block_turn(
     graph = view.session.graph
     chain = graph.chain()
     states = view.session.states
-    said = [place for place in chain if is_said(graph.nodes[place]) and place in number]
-    blocked.from_on(number[said[-1]] if said else 0)
+    spoken = [place for place in chain if is_said(graph.nodes[place]) and place in number]
+    blocked.from_on(number[spoken[-1]] if spoken else 0)
     if graph.end is not None and graph.end in number:
         blocked.from_on(number[graph.end])
     rests = [number[p] for p in chain if graph.nodes[p].flags & _RESTS and p in number]
@@ -447,14 +452,14 @@ def sealed_notes(view: View, cuts: Mapping[str, Cut]) -> list[Fact]:
 
 def _anchor(view: View, place: int, sealed: Sequence[int]) -> Fact:
     """Return a record as the root that a window continues."""
-    whole = view.session
-    fact = whole.facts[place]
-    moved = whole.graph.moved_at
+    session = view.session
+    fact = session.facts[place]
+    moved = session.graph.moved_at
     tip = None
     # A move of the tip that was sealed goes on deciding: the line is what continues from here.
     if moved is not None and (moved in set(sealed) or moved not in view.own):
         tip = fact.node.id
-    parent = PREVIOUS if whole.is_unlinked else None
+    parent = PREVIOUS if session.is_unlinked else None
     node = Node(fact.node.id, parent, Is.TRAILS if tip else 0, tip=tip)
     blocks = tuple(Block("lifecycle", "system") for _ in fact.blocks)
     return Fact(

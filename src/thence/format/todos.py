@@ -112,7 +112,7 @@ def todo_steps(steps: Iterable[Step]) -> list[Step]:
 
 
 def _statements_at_end(steps: list[Step], ended_well: bool) -> Iterator[Step]:  # noqa: FBT001
-    """Return the steps without sentences that cannot be pending; check lists stay."""
+    """Yield the steps without sentences that cannot be pending; check lists stay."""
     last = None
     for at, step in enumerate(steps):
         if not step.tool and (text := _string(step.text).strip()) and not text.startswith(_STOPPED):

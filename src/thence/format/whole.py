@@ -70,10 +70,10 @@ class InheritedPart(msgspec.Struct, frozen=True):
     def messages(self) -> int:
         """How many messages it holds: blocks of one side in sequence are one."""
         facts, nodes = self.session.facts, self.session.graph.nodes
-        said = (facts[at] for at in self.places if not nodes[at].flags & Is.SIDE)
+        spoken = (facts[at] for at in self.places if not nodes[at].flags & Is.SIDE)
         roles = [
             "assistant" if block.role == "assistant" else "user"
-            for fact in said
+            for fact in spoken
             for block in fact.blocks
             if block.role != "system"
         ]
@@ -289,12 +289,12 @@ class SessionGraph:
         Bills that hold what others pay, and nobody can say how much, are told here as well.
         """
         own = self.own((*self.facts, *self.about_only))
-        said = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
+        notices = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
         overdue, due = gather.overdue(own)
-        said += [Notice("not billed", why) for why in (*overdue, *due.values())]
-        said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed_bills(own)]
-        said += [Notice("not billed", UNDERSTATED) for _ in gather.understated_bills(own)]
-        return said + self.billed_for_others
+        notices += [Notice("not billed", why) for why in (*overdue, *due.values())]
+        notices += [Notice("not billed", NEVER_BILLED) for _ in gather.owed_bills(own)]
+        notices += [Notice("not billed", UNDERSTATED) for _ in gather.understated_bills(own)]
+        return notices + self.billed_for_others
 
     @property
     def billed_for_others(self) -> list[Notice]:
@@ -321,7 +321,7 @@ class SessionGraph:
         if own:
             chain = self.graph.chain(to)
             facts = self.own([self.facts[place] for place in chain if not self._is_side(place)])
-            return repair.mend([said for fact in facts for said in said_in(fact)], orphans)
+            return repair.mend([message for fact in facts for message in said_in(fact)], orphans)
         graph, lineage = self._lineage
         return repair.mend(self._messages_on(graph, lineage, self._lineage_end(to)), orphans)
 
@@ -364,11 +364,11 @@ class SessionGraph:
         """What was said on a chain; an ancestor's part is gone if a summary stands for it."""
         chain = graph.chain(to) if to is not None else []
         summed = bool(chain) and graph.nodes[chain[0]].flags & Is.SUMMARY
-        said = [] if summed else list(self.ancestor)
+        messages = [] if summed else list(self.ancestor)
         for place in chain:
             if not graph.nodes[place].flags & Is.SIDE:
-                said += said_in(facts[place])
-        return said
+                messages += said_in(facts[place])
+        return messages
 
     def place_before(self, base: Base) -> int | None:
         """Return the last place of the line that another session goes on from."""
@@ -466,20 +466,20 @@ class SessionGraph:
 
     def session(self, **known: str | int | None) -> Session:
         """Tell what the session is as a whole; `known` is what its source says."""
-        told = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
+        fields = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
         retries = joins.count_retries(self.calls)
         return joins.session_of(
-            self.events, uid=self.uid, took=self.spent, retries=retries, **{**told, **known}
+            self.events, uid=self.uid, took=self.spent, retries=retries, **{**fields, **known}
         )
 
 
-def events_along(whole: SessionGraph, places: Iterable[int]) -> list[SessionEvent]:
+def events_along(session: SessionGraph, places: Iterable[int]) -> list[SessionEvent]:
     """Return the events of some records in their order, without internal ones."""
     events: dict[str, list[SessionEvent]] = {}
-    for event in whole.events:
+    for event in session.events:
         if event.state != State.INTERNAL:
             events.setdefault(event.native_id, []).append(event)
-    return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
+    return [event for at in places for event in events.pop(session.facts[at].node.id, ())]
 
 
 def _stored_blocks(pairs: Iterable[tuple[SessionEvent, Block]]) -> dict[int, Block]:
@@ -571,8 +571,8 @@ def _headline(prompt: str) -> str:
 
     Plans are handed over so, and all of them with the same words.
     """
-    found = _HEADLINE.fullmatch(prompt)
-    return found[1] if found else prompt
+    match = _HEADLINE.fullmatch(prompt)
+    return match[1] if match else prompt
 
 
 def _traits(facts: list[Fact]) -> int:
@@ -597,10 +597,10 @@ def in_written_order(facts: Iterable[Fact]) -> list[Fact]:
 
     Records salvaged from one line share its place; they were read together, in their order.
     """
-    given = list(facts)
-    if _is_in_order(given):
-        return given
-    ordered = sorted(given, key=lambda f: (f.file, f.generation, f.line))
+    in_order = list(facts)
+    if _is_in_order(in_order):
+        return in_order
+    ordered = sorted(in_order, key=lambda f: (f.file, f.generation, f.line))
     read: dict[tuple[str, int, int], list[Fact]] = {}
     out: list[Fact] = []
     for fact in ordered:
@@ -726,7 +726,7 @@ def _paid_here(facts: list[Fact], elsewhere: Container[str]) -> list[Fact]:
 
 
 def _link_parents(facts: list[Fact]) -> list[Fact]:
-    """Return parents to the facts of logs that have none."""
+    """Set the parents of facts from logs that have none."""
     logs: dict[tuple[str, str], list[Fact]] = {}
     for fact in facts:
         logs.setdefault((fact.channel, fact.file), []).append(fact)

@@ -297,25 +297,27 @@ def _maybe(text: str | None, size: int) -> str | None:
 _Some = TypeVar("_Some", list[Any], dict[str, Any])
 
 
-def _fill(out: Digest, name: str, found: _Some) -> None:
+def _fill(out: Digest, name: str, entries: _Some) -> None:
     """Keep the first of a list, and count what is left out."""
     most = _MAX_ENTRIES[name]
-    if len(found) > most:
-        out.left_out = {**out.left_out, name: len(found) - most}
-    kept = dict(list(found.items())[:most]) if isinstance(found, dict) else found[:most]
-    setattr(out, name, kept)
+    if len(entries) > most:
+        out.left_out = {**out.left_out, name: len(entries) - most}
+    shortened = dict(list(entries.items())[:most]) if isinstance(entries, dict) else entries[:most]
+    setattr(out, name, shortened)
 
 
 def _shorten_lists(out: Digest) -> Digest:
     """Shorten the longest lists until the digest is small enough."""
     while len(msgspec.json.encode(out)) > MAX_DIGEST_BYTES:
         sizes = {name: len(msgspec.json.encode(getattr(out, name))) for name in _MAX_ENTRIES}
-        name = max(sizes, key=lambda one: sizes[one])
-        held = getattr(out, name)
-        half = len(held) // 2
-        out.left_out = {**out.left_out, name: out.left_out.get(name, 0) + len(held) - half}
+        name = max(sizes, key=lambda field: sizes[field])
+        entries = getattr(out, name)
+        half = len(entries) // 2
+        out.left_out = {**out.left_out, name: out.left_out.get(name, 0) + len(entries) - half}
         setattr(
-            out, name, dict(list(held.items())[:half]) if isinstance(held, dict) else held[:half]
+            out,
+            name,
+            dict(list(entries.items())[:half]) if isinstance(entries, dict) else entries[:half],
         )
     return out
 
@@ -333,34 +335,34 @@ def _cost(row: SessionRow) -> DigestCost:
 
 
 def _models(timeline: SessionTimeline) -> dict[str, int]:
-    found = Counter(short(bill.event.model, 120) for bill in timeline.bills if bill.event.model)
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+    counts = Counter(short(bill.event.model, 120) for bill in timeline.bills if bill.event.model)
+    return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 # -- calls ----------------------------------------------------------------------------------
 
 
 def _tools(timeline: SessionTimeline) -> list[ToolUse]:
-    found: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     for pair in timeline.session.calls:
-        sums = found.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
+        sums = counts.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
         sums[0] += 1
         sums[3] += pair.outcome.elapsed_ms or 0
         if cut_short(pair):
             sums[2] += 1
         elif pair.outcome.failed:
             sums[1] += 1
-    ordered = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1][0], entry[0]))
     return [ToolUse(tool, *sums) for tool, sums in ordered]
 
 
 def _errors(timeline: SessionTimeline, some: Iterable[ToolError]) -> list[ErrorSeen]:
-    found: dict[str, list[ToolError]] = {}
+    by_fingerprint: dict[str, list[ToolError]] = {}
     for fault in some:
-        found.setdefault(fault.fingerprint, []).append(fault)
+        by_fingerprint.setdefault(fault.fingerprint, []).append(fault)
     settled = _find_fixes(timeline)
     out = []
-    for name, faults in found.items():
+    for name, faults in by_fingerprint.items():
         last = faults[-1]
         ends = (settled.get(fault.call.call.event_id) for fault in reversed(faults))
         by, fix = next((end for end in ends if end is not None), (None, ()))
@@ -505,23 +507,23 @@ def _tests(timeline: SessionTimeline) -> list[TestsSeen]:
 
 def _files(timeline: SessionTimeline, cwd: str | None) -> list[FileTouched]:
     """Files of the line and of subagents, the most edited first; a failed call touches none."""
-    found: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     red = {run.call.call.event_id: run.red for run in timeline.runs}
     fresh: set[str] = set()
     for pair in timeline.session.calls:
         if (was := red.get(pair.call.event_id)) is not None:
             for path in fresh if was else ():
-                found[path][2] += 1
+                counts[path][2] += 1
             fresh.clear()
         if not pair.outcome.succeeded:
             continue
         for touched, how in pair.effect.touches:
             path = short(relative(touched, cwd), 300)
-            sums = found.setdefault(path, [0, 0, 0])
+            sums = counts.setdefault(path, [0, 0, 0])
             sums[how != "read"] += 1
             if how != "read":
                 fresh.add(path)
-    ordered = sorted(found.items(), key=lambda one: (-one[1][1], -one[1][0], one[0]))
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1][1], -entry[1][0], entry[0]))
     return [FileTouched(path, *sums) for path, sums in ordered]
 
 
@@ -544,14 +546,14 @@ def _snippets(timeline: SessionTimeline) -> Snippets:
     last = short(event_text(replies[-1]), _LAST_REPLY_BYTES) if replies else ""
     again = short(prompts[-1], 200) if len(prompts) > 1 else ""
     room = MAX_SNIPPET_BYTES - sum(len(text.encode()) for text in (first, last, again))
-    kept: list[str] = []
+    snippets: list[str] = []
     for text in wrong[:8]:
-        one = short(text, 160)
-        room -= len(one.encode())
+        snippet = short(text, 160)
+        room -= len(snippet.encode())
         if room < 0:
             break
-        kept.append(one)
-    return Snippets(first, again, last, tuple(kept))
+        snippets.append(snippet)
+    return Snippets(first, again, last, tuple(snippets))
 
 
 def _todos(timeline: SessionTimeline, outcome: str) -> list[OpenItem]:
@@ -566,7 +568,7 @@ def _pointer(name: str) -> int | None:
 
 
 def _branches(timeline: SessionTimeline) -> list[BranchCost]:
-    found = [
+    branches = [
         BranchCost(
             branch.events[0].event_id,
             branch.events[-1].event_id,
@@ -576,7 +578,14 @@ def _branches(timeline: SessionTimeline) -> list[BranchCost]:
         )
         for branch in timeline.branches
     ]
-    return sorted(found, key=lambda one: (-one.cost.ticks, -one.cost.tokens, -one.events))
+    return sorted(
+        branches,
+        key=lambda branch_cost: (
+            -branch_cost.cost.ticks,
+            -branch_cost.cost.tokens,
+            -branch_cost.events,
+        ),
+    )
 
 
 def _subagents(timeline: SessionTimeline) -> list[Subagent]:
@@ -601,4 +610,4 @@ def _subagents(timeline: SessionTimeline) -> list[Subagent]:
         )
         for channel, events in channels.items()
     ]
-    return sorted(out, key=lambda one: (-one.tokens, one.channel))
+    return sorted(out, key=lambda subagent: (-subagent.tokens, subagent.channel))

@@ -67,12 +67,12 @@ def save_before_upgrade(store: Path, schema: int) -> Path:
 
 def upgrade_copies(store: Path) -> list[Path]:
     """Return the copies of a store that were saved before it was migrated, the latest first."""
-    found: list[tuple[float, Path]] = []
+    copies: list[tuple[float, Path]] = []
     for path in (store.parent / FOLDER).glob("*.schema-*"):
         if path.name.rpartition(".schema-")[0] == store.name:
             with contextlib.suppress(FileNotFoundError):  # another process removed it just now
-                found.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(found, reverse=True)]
+                copies.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(copies, reverse=True)]
 
 
 def drop_upgrade_copies(store: Path, *, days: float = UPGRADE_COPY_DAYS) -> None:
@@ -139,7 +139,7 @@ def _copy_tables(copy: apsw.Connection) -> None:
 
 def _is_of(name: str, words: list[str]) -> bool:
     """Return whether a table has the words of transcripts, or is one that they are stored in."""
-    return any(name == one or name.startswith(f"{one}_") for one in words)
+    return any(name == table or name.startswith(f"{table}_") for table in words)
 
 
 def _evict(copy: apsw.Connection) -> None:
@@ -157,6 +157,6 @@ def _evict(copy: apsw.Connection) -> None:
 
 def _unread(cursor: bytes) -> bytes:
     """Let no file look as it did when it was read: a sweep that finds it takes it for changed."""
-    told = CURSOR.decode(cursor)
-    marks = {key: replace(mark, mtime_ns=-1) for key, mark in told.marks.items()}
-    return msgspec.msgpack.encode(replace(told, marks=marks))
+    decoded = CURSOR.decode(cursor)
+    marks = {key: replace(mark, mtime_ns=-1) for key, mark in decoded.marks.items()}
+    return msgspec.msgpack.encode(replace(decoded, marks=marks))

@@ -60,7 +60,7 @@ class CostTable:
         self.unpriced = _unpriced_models(store, wanted) if self.total.unpriced else []
 
     def object(self) -> dict[str, JSON]:
-        """Return it all, in dollars and tokens."""
+        """Return the table as an object, in dollars and tokens."""
         return {
             "by": self.by,
             "parts": [{"key": total.key[0], **sums(total)} for total in self.parts],
@@ -187,12 +187,12 @@ def with_dollars(value: Mapping[str, JSON]) -> dict[str, JSON]:
     plain: dict[str, JSON] = msgspec.to_builtins(value)
     todo: list[JSON] = [plain]
     while todo:
-        one = todo.pop()
-        if isinstance(one, dict):
-            ticks = one.get("ticks")
+        node = todo.pop()
+        if isinstance(node, dict):
+            ticks = node.get("ticks")
             if isinstance(ticks, int) and not isinstance(ticks, bool):
-                one["usd"] = ticks / TICKS
-            todo += one.values()
-        elif isinstance(one, list):
-            todo += one
+                node["usd"] = ticks / TICKS
+            todo += node.values()
+        elif isinstance(node, list):
+            todo += node
     return plain

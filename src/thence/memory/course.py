@@ -397,7 +397,7 @@ class SessionTimeline:
         return next((event for event in reversed(last) if event.kind == "assistant_msg"), None)
 
     def _steps(self) -> Iterator[Step]:
-        """Return the closing words of the last turns, calls that keep lists, and the last calls.
+        """Yield the closing words of the last turns, calls that keep lists, and the last calls.
 
         A call fulfils what the last answer says only if it comes after it.
         """

@@ -70,8 +70,8 @@ class BuiltIn:
 
     def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
         """Tell all that `Digest` has room for, and the signals."""
-        told: dict[str, JSON] = msgspec.to_builtins(account(timeline, row, tasks=self._tasks))
-        return DigestPart(told, signals(timeline))
+        fields: dict[str, JSON] = msgspec.to_builtins(account(timeline, row, tasks=self._tasks))
+        return DigestPart(fields, signals(timeline))
 
 
 @cache
@@ -130,20 +130,20 @@ def digest(
     tasks = TASKS if tasks is None else tuple(tasks)
     own = known.get(BuiltIn.name) if tasks == TASKS else None
     part = (own or BuiltIn(tasks)).digest(timeline, row)
-    told, found = part.digest, list(part.signals)
+    fields, signals = part.digest, list(part.signals)
     for name, other in known.items():
         if name != BuiltIn.name:
             more = _digest_foreign(other, timeline, row)
-            told.setdefault("more", {})[name] = more.digest
-            found += more.signals
+            fields.setdefault("more", {})[name] = more.digest
+            signals += more.signals
     return DigestRecord(
         session.uid,
         row.change,
-        told,
-        [msgspec.to_builtins(signal) for signal in found],
-        outcome=told.get("outcome", "unknown"),
-        task_ref=told.get("task_ref"),
-        title=told.get("title"),
+        fields,
+        [msgspec.to_builtins(signal) for signal in signals],
+        outcome=fields.get("outcome", "unknown"),
+        task_ref=fields.get("task_ref"),
+        title=fields.get("title"),
     )
 
 

@@ -233,8 +233,8 @@ def _summed_row(
 
 def subagents_of(about: Mapping[str, JSON], channels: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return of subagents the call that started them and their type, where a log tells either."""
-    told = {name: (word(about.get(name)), word(about.get(f"{name}:type"))) for name in channels}
-    return {name: known for name, known in told.items() if any(known)}
+    agents = {name: (word(about.get(name)), word(about.get(f"{name}:type"))) for name in channels}
+    return {name: known for name, known in agents.items() if any(known)}
 
 
 def rebuild(uid: str, stored: StoredSession) -> tuple[Growth, SessionRow]:

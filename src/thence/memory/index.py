@@ -212,8 +212,8 @@ class WordIndex:
         touched: set[str] = set()
         for at, rows in going.items():
             name = tables[at][0]
-            held = "SELECT count(*) FROM events WHERE id>=? AND id<?"
-            if at + 1 < len(tables) and first(db, held, *starts[at : at + 2]) == len(rows):
+            count_rows = "SELECT count(*) FROM events WHERE id>=? AND id<?"
+            if at + 1 < len(tables) and first(db, count_rows, *starts[at : at + 2]) == len(rows):
                 db.execute(f"DROP TABLE {name}")
                 db.execute("DELETE FROM tables WHERE name=?", (name,))
                 continue
@@ -277,14 +277,14 @@ class SqliteWords:
 
     def _table(self, name: str, query: Query, cap: int) -> list[Row]:
         """Return the newest rows of one table, filters applied before the cap."""
-        tests, given = [f"{name} MATCH ?"], [query.match]
+        tests, values = [f"{name} MATCH ?"], [query.match]
         if self._sessions is not None:
             marks = ",".join(map(str, self._sessions)) or "NULL"
             tests.append(f"e.session IN ({marks})")
         for test, value in (("e.ts>=?", query.after), ("e.ts<?", query.before)):
             if value is not None:
                 tests.append(test)
-                given.append(f"{value}")
+                values.append(f"{value}")
         if (kind := query.derived) is not None:
             # Words of a text that is lost may have a token of a kind that it no longer implies.
             tests.append(f"(e.implied & {kind_bit(kind)} OR e.kind={KINDS.index(kind)})")
@@ -293,7 +293,7 @@ class SqliteWords:
             f" JOIN events AS e ON e.id={name}.rowid WHERE {' AND '.join(tests)}"
             f" ORDER BY {name}.rowid DESC LIMIT {cap}"
         )
-        return every(self._db, sql, *given)
+        return every(self._db, sql, *values)
 
     def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[SearchMatch]:
         """Look up rows, each with its worth, that are to be shown."""
@@ -304,21 +304,23 @@ class SqliteWords:
         number, session, ts, kind, state = row
         if kind < 0:
             body = "d.body" if kind == DIGEST else "s.row"
-            [(uid, told)] = every(
+            [(uid, event_state)] = every(
                 db,
                 f"SELECT s.uid, {body} FROM sessions AS s"  # noqa: S608 - one of two columns
                 " LEFT JOIN digests AS d ON d.session=s.id WHERE s.id=?",
                 session,
             )
-            return of_session(uid, ts, kind, told, worth)
+            return of_session(uid, ts, kind, event_state, worth)
         [(uid, event, ref)] = every(
             db,
             "SELECT s.uid, e.event_id, e.ref FROM events AS e"
             " JOIN sessions AS s ON s.id=e.session WHERE e.id=?",
             number,
         )
-        name, told = KINDS[kind], STATES[state].value
-        return SearchMatch(uid, event, ts, name, told, ref, worth, row=number, session=int(session))
+        name, event_state = KINDS[kind], STATES[state].value
+        return SearchMatch(
+            uid, event, ts, name, event_state, ref, worth, row=number, session=int(session)
+        )
 
     def words(self, beginning: str, part: str) -> list[str]:
         """Return words of the index with a beginning, and a part; some, where there are many."""
@@ -332,9 +334,9 @@ class SqliteWords:
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS {words} USING fts5vocab(main, {name}, row)"
             )
             tests = ["instr(term, ?)"] if part else ["term>=?", "term<?"]
-            given = [part] if part else [beginning, end]
+            values = [part] if part else [beginning, end]
             sql = f"SELECT term FROM {words} WHERE {' AND '.join(tests)}"  # noqa: S608
-            out.update(term for (term,) in every(self._db, sql, *given))
+            out.update(term for (term,) in every(self._db, sql, *values))
         return sorted(out)
 
     def _titles(self, query: Query) -> list[Row]:
@@ -418,18 +420,18 @@ _TITLE = msgspec.msgpack.Decoder(_Titled)
 # -- small things ---------------------------------------------------------------------------
 
 
-def every(db: apsw.Connection, sql: str, *given: Any) -> list[Any]:
+def every(db: apsw.Connection, sql: str, *values: Any) -> list[Any]:
     """Return all rows at once, so that no reader stays open behind."""
-    return db.execute(sql, given).fetchall()
+    return db.execute(sql, values).fetchall()
 
 
-def first(db: apsw.Connection, sql: str, *given: Any) -> Any:
+def first(db: apsw.Connection, sql: str, *values: Any) -> Any:
     """Return the first column of the first row; None when there is none."""
-    found = db.execute(sql, given).fetchone()
-    return None if found is None else found[0]
+    row = db.execute(sql, values).fetchone()
+    return None if row is None else row[0]
 
 
 def time_column(millis: int | None) -> str | None:
     """Spell a time."""
-    told: str | None = None if millis is None else time_text(millis / 1000)
-    return told
+    text: str | None = None if millis is None else time_text(millis / 1000)
+    return text

@@ -259,25 +259,25 @@ class Ingester:
         }
         return dict(zip(begun, with_payloads(begun.values(), self._blobs), strict=True))
 
-    def reingest(self, uid: str, held: StoredSession, facts: list[Fact]) -> SessionChange:
+    def reingest(self, uid: str, earlier: StoredSession, facts: list[Fact]) -> SessionChange:
         """Keep a session once more that is in the store alone, by the rules of today."""
         stored = self._pack_facts(uid, clean_fields(facts, self._redactor), _StoredCalls(None))
-        shares = held.replayed, held.billed, held.ties
-        growth = Growth(uid, None, stored.full, torn=held.row.torn, shares=shares)
+        shares = earlier.replayed, earlier.billed, earlier.ties
+        growth = Growth(uid, None, stored.full, torn=earlier.row.torn, shares=shares)
         redact = self._redactor.redact_json
-        session = msgspec.convert(redact(msgspec.to_builtins(held.row.session)), Session)
+        session = msgspec.convert(redact(msgspec.to_builtins(earlier.row.session)), Session)
         row = msgspec.structs.replace(
-            held.row,
+            earlier.row,
             session=session,
-            change=held.row.change + 1,
+            change=earlier.row.change + 1,
             redactor=self._fingerprint.redaction,
             reader=self._fingerprint.reader,
             fold=self._fingerprint.fold,
             pack_bytes=0,
         )
         change = self._make_change(growth, stored, row)
-        change.cursor = self._clean_cursor(held.cursor)
-        change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
+        change.cursor = self._clean_cursor(earlier.cursor)
+        change.replayed, change.billed, change.ties = earlier.replayed, earlier.billed, earlier.ties
         return change
 
     def import_facts(
@@ -334,9 +334,9 @@ class Ingester:
 
     def clean_row(self, row: SessionRow) -> SessionRow:
         """Return a row by the rules of today."""
-        told = msgspec.to_builtins(row)
-        clean = self._redactor.redact_json(told)
-        return row if clean == told else msgspec.convert(clean, SessionRow)
+        fields = msgspec.to_builtins(row)
+        clean = self._redactor.redact_json(fields)
+        return row if clean == fields else msgspec.convert(clean, SessionRow)
 
     def sync(self) -> None:
         """Return when the payloads of all changes so far are on the disk."""
@@ -356,15 +356,15 @@ class Ingester:
         refs = self._blobs.append(uid, bodies, sync=False) if bodies else ()
         del bodies
         # In their place, frozen or not: the facts of a read are nobody else's, and they are many.
-        held = [block for fact in full for block in fact.blocks if block.payload is not None]
-        for block, ref in zip(held, refs, strict=True):
+        filled = [block for fact in full for block in fact.blocks if block.payload is not None]
+        for block, ref in zip(filled, refs, strict=True):
             set_field(block, "ref", ref)
         calls = outcomes.add_effects(full)
         outcomes.add_evidence(
             full, {**earlier.calls_of(full, calls), **calls}, merge_statuses(full)
         )
         try:
-            return _PackedFacts(full, _pack_without_payloads(full, held), redacted)
+            return _PackedFacts(full, _pack_without_payloads(full, filled), redacted)
         except spelling.UNSPELLABLE:
             full = [spelling.plain_fact(fact) for fact in full]
             return _PackedFacts(full, pack_facts([light(fact) for fact in full]), redacted)
@@ -391,11 +391,13 @@ class Ingester:
                     body = spelling.encode(clean.payload)
             bodies.append(body)
         about = self._clean_about(fact.about) if fact.about else fact.about
-        told = tuple(self._clean_status(one) for one in fact.told) if fact.told else fact.told
-        if blocks is None and about == fact.about and told == fact.told:
+        statuses = (
+            tuple(self._clean_status(status) for status in fact.told) if fact.told else fact.told
+        )
+        if blocks is None and about == fact.about and statuses == fact.told:
             return fact
-        whole = tuple(blocks) if blocks is not None else fact.blocks
-        return msgspec.structs.replace(fact, blocks=whole, about=about, told=told)
+        clean_blocks = tuple(blocks) if blocks is not None else fact.blocks
+        return msgspec.structs.replace(fact, blocks=clean_blocks, about=about, told=statuses)
 
     def _clean_block(self, block: Block, suspects: list[int]) -> Block:
         counts = self._redactor.counts
@@ -418,24 +420,24 @@ class Ingester:
         if isinstance(payload, str):
             return self._redactor.redact(payload, suspects)
         if isinstance(payload, dict) and payload.keys() == _TEXT and payload["type"] == "text":
-            said = payload["text"]
-            if isinstance(said, str):
-                clean = self._redactor.redact(said, suspects)
-                return payload if clean is said else {**payload, "text": clean}
+            text = payload["text"]
+            if isinstance(text, str):
+                clean = self._redactor.redact(text, suspects)
+                return payload if clean is text else {**payload, "text": clean}
         return self._redactor.redact_json(payload, suspects)
 
     def _clean_about(self, about: dict[str, JSON]) -> dict[str, JSON]:
         """Clean what a record says of its session; most say the same as the one before."""
-        said, clean = self._about
-        if about != said:
+        last, clean = self._about
+        if about != last:
             clean = self._redactor.redact_json(about)
             self._about = about, clean
         return clean
 
-    def _clean_status(self, told: CallStatus) -> CallStatus:
-        if not told.output:
-            return told
-        return msgspec.structs.replace(told, output=self._redactor.redact_json(told.output))
+    def _clean_status(self, status: CallStatus) -> CallStatus:
+        if not status.output:
+            return status
+        return msgspec.structs.replace(status, output=self._redactor.redact_json(status.output))
 
     # -- rows ---------------------------------------------------------------------------
 
@@ -564,7 +566,7 @@ def with_payloads(facts: Iterable[Fact], blobs: BlobStore) -> list[Fact]:
 def salvage_payloads(
     facts: Sequence[Fact], blobs: BlobStore, path: str
 ) -> tuple[list[Fact], list[Skipped]]:
-    """Return facts with all payloads that can be read, and say of which records some cannot."""
+    """Return facts with all payloads that can be read, and the records that lack some."""
     with contextlib.suppress(ThenceError):
         return with_payloads(facts, blobs), []
     out: list[Fact] = []
@@ -586,12 +588,12 @@ def _with_payload(block: Block, bodies: Iterator[bytes]) -> Block:
     return msgspec.structs.replace(block, payload=spelling.load(next(bodies)))  # all fields stay
 
 
-def _facts_without_source(held: StoredSession, there: Container[str]) -> list[Fact]:
+def _facts_without_source(session: StoredSession, there: Container[str]) -> list[Fact]:
     """Return what no source has any more: of logs that were rewritten, and of those not `there`."""
-    marks = held.cursor.marks
+    marks = session.cursor.marks
     return [
         fact
-        for fact in held.facts
+        for fact in session.facts
         if fact.file in marks
         and (fact.file not in there or fact.generation < marks[fact.file].generation)
     ]
@@ -654,23 +656,23 @@ def _not_read_before(facts: list[Fact], grown: Growing | None) -> list[Fact]:
     return [f for f in facts if (f.file, f.generation, f.line, f.type) not in known]
 
 
-def _pack_without_payloads(facts: list[Fact], held: list[Block]) -> bytes:
+def _pack_without_payloads(facts: list[Fact], blocks: list[Block]) -> bytes:
     """Return facts as bytes without the payloads that blocks of them hold; they keep these."""
     if not facts:
         return b""
-    payloads = [block.payload for block in held]
-    told = [(fact, fact.told) for fact in facts if fact.told]
+    payloads = [block.payload for block in blocks]
+    with_statuses = [(fact, fact.told) for fact in facts if fact.told]
     try:
-        for block in held:
+        for block in blocks:
             set_field(block, "payload", None)
-        for fact, said in told:
-            set_field(fact, "told", tuple([shorten_status(one) for one in said]))
+        for fact, statuses in with_statuses:
+            set_field(fact, "told", tuple([shorten_status(status) for status in statuses]))
         return pack_facts(facts)
     finally:
-        for block, payload in zip(held, payloads, strict=True):
+        for block, payload in zip(blocks, payloads, strict=True):
             set_field(block, "payload", payload)
-        for fact, said in told:
-            set_field(fact, "told", said)
+        for fact, statuses in with_statuses:
+            set_field(fact, "told", statuses)
 
 
 def _frame_bytes(facts: Iterable[Fact]) -> int:

@@ -54,7 +54,7 @@ class NudgeBatch(msgspec.Struct):
             path.unlink(missing_ok=True)
 
     def roots(self, known: Mapping[str, Adapter]) -> Iterator[tuple[str, Path]]:
-        """Return the folders of agents in which the sessions lie that were nudged about."""
+        """Yield the folders of agents in which the sessions lie that were nudged about."""
         for nudge in self.nudges:
             if nudge.agent not in known or not nudge.transcript_path:
                 continue

@@ -463,14 +463,14 @@ def task_of(
     for where, texts in places:
         for pattern in known:
             for text in texts:
-                if (found := re.search(pattern.pattern, text)) is not None:
-                    return TaskRef(short(found.expand(pattern.ref), 80), where)
+                if (match := re.search(pattern.pattern, text)) is not None:
+                    return TaskRef(short(match.expand(pattern.ref), 80), where)
     return None
 
 
 def _branch_ticket(branch: str) -> str | None:
     """A ticket in a branch's name is often written small."""
-    found = _IN_BRANCH.search(branch)
-    if found is None or found[1].partition("-")[0] in _PLAIN.split():
+    match = _IN_BRANCH.search(branch)
+    if match is None or match[1].partition("-")[0] in _PLAIN.split():
         return None
-    return found[1].upper()
+    return match[1].upper()

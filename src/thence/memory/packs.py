@@ -400,7 +400,7 @@ class Packs:
         return payload
 
     def read_all(self, refs: Iterable[str]) -> Iterator[bytes]:
-        """Return the payloads of refs, one by one; those that lie together are read together."""
+        """Yield the payloads of refs, one by one; those that lie together are read together."""
         file, handle, last, frame = "", -1, "", b""
         try:
             for ref in refs:

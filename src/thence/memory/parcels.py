@@ -74,7 +74,7 @@ class Turns:
         self._next: Any = context.Value("q", 0)
 
     def __iter__(self) -> Iterator[int]:
-        """Return numbers for ever."""
+        """Yield numbers for ever."""
         while True:
             with self._next.get_lock():
                 number = int(self._next.value)
@@ -83,7 +83,7 @@ class Turns:
 
 
 def _trim() -> None:
-    """Return memory back that was freed; without that a large session is paid for to the end."""
+    """Hand freed memory back to the system: else a large session is paid for to the end."""
     with contextlib.suppress(AttributeError, OSError):  # another C library has no such call
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -137,10 +137,10 @@ class Parcels(Generic[Piece]):
             try:
                 for name in self._names(processes):
                     path = Path(place, name)
-                    pieces, told = self._decoder.decode(path.read_bytes())
+                    pieces, figures = self._decoder.decode(path.read_bytes())
                     path.unlink()
                     self._room.release()
-                    self._arrived(told)
+                    self._arrived(figures)
                     yield from pieces
             finally:
                 for process in processes:
@@ -148,7 +148,7 @@ class Parcels(Generic[Piece]):
                     process.join()
 
     def _names(self, processes: Sequence[BaseProcess]) -> Iterator[str]:
-        """Return parcels as they are ready, until every reader has said that it is done."""
+        """Yield parcels as they are ready, until every reader has said that it is done."""
         running = len(processes)
         while running:
             # Asked before the queue is: what a process sent before it ended is there then.
@@ -201,8 +201,8 @@ class Parcels(Generic[Piece]):
             self._ready.put(ReaderFailure(full.message, full.hint))
 
     def _send(self, place: str, writer: int, name: str, pieces: list[Piece]) -> None:
-        told = self._closed()
-        body = msgspec.msgpack.encode((pieces, told))
+        figures = self._closed()
+        body = msgspec.msgpack.encode((pieces, figures))
         while not self._room.acquire(timeout=_PARENT_CHECK_S):
             if os.getppid() != writer:
                 os._exit(1)

@@ -54,8 +54,8 @@ def only_copies(inventory: Inventory) -> frozenset[str]:
     """Return the sessions that their sources can no longer give as they are stored."""
     return frozenset(
         uid
-        for uid, one in inventory.sessions.items()
-        if one.evicted is None and not _can_be_read_again(one)
+        for uid, entry in inventory.sessions.items()
+        if entry.evicted is None and not _can_be_read_again(entry)
     )
 
 
@@ -70,12 +70,12 @@ def find_sessions(
     adapter: Adapter, roots: Iterable[Path], inventory: Inventory | None
 ) -> Iterator[Source]:
     """Yield the sessions of an agent, each once, with its files in all places."""
-    found: dict[str, list[Source]] = {}
+    by_session: dict[str, list[Source]] = {}
     for root in roots:
         for source in adapter.find(root):
-            found.setdefault(source.uid, []).append(source)
+            by_session.setdefault(source.uid, []).append(source)
     stored = inventory.sessions if inventory is not None else {}
-    for uid, sources in found.items():
+    for uid, sources in by_session.items():
         yield unite(arrange(sources, stored.get(uid)))
 
 
@@ -123,10 +123,10 @@ class _PlacesReader:
         del source  # it is all of the places
         marks = dict(cursor.marks) if cursor is not None else {}
         out = Batch([], [], Cursor(marks), notices=[])
-        for found in self._places:
-            place = _place_named(found)
+        for copy in self._places:
+            place = _place_named(copy)
             own = {name_in(key): mark for key, mark in marks.items() if place_of(key) == place}
-            batch = self._adapter.read(_rename_files(found, FIRST), Cursor(own) if own else None)
+            batch = self._adapter.read(_rename_files(copy, FIRST), Cursor(own) if own else None)
             marks |= {name + place: mark for name, mark in batch.cursor.marks.items()}
             out.events += _facts_in(batch.events, place)
             out.skipped += batch.skipped
@@ -158,11 +158,11 @@ def _distinct(sources: Sequence[Source]) -> list[Source]:
     """
     if len(sources) == 1:
         return list(sources)
-    found = [(source, list(_stats(source))) for source in sources]
-    found.sort(key=lambda pair: -sum(status.st_size for status in pair[1]))
+    with_stats = [(source, list(_stats(source))) for source in sources]
+    with_stats.sort(key=lambda pair: -sum(status.st_size for status in pair[1]))
     known: set[tuple[int, int]] = set()
     out: list[Source] = []
-    for source, stats in found:
+    for source, stats in with_stats:
         inodes = {(status.st_dev, status.st_ino) for status in stats}
         if not out or not inodes <= known:
             out.append(source)

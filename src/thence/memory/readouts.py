@@ -164,10 +164,10 @@ def _ends(payload: JSON, end: int | None, kind: str) -> JSON:
     return payload
 
 
-def just_read(whole: SessionGraph, change: SessionChange) -> Readout:
+def just_read(graph: SessionGraph, change: SessionChange) -> Readout:
     """Return a session that was just read at once, payloads and all, as its rows tell it."""
-    events = {event.event_id: event for event in whole.events}
-    return Readout(whole.uid, change.events, head_of(change.row), events=events)
+    events = {event.event_id: event for event in graph.events}
+    return Readout(graph.uid, change.events, head_of(change.row), events=events)
 
 
 def _fill_payload(row: StoredEvent, bodies: Iterator[JSON]) -> StoredEvent:
@@ -202,36 +202,36 @@ def read_end(store: Store, uid: str, since: int | None = None) -> SessionEnd | N
 
 def events_with(store: Store, uid: str, ids: Sequence[int]) -> list[StoredEvent]:
     """Return the events with these ids in their order; most follow one another."""
-    found: dict[int, StoredEvent] = {}
+    events: dict[int, StoredEvent] = {}
     for at in ids:
-        for row in store.events(uid, ids=(at, at)) if at not in found else ():
+        for row in store.events(uid, ids=(at, at)) if at not in events else ():
             near = [row, *store.events(uid, after=row.seq, limit=len(ids))]
-            found |= {other.event.event_id: other for other in near}
-    return [found[at] for at in ids if at in found]
+            events |= {other.event.event_id: other for other in near}
+    return [events[at] for at in ids if at in events]
 
 
-def readout_of(whole: SessionGraph) -> Readout:
+def readout_of(graph: SessionGraph) -> Readout:
     """Return a session that was just put together as its stored events would tell it."""
-    above = _ParentEvents(lambda: whole, readout_of)
+    above = _ParentEvents(lambda: graph, readout_of)
     head = SessionHead(
-        whole.session(),
-        whole.title,
-        whole.torn,
-        tuple(whole.edges),
-        whole.spent,
-        tuple(sorted({notice.detail for notice in whole.unbilled})),
-        subagents_of(whole.about, {fact.channel for fact in whole.facts}),
-        word(whole.about.get("pr")) or None,
+        graph.session(),
+        graph.title,
+        graph.torn,
+        tuple(graph.edges),
+        graph.spent,
+        tuple(sorted({notice.detail for notice in graph.unbilled})),
+        subagents_of(graph.about, {fact.channel for fact in graph.facts}),
+        word(graph.about.get("pr")) or None,
     )
-    made = Readout(whole.uid, all_events(whole, payloads=True), head, above=above)
+    made = Readout(graph.uid, all_events(graph, payloads=True), head, above=above)
     above.readout = made
     return made
 
 
-def place_in(whole: SessionGraph, wanted: str) -> int:
+def place_in(graph: SessionGraph, wanted: str) -> int:
     """Return the place of the record that a name means in a session that was put together."""
-    session = readout_of(whole)
-    place = whole.graph.place(session.records[place_of(session, wanted)].id)
+    session = readout_of(graph)
+    place = graph.graph.place(session.records[place_of(session, wanted)].id)
     return 0 if place is None else place
 
 
@@ -267,12 +267,12 @@ class _ParentEvents:
             return []
         if self._graph is None:
             self._graph = self._load()
-        whole = self._graph
-        if whole is None:
+        graph = self._graph
+        if graph is None:
             return []
-        place = None if to is None else whole.graph.place(own.records[to].id)
+        place = None if to is None else graph.graph.place(own.records[to].id)
         out: list[ReadoutPart] = []
-        for part in whole.inherited(place, boundaries=boundaries):
+        for part in graph.inherited(place, boundaries=boundaries):
             uid = part.session.uid
             above = self._known.get(uid) or self._known.setdefault(uid, self._read(part.session))
             ids = (part.session.facts[at].node.id for at in part.places)
@@ -284,15 +284,15 @@ class _ParentEvents:
 def _lineage(
     store: Store, uid: str, clean: Cleaned | None, notices: list[Notice] | None = None
 ) -> SessionGraph | None:
-    held = store.load_session(uid)
-    return None if held is None else light(store, held, clean, notices)
+    stored = store.load_session(uid)
+    return None if stored is None else light(store, stored, clean, notices)
 
 
-def _stored_part(store: Store, whole: SessionGraph, *, is_filled: bool = False) -> Readout:
+def _stored_part(store: Store, graph: SessionGraph, *, is_filled: bool = False) -> Readout:
     """Return a session that another one continues: as it is stored, else as it was read."""
-    for row in store.sessions(Filter(uids=(whole.uid,))):
-        if rows := list(store.events(whole.uid)):
+    for row in store.sessions(Filter(uids=(graph.uid,))):
+        if rows := list(store.events(graph.uid)):
             if is_filled:
                 rows = fill_rows(rows, store.blobs, "")[0]
-            return Readout(whole.uid, rows, head_of(row), read=partial(body, store.blobs))
-    return readout_of(whole)
+            return Readout(graph.uid, rows, head_of(row), read=partial(body, store.blobs))
+    return readout_of(graph)

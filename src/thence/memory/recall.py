@@ -49,7 +49,7 @@ def stored_event(store: Store, uid: str, wanted: str) -> StoredEvent:
     A name in digits is looked up; for others, and those of derived events, all are gone through.
     """
     digits = wanted.removeprefix("e").lower()
-    if 0 < len(digits) <= _DIGITS and all(one in "0123456789abcdef" for one in digits):
+    if 0 < len(digits) <= _DIGITS and all(digit in "0123456789abcdef" for digit in digits):
         low, high = (int(digits.ljust(_DIGITS, end), 16) for end in "0f")
         for row in store.events(uid, ids=(low, high)):
             return row
@@ -89,8 +89,8 @@ def _no_event(uid: str, wanted: str) -> SessionNotFound:
 def notices_of(row: SessionRow) -> Iterator[Notice]:
     """Yield what is known of a session's source: lines that could not be read, its end."""
     if row.skipped:
-        told = f"{row.skipped:,} unreadable lines (see thence doctor)"
-        yield Notice("skipped", told)
+        notice = f"{row.skipped:,} unreadable lines (see thence doctor)"
+        yield Notice("skipped", notice)
     if row.imported is not None:
         yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
     elif row.gone:
@@ -101,16 +101,16 @@ def session(store: Store, wanted: str) -> SessionRow:
     """Find the one session that an id, or the beginning of one, means."""
     from thence.memory.store import Filter
 
-    found = list(store.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
+    rows = list(store.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
     exact = [
-        row for row in found if wanted in (row.session.session_uid, row.session.native_session_id)
+        row for row in rows if wanted in (row.session.session_uid, row.session.native_session_id)
     ]
-    if len(exact) == 1 or len(found) == 1:
-        return (exact or found)[0]
-    if not found:
+    if len(exact) == 1 or len(rows) == 1:
+        return (exact or rows)[0]
+    if not rows:
         raise SessionNotFound(f"no session id starts with {wanted!r}", hint=_near(store, wanted))
-    names = ", ".join(_describe(row, wanted) for row in found[:SHOWN])
-    more = " and more" if len(found) > SHOWN else ""
+    names = ", ".join(_describe(row, wanted) for row in rows[:SHOWN])
+    more = " and more" if len(rows) > SHOWN else ""
     raise SessionNotFound(
         f"{wanted!r} is ambiguous: {names}{more}", hint="give more characters of the id"
     )
@@ -167,17 +167,17 @@ def load_session(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded
     from thence.agents.sessions import Loaded, put_together
 
     session = row.session
-    held = store.load_session(session.session_uid)
-    if held is not None:
-        own, broken = _generation(store, held)
+    stored = store.load_session(session.session_uid)
+    if stored is not None:
+        own, broken = _generation(store, stored)
         notices = list(notices_of(row))
         generations = _lineage(store, own, notices, clean=clean)
         if broken:
             notices.append(Notice("text lost", "thence doctor --deep --mend restores it"))
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
-        whole = put_together(generations)
-        return Loaded(source, whole, broken, notices, generations=generations)
+        graph = put_together(generations)
+        return Loaded(source, graph, broken, notices, generations=generations)
     from_source = _loaded_source(store, row, clean)
     if from_source is not None:
         return from_source
@@ -212,7 +212,7 @@ def stored_ancestors(store: Store) -> Find:
 
 def light(
     store: Store,
-    held: StoredSession,
+    stored: StoredSession,
     clean: Cleaned | None = list,
     notices: list[Notice] | None = None,
 ) -> SessionGraph:
@@ -223,7 +223,7 @@ def light(
     """
     from thence.agents.sessions import put_together
 
-    own = _generation(store, held, filled=False)[0]
+    own = _generation(store, stored, filled=False)[0]
     problems = [] if notices is None else notices
     return put_together(_lineage(store, own, problems, filled=False, clean=clean))
 
@@ -246,19 +246,19 @@ def _lineage(
 
 
 def _generation(
-    store: Store, held: StoredSession, *, filled: bool = True
+    store: Store, stored: StoredSession, *, filled: bool = True
 ) -> tuple[Generation, list[Skipped]]:
     """Return a stored session as one of a lineage, and the records whose text is lost."""
     from thence.agents.sessions import Generation
     from thence.memory.keep import salvage_payloads
 
-    session = held.row.session
-    facts: list[Fact] = list(held.facts)
+    session = stored.row.session
+    facts: list[Fact] = list(stored.facts)
     broken: list[Skipped] = []
     if filled:
-        facts, broken = salvage_payloads(held.facts, store.blobs, session.source_path or "")
-    shares = held.replayed, held.billed, held.ties
-    made = Generation(session.session_uid, facts, held.row.torn, *shares)
+        facts, broken = salvage_payloads(stored.facts, store.blobs, session.source_path or "")
+    shares = stored.replayed, stored.billed, stored.ties
+    made = Generation(session.session_uid, facts, stored.row.torn, *shares)
     return made, broken
 
 
@@ -278,9 +278,11 @@ def _ancestor(
     ties = [e.session for fact in child.facts for e in fact.edges if not e.child and not e.agent]
     for name in dict.fromkeys(filter(None, (base.session, *ties, base.file))):
         uid = f"{agent}:{name}"
-        held = store.load_session(uid)
+        stored = store.load_session(uid)
         made = (
-            _generation(store, held, filled=filled)[0] if held else _from_source(store, uid, clean)
+            _generation(store, stored, filled=filled)[0]
+            if stored
+            else _from_source(store, uid, clean)
         )
         if made is not None and (
             base.session == name or any(fact.file == base.file for fact in made.facts)
@@ -301,10 +303,10 @@ def _from_source(store: Store, uid: str, clean: Cleaned | None) -> Generation | 
         path = locate(row.session.source_path or "")
         if path and Path(path).exists():
             try:
-                whole = load(Path(path), uid=uid).whole
+                graph = load(Path(path), uid=uid).whole
             except SessionNotFound:  # its agent deleted it from a database
                 return None
-            return Generation(uid, clean([*whole.about_only, *whole.facts]), whole.torn)
+            return Generation(uid, clean([*graph.about_only, *graph.facts]), graph.torn)
     return None
 
 

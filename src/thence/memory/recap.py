@@ -99,14 +99,14 @@ def recap(store: Store, notes: Iterable[Note], question: str, *, sessions: int =
     notes = list(notes)
     answer = store.search(query, _HITS)
     by: dict[str, list[SearchMatch]] = {}
-    for found in answer.matches:
-        if found.state != "internal":
-            by.setdefault(found.session_uid, []).append(found)
+    for match in answer.matches:
+        if match.state != "internal":
+            by.setdefault(match.session_uid, []).append(match)
     best = max((some[0].score for some in by.values()), default=0.0)
     chosen = [uid for uid, some in by.items() if some[0].score >= _NEAR * best][:sessions]
     wanted = Filter(uids=tuple(chosen))
     rows = {row.session.session_uid: row for row in store.sessions(wanted)}
-    digests = {one["uid"]: one for one in store.read_table("digests", wanted)}
+    digests = {entry["uid"]: entry for entry in store.read_table("digests", wanted)}
     out = [
         _recall_session(store, query, rows[uid], digests.get(uid) or {}, by[uid], notes)
         for uid in chosen
@@ -134,18 +134,18 @@ def _recall_session(  # noqa: PLR0917
     query: Query,
     row: SessionRow,
     digest: dict[str, JSON],
-    found: Sequence[SearchMatch],
+    matches: Sequence[SearchMatch],
     notes: Sequence[Note],
 ) -> RecalledSession:
     session = row.session
     uid = session.session_uid
     snippets: dict[str, Any] = digest.get("snippets") or {}
     asked = [snippets.get("first_prompt") or row.title or "", snippets.get("last_prompt") or ""]
-    shown = hits(SearchAnswer(list(found[:_QUOTES])), query, store.blobs).hits
+    shown = hits(SearchAnswer(list(matches[:_QUOTES])), query, store.blobs).hits
     own = [Mention(n.text, None, n.author) for n in notes if n.session_uid == uid]
     corrections = [
-        Mention(one.get("what") or "", one.get("event"), "user")
-        for one in digest.get("interventions") or ()
+        Mention(entry.get("what") or "", entry.get("event"), "user")
+        for entry in digest.get("interventions") or ()
     ]
     return RecalledSession(
         uid,
@@ -154,17 +154,17 @@ def _recall_session(  # noqa: PLR0917
         session.ended_at,
         str(digest.get("outcome") or "unknown"),
         session.evicted_at is not None,
-        round(found[0].score, 4),
+        round(matches[0].score, 4),
         list(dict.fromkeys(filter(None, asked))),
-        [one for one in map(_quote, shown) if one.text and not _repeats(one.text, asked)],
+        [entry for entry in map(_quote, shown) if entry.text and not _repeats(entry.text, asked)],
         own + corrections,
-        [one["path"] for one in digest.get("files") or () if one.get("edits")],
+        [entry["path"] for entry in digest.get("files") or () if entry.get("edits")],
         [
-            Mention(one.get("line") or "", one.get("event"), one.get("what") or "")
-            for one in digest.get("commands") or ()
-            if not one.get("failed")
+            Mention(entry.get("line") or "", entry.get("event"), entry.get("what") or "")
+            for entry in digest.get("commands") or ()
+            if not entry.get("failed")
         ],
-        [_failure(one) for one in digest.get("errors") or ()],
+        [_failure(entry) for entry in digest.get("errors") or ()],
         snippets.get("last_reply") or "; ".join(digest.get("reasons") or ()),
     )
 
@@ -181,7 +181,7 @@ def _quote(hit: Hit) -> Mention:
 
 
 def _failure(error: dict[str, Any]) -> RecalledFailure:
-    fixes = [Mention(one["what"], one["event"]) for one in error.get("fix") or ()]
+    fixes = [Mention(fix["what"], fix["event"]) for fix in error.get("fix") or ()]
     return RecalledFailure(
         error.get("quote") or error["fingerprint"],
         error.get("first"),

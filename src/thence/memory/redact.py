@@ -447,7 +447,7 @@ class _Finder:
         ]
 
     def spans(self, data: bytes, suspects: Iterable[int]) -> Iterator[SecretSpan]:
-        """Return all secrets that the rules find, in no order, overlapping or not."""
+        """Yield all secrets that the rules find, in no order, overlapping or not."""
         placeholders: list[tuple[int, int]] = []
         if b"[REDACTED:" in data:
             placeholders = [match.span() for match in _PLACEHOLDER.finditer(data)]
@@ -467,7 +467,7 @@ class _Finder:
         return self.spans(_reveal(data).data if DISGUISED in suspects else data, suspects)
 
     def _secrets(self, at: int, data: bytes) -> Iterator[tuple[int, int, int, int]]:
-        """Return the bounds of each match of one rule and of the secret in it."""
+        """Yield the bounds of each match of one rule and of the secret in it."""
         rule = self.rules[at]
         pattern, groups = self._pattern(at)
         position = 0

@@ -95,15 +95,15 @@ def spend_values(spend: Spend) -> tuple[Any, ...]:
     return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
 
 
-def digest_version(one: DigestRecord) -> int:
+def digest_version(record: DigestRecord) -> int:
     """Return the version of a digest; 0 when it does not say."""
-    version = one.digest.get("version")
+    version = record.digest.get("version")
     return version if isinstance(version, int) else 0
 
 
-def with_verdict(session: Session, one: DigestRecord) -> Session:
+def with_verdict(session: Session, record: DigestRecord) -> Session:
     """What only the digest can tell of a session."""
-    return msgspec.structs.replace(session, task_ref=one.task_ref)
+    return msgspec.structs.replace(session, task_ref=record.task_ref)
 
 
 def with_marks(row: SessionRow, *marks: Any) -> SessionRow:

@@ -183,15 +183,15 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     @property
     def explanation(self) -> str:
         """How it was found, in words; empty where that goes without saying."""
-        said = []
+        notes = []
         if self.how == "any" and self.words:
-            said.append(f"no exact match; best matches for: {', '.join(self.words)}")
+            notes.append(f"no exact match; best matches for: {', '.join(self.words)}")
         if self.instead:
             swaps = ", ".join(f"{other} instead of {word}" for word, other in self.instead)
-            said.append(f"searched {swaps}")
+            notes.append(f"searched {swaps}")
         if self.is_by_meaning:
-            said.append("some matches by meaning")
-        return "; ".join(said)
+            notes.append("some matches by meaning")
+        return "; ".join(notes)
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -434,51 +434,51 @@ def token(text: str) -> str:
 # -- answers --------------------------------------------------------------------------------
 
 
-def as_asked(found: Sequence[SearchMatch], query: Query) -> list[SearchMatch]:
+def as_asked(matches: Sequence[SearchMatch], query: Query) -> list[SearchMatch]:
     """Return what was found as the events that were asked for: those derived from what has words.
 
     Their number stays that of the event they are derived from: there they are shown.
     """
     kind = query.derived
     return [
-        one
-        if kind is None or one.event_id is None or one.kind == kind
+        match
+        if kind is None or match.event_id is None or match.kind == kind
         else msgspec.structs.replace(
-            one,
-            event_id=derived_id(one.session_uid, kind, one.event_id),
+            match,
+            event_id=derived_id(match.session_uid, kind, match.event_id),
             kind=kind,
-            derived_from=one.event_id,
+            derived_from=match.event_id,
         )
-        for one in found
+        for match in matches
     ]
 
 
 def hits(answer: SearchAnswer, query: Query, blobs: BlobStore) -> Hits:
     """Look at the text of what was found."""
-    made = [_hit(found, query.terms, blobs) for found in answer.matches]
+    made = [_hit(match, query.terms, blobs) for match in answer.matches]
     how, why = answer.how, answer.explanation
     return Hits(made, answer.capped, answer.searched_back_to, how, why, answer.hints)
 
 
-def _hit(found: SearchMatch, terms: Sequence[str], blobs: BlobStore) -> Hit:
-    text, unread = found.text or "", None
-    if found.text is None and found.ref is not None:
+def _hit(match: SearchMatch, terms: Sequence[str], blobs: BlobStore) -> Hit:
+    text, unread = match.text or "", None
+    if match.text is None and match.ref is not None:
         try:
-            text = payload_words(blobs, found.ref)
+            text = payload_words(blobs, match.ref)
         except ThenceError as error:
             unread = str(error)
-    when = datetime.fromtimestamp(found.ts / 1000, UTC) if found.ts else None
+    when = datetime.fromtimestamp(match.ts / 1000, UTC) if match.ts else None
     return Hit(
-        found.session_uid,
-        found.event_id,
-        found.seq,
+        match.session_uid,
+        match.event_id,
+        match.seq,
         when.isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None,
-        found.kind,
+        match.kind,
         snippet(text, terms),
-        round(found.score, 4),
-        found.state,
+        round(match.score, 4),
+        match.state,
         unread,
-        found.derived_from,
+        match.derived_from,
     )
 
 

@@ -141,12 +141,12 @@ def repeated_errors(timeline: SessionTimeline) -> Iterator[Signal]:
 
     An error that nothing names is left out.
     """
-    found: dict[tuple[str, bool], list[ToolError]] = {}
+    by_shape: dict[tuple[str, bool], list[ToolError]] = {}
     for fault in timeline.errors:
         if not fault.vague:
             key = fault.fingerprint, fault.event.is_sidechain
-            found.setdefault(key, []).append(fault)
-    often = [(*key, faults) for key, faults in found.items() if len(faults) >= MIN_REPEATS]
+            by_shape.setdefault(key, []).append(fault)
+    often = [(*key, faults) for key, faults in by_shape.items() if len(faults) >= MIN_REPEATS]
     for name, in_subagents, faults in sorted(often, key=lambda row: -len(row[2])):
         where = " in subagents" if in_subagents else ""
         yield _signal(
@@ -173,8 +173,8 @@ def error_line(fault: ToolError) -> str:
 
 def retry_loops(timeline: SessionTimeline) -> Iterator[Signal]:
     """The same call failed again and again."""
-    found = sorted(_loops(timeline), key=lambda loop: -len(loop))
-    for loop in found:
+    loops = sorted(_loops(timeline), key=lambda loop: -len(loop))
+    for loop in loops:
         first, last = loop[0], loop[-1]
         paid = _paid_between(timeline, first.call, last.result or last.call)
         yield _signal(
@@ -236,8 +236,8 @@ _NAMED = expression(r"(?:FAILED|ERROR) (\S+::\S+)|--- FAIL: (\S+)|not ok \d+ -? 
 def failing_tests(run: TestRun) -> list[str]:
     """Name the tests that a run says have failed."""
     text = output.plain(output.text(run.call.result.payload)) if run.call.result else ""
-    found = (next(filter(None, match.groups())) for match in _NAMED.finditer(text))
-    return [short(name, 120) for name in dict.fromkeys(found)][:5]
+    names = (next(filter(None, match.groups())) for match in _NAMED.finditer(text))
+    return [short(name, 120) for name in dict.fromkeys(names)][:5]
 
 
 def flaky_tests(timeline: SessionTimeline) -> Iterator[Signal]:
@@ -261,35 +261,37 @@ def flaky_tests(timeline: SessionTimeline) -> Iterator[Signal]:
             before[run.command] = run
         elif event.event_id in pairs and timeline.may_change(pairs[event.event_id]):
             before.clear()
-    for command, found in sorted(flips.items(), key=lambda one: -len(one[1])):
-        red = next(run for run in found[0] if run.red)
+    for command, flipped in sorted(flips.items(), key=lambda entry: -len(entry[1])):
+        red = next(run for run in flipped[0] if run.red)
         yield _signal(
             "flaky_test",
-            "high" if len(found) > 1 else "medium",
+            "high" if len(flipped) > 1 else "medium",
             f"red and green without a change in between: {command}",
-            [run.call.call for run in found[0]],
+            [run.call.call for run in flipped[0]],
             event_text(red.call.result) if red.call.result is not None else "",
             runner=short(red.runner, 80),
             command=short(command, 200),
             tests=failing_tests(red),
-            flips=len(found),
+            flips=len(flipped),
         )
 
 
 def reworks(timeline: SessionTimeline) -> Iterator[Signal]:
     """A file had to be edited again after something failed, or round after round in one turn."""
-    found = _Rounds()
+    rounds = _Rounds()
     corrected = {id(turn) for turn, _ in corrections(timeline)}
     for turn in timeline.turns:
-        found.begin(trouble=id(turn) in corrected)
+        rounds.begin(trouble=id(turn) in corrected)
         for pair in timeline.calls_in(turn.events):
             if pair.outcome.edited:
-                found.note_edit(dict.fromkeys(pair.outcome.edited), pair.call)
+                rounds.note_edit(dict.fromkeys(pair.outcome.edited), pair.call)
             elif pair.effect.is_script:
                 red = pair.outcome.failed and not cut_short(pair)
-                found.note_check(red=red)
-    often = [(path, *one) for path, one in found.files.items() if found.is_rework(path)]
-    for path, again, edits in sorted(often, key=lambda one: (-one[1], -len(one[2]), one[0])):
+                rounds.note_check(red=red)
+    often = [(path, *entry) for path, entry in rounds.files.items() if rounds.is_rework(path)]
+    for path, again, edits in sorted(
+        often, key=lambda entry: (-entry[1], -len(entry[2]), entry[0])
+    ):
         yield _signal(
             "rework",
             "high" if again >= 2 * MIN_REWORK_ROUNDS else "low",
@@ -391,7 +393,7 @@ def _is_tested_elsewhere(timeline: SessionTimeline, edit: Call) -> bool:
 def abandoned_branches(timeline: SessionTimeline) -> Iterator[Signal]:
     """Work that the session went back from, with what it had cost."""
     worth = [branch for branch in timeline.branches if branch.tokens >= BRANCH_TOKENS]
-    for branch in sorted(worth, key=lambda one: (-one.ticks, -one.tokens)):
+    for branch in sorted(worth, key=lambda candidate: (-candidate.ticks, -candidate.tokens)):
         prompts = [event for event in branch.events if event.kind == "user_msg"]
         replies = [event for event in branch.events if event.kind == "assistant_msg"]
         said_there = next((prompt_text(event) for event in prompts), "")
@@ -417,7 +419,7 @@ def human_corrections(timeline: SessionTimeline) -> Iterator[Signal]:
 
 
 def corrections(timeline: SessionTimeline) -> Iterator[tuple[TimelineTurn, str]]:
-    """Return the turns that begin with a correction, and how it was made."""
+    """Yield the turns that begin with a correction, and how it was made."""
     for before, turn in zip(timeline.turns, timeline.turns[1:], strict=False):
         how = corrects(turn.text)
         if how == "no" and _asks(before):
@@ -463,7 +465,7 @@ def slow_tools(timeline: SessionTimeline) -> Iterator[Signal]:
         for took, pair in timeline.timed_calls
         if took >= SLOW_MS and _own(timeline, pair)
     ]
-    for took, pair in sorted(timed, key=lambda one: (-one[0], one[1].call.event_id)):
+    for took, pair in sorted(timed, key=lambda entry: (-entry[0], entry[1].call.event_id)):
         yield _signal(
             "slow_tool",
             "high" if took >= 5 * SLOW_MS else "low",
@@ -496,7 +498,7 @@ def context_blow_ups(timeline: SessionTimeline) -> Iterator[Signal]:
         and after.event.model == before.event.model
     ]
     order = {event.event_id: at for at, event in enumerate(timeline.session.events)}
-    for more, before, after in sorted(grown, key=lambda one: -one[0]):
+    for more, before, after in sorted(grown, key=lambda entry: -entry[0]):
         span = timeline.session.events[
             order[before.event.event_id] + 1 : order[after.event.event_id] + 1
         ]
@@ -526,7 +528,7 @@ def _weight(event: SessionEvent, *, channel: str) -> int:
 
 def permission_waits(timeline: SessionTimeline) -> Iterator[Signal]:
     """The agent waited for a human's leave or answer, for long or for ever."""
-    waits = sorted(_waits(timeline), key=lambda one: -one[0])
+    waits = sorted(_waits(timeline), key=lambda wait: -wait[0])
     for took, what, events in waits:
         if took >= WAIT_MS:
             yield _signal(

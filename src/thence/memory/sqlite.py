@@ -427,7 +427,7 @@ class Sqlite:
         )
         return inventory(
             rows,
-            (found for (found,) in every(db, "SELECT uid_hash FROM tombstones")),
+            (tombstone for (tombstone,) in every(db, "SELECT uid_hash FROM tombstones")),
             first(db, "SELECT sum(distilled) FROM sessions") or 0,
             (name for (name,) in every(db, "SELECT name FROM pending")),
             self._kin_of,
@@ -468,18 +468,18 @@ class Sqlite:
                 if change.without_own:
                     db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (WITHOUT_OWN + uid,))
             at = now()
-            for one in digests:
-                there = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
+            for digest in digests:
+                there = first(db, "SELECT id FROM sessions WHERE uid=?", digest.uid)
                 if there is not None:
-                    put_digest(db, there, one, at)
+                    put_digest(db, there, digest, at)
         return conflicts
 
     def load_session(self, uid: str) -> StoredSession | None:
         """Return what tier 1 holds of a session; None when nothing is."""
         db = self._db
         with db:  # one moment, though another process may write meanwhile
-            found = db.execute("SELECT id, row, cursor, evicted FROM sessions WHERE uid=?", (uid,))
-            there = found.fetchone()
+            rows = db.execute("SELECT id, row, cursor, evicted FROM sessions WHERE uid=?", (uid,))
+            there = rows.fetchone()
             if there is None or there[3] is not None:
                 return None
             session, row, cursor, _ = there
@@ -496,13 +496,13 @@ class Sqlite:
         """Return the events of a session after a number, in the order of their numbers."""
         db = self._db
         sql = "SELECT id, fold FROM sessions WHERE uid=? AND evicted IS NULL"
-        found = db.execute(sql, (uid,)).fetchone()
-        if found is None:
+        row = db.execute(sql, (uid,)).fetchone()
+        if row is None:
             return []
-        session, version = found
+        session, version = row
         if version != session_fold.VERSION:
-            held = self.load_session(uid)
-            return pages.derive_events(uid, held, after=after, limit=limit, ids=ids)
+            stored = self.load_session(uid)
+            return pages.derive_events(uid, stored, after=after, limit=limit, ids=ids)
         if ids is not None:
             bodies = self._pages_with(session, ids)
         else:
@@ -519,8 +519,8 @@ class Sqlite:
             first(self._db, f"SELECT max(first) {_PAGE_OF}", session, at) for (at,) in numbers
         }
         for start in sorted(starts):
-            one = "SELECT body FROM event_pages WHERE session=? AND first=?"
-            yield first(self._db, one, session, start)
+            page_sql = "SELECT body FROM event_pages WHERE session=? AND first=?"
+            yield first(self._db, page_sql, session, start)
 
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
@@ -551,68 +551,72 @@ class Sqlite:
         with db:  # one moment, though another process may write meanwhile
             session = first(db, "SELECT id FROM sessions WHERE uid=?", uid)
             parts = every(db, f"{_PARTS} ORDER BY part DESC", session)
-            one = "SELECT body FROM facts WHERE session=? AND part=?"
-            out += facts_behind(parts, lambda part: first(db, one, session, part), position, lines)
+            sql = "SELECT body FROM facts WHERE session=? AND part=?"
+            out += facts_behind(parts, lambda part: first(db, sql, session, part), position, lines)
         return out
 
     # -- reading ------------------------------------------------------------------------
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
-        where, given = _where(wanted)
+        where, values = _where(wanted)
         limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
         rows = self._db.execute(
             f"SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
             f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
-            given,
+            values,
         )
-        found: list[Any] = rows.fetchall()
-        for row, *marks in found:
+        page: list[Any] = rows.fetchall()
+        for row, *marks in page:
             yield with_marks(ROW.decode(row), *marks)
 
     def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
-        """Return what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+        """Yield what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         if what == "removals":
             for at, kind, body in every(
                 self._db, "SELECT at, what, body FROM removals ORDER BY id"
             ):
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
-        where, given = _where(wanted)
-        rows = self._db.execute(_TIER2_SQL[what].format(where=where), given)
+        where, values = _where(wanted)
+        rows = self._db.execute(_TIER2_SQL[what].format(where=where), values)
         names = NAMES[what]
         all_of_them: list[Any] = rows.fetchall()
         for row in all_of_them:
-            found = dict(zip(names, row, strict=True))
-            body = found.pop("body", None)
-            yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
+            entry = dict(zip(names, row, strict=True))
+            body = entry.pop("body", None)
+            yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}
 
     def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
         """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        where, given = _where(wanted)
+        where, values = _where(wanted)
         days = [where]
         for test, moment in ((">=", wanted.after), ("<", wanted.before)):
             if moment is not None:
                 days.append(f"{_GROUPS['slot']}{test}?")
-                given = (*given, (time_column(moment) or "")[:16])
-        keys = ", ".join(_GROUPS[one] for one in by)
-        rows = every(self._db, _sums(keys, " AND ".join(days)), *given)
-        whole = {"day", "slot", "model"}.isdisjoint(by)
-        sizes = dict(self._sizes(keys, where, given[: len(given) - len(days) + 1])) if whole else {}
+                values = (*values, (time_column(moment) or "")[:16])
+        keys = ", ".join(_GROUPS[group] for group in by)
+        rows = every(self._db, _sums(keys, " AND ".join(days)), *values)
+        has_sizes = {"day", "slot", "model"}.isdisjoint(by)
+        sizes = (
+            dict(self._sizes(keys, where, values[: len(values) - len(days) + 1]))
+            if has_sizes
+            else {}
+        )
         out: list[Total] = []
         for row in rows:
             key, sums = tuple(row[: len(by)]), (number or 0 for number in row[len(by) :])
-            told: dict[str, Any] = dict(zip(_SUMS, sums, strict=True))
-            out.append(Total(key, raw_bytes=sizes.get(key, 0), **told))
+            figures: dict[str, Any] = dict(zip(_SUMS, sums, strict=True))
+            out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
         return out
 
     def _sizes(
-        self, keys: str, where: str, given: tuple[Any, ...]
+        self, keys: str, where: str, values: tuple[Any, ...]
     ) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """Return what sessions take in tier 1, by the same keys."""
+        """Yield what sessions take in tier 1, by the same keys."""
         group = f" GROUP BY {keys}" if keys else ""
         sql = f"SELECT sum(raw_bytes){keys and ', '}{keys} FROM sessions WHERE {where}{group}"  # noqa: S608
-        for size, *key in every(self._db, sql, *given):
+        for size, *key in every(self._db, sql, *values):
             yield tuple(key), size or 0
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
@@ -624,13 +628,13 @@ class Sqlite:
             enough = max(limit + offset, vectors.FUSED_HITS)
             by_words = ranking.search(source, self.sessions, query, enough, 0)
             answer = self.vectors.fuse(source, query, by_words, limit, offset)
-        found = as_asked(self._number_matches(answer.matches), query)
-        return msgspec.structs.replace(answer, matches=found)
+        matches = as_asked(self._number_matches(answer.matches), query)
+        return msgspec.structs.replace(answer, matches=matches)
 
-    def _number_matches(self, found: Sequence[SearchMatch]) -> list[SearchMatch]:
+    def _number_matches(self, matches: Sequence[SearchMatch]) -> list[SearchMatch]:
         """Return hits with the number of their event, and where its text lies."""
         read: dict[tuple[int, int], dict[int, str | None]] = {}
-        return [hit if hit.row is None else self._with_page(hit, hit.row, read) for hit in found]
+        return [hit if hit.row is None else self._with_page(hit, hit.row, read) for hit in matches]
 
     def _with_page(
         self, hit: SearchMatch, row: int, read: dict[tuple[int, int], dict[int, str | None]]
@@ -680,7 +684,7 @@ class Sqlite:
             backup.drop_upgrade_copies(self.path, days=0)
         if buried:
             with self._transaction(full=True) as db:
-                graves = [(one,) for one in sorted(buried)]
+                graves = [(value,) for value in sorted(buried)]
                 db.executemany("INSERT OR IGNORE INTO tombstones VALUES(?)", graves)
         for at in range(0, len(going), BATCH_SESSIONS):
             some = dict(going[at : at + BATCH_SESSIONS])
@@ -690,10 +694,10 @@ class Sqlite:
                     size = first(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
                     empty_session(db, session, forget=forget, uid=uid)
                     name = "(forgotten)" if forget else uid
-                    told = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
-                    note_removal(db, what, told)
+                    removal = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
+                    note_removal(db, what, removal)
                 db.executemany(
-                    "INSERT OR IGNORE INTO pending VALUES(?)", [(one,) for one in pending]
+                    "INSERT OR IGNORE INTO pending VALUES(?)", [(value,) for value in pending]
                 )
         return [] if self.settle() else list(uids)
 
@@ -729,7 +733,7 @@ class Sqlite:
         return not busy
 
     def _shrink(self) -> bool:
-        """Return free pages back and empty the log; whether somebody stands in the way."""
+        """Free unused pages and empty the log; return whether a reader is in the way."""
         db = self._db
         left, before = first(db, "PRAGMA freelist_count"), None
         try:
@@ -792,8 +796,10 @@ _GROUPS: dict[Group, str] = {
 }
 _SUMS = {
     "sessions": "count(DISTINCT sessions.id)",
-    **{one: f"sum(spend.ticks) FILTER (WHERE place='{one}')" for one in ("live", "dead", "side")},
-    **{one: f"sum({one})" for one in ("unpriced", "input", "output", "responses")},
+    **{
+        name: f"sum(spend.ticks) FILTER (WHERE place='{name}')" for name in ("live", "dead", "side")
+    },
+    **{name: f"sum({name})" for name in ("unpriced", "input", "output", "responses")},
     "cache": "sum(cache_creation+cache_read)",
 }
 
@@ -820,21 +826,21 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
         "ended>=?": wanted.after,
         "started<?": wanted.before,
     }
-    found = [(test, value) for test, value in tests.items() if value is not None]
-    plain = [test for test, _ in found]
-    given = [value for _, value in found]
+    conditions = [(test, value) for test, value in tests.items() if value is not None]
+    plain = [test for test, _ in conditions]
+    values = [value for _, value in conditions]
     if wanted.uid is not None:
         start = "".join(f"!{c}" if c in "!%_" else c for c in wanted.uid) + "%"
         plain.append("(uid LIKE ? ESCAPE '!' OR substr(uid, length(agent)+2) LIKE ? ESCAPE '!')")
-        given += [start, start]
+        values += [start, start]
     if wanted.folder is not None:
         below = wanted.folder.rstrip("/")
         plain.append("(project=? OR (project>? AND project<?))")
-        given += [wanted.folder, f"{below}/", f"{below}0"]  # 0 comes after / in ASCII
+        values += [wanted.folder, f"{below}/", f"{below}0"]  # 0 comes after / in ASCII
     if wanted.uids is not None:
         plain.append(f"uid IN ({','.join('?' * len(wanted.uids))})")
-        given += wanted.uids
-    for column, told in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
-        if told is not None:
-            plain.append(f"{column} IS {'NOT ' if told else ''}NULL")
-    return " AND ".join(plain) or "1", tuple(given)
+        values += wanted.uids
+    for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
+        if is_wanted is not None:
+            plain.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")
+    return " AND ".join(plain) or "1", tuple(values)

@@ -183,9 +183,9 @@ def _compare_change(db: apsw.Connection, session: int, change: SessionChange) ->
 
 def _put_pages(db: apsw.Connection, session: int, change: SessionChange) -> dict[int, int]:
     """Write the events of a change into pages, and return their numbers."""
-    one = "SELECT seq FROM events WHERE session=? AND event_id=?"
+    sql = "SELECT seq FROM events WHERE session=? AND event_id=?"
     ids = [*(row.event.event_id for row in change.altered), *change.vanished]
-    numbers: dict[int, int | None] = {at: first(db, one, session, at) for at in ids}
+    numbers: dict[int, int | None] = {at: first(db, sql, session, at) for at in ids}
     if not ids and not change.events:
         return {}
     lowest = min((seq for seq in numbers.values() if seq is not None), default=1 << 62)

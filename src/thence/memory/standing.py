@@ -71,8 +71,8 @@ def now(known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> No
     telling: set[str] = set()
     for name, places in roots.items():
         for place in places:
-            for one in known[name].live(place):
-                live[session_uid(name, one.session)] = one
+            for registered in known[name].live(place):
+                live[session_uid(name, registered.session)] = registered
                 telling.add(name)
     return Now(live, frozenset(telling))
 

@@ -264,12 +264,12 @@ class Sweep:
         self.report.failed += len(UNREADABLE)
         for path, why in sorted(UNREADABLE.items()):
             self.report.outcomes.append(Outcome("", fields.printable(path), "failed", why=why))
-        found = {
+        by_uid = {
             uid: (name, arrange(copies, known.sessions.get(uid)))
             for uid, (name, copies) in sources.items()
         }
-        self._mark_gone(found, roots, known)
-        jobs = [job for name, copies in found.values() if (job := self._job(name, copies, known))]
+        self._mark_gone(by_uid, roots, known)
+        jobs = [job for name, copies in by_uid.values() if (job := self._job(name, copies, known))]
         read = sum(len(sources[job.source.uid][1]) for job in jobs)
         self.report.unchanged = self.report.sources - read - self.report.excluded
         if known.takes_older:
@@ -357,7 +357,7 @@ class Sweep:
 
     def _mark_gone(
         self,
-        found: Mapping[str, tuple[str, tuple[Source, ...]]],
+        sources: Mapping[str, tuple[str, tuple[Source, ...]]],
         roots: Mapping[str, Sequence[Path]],
         known: Inventory,
     ) -> None:
@@ -369,20 +369,22 @@ class Sweep:
         changed: dict[str, str] = {}
         read = {
             file.path
-            for _, copies in found.values()
+            for _, copies in sources.values()
             for file in copies[0].files
             if file.rows is not None
         }
-        for uid, one in known.sessions.items():
-            if uid in found:
-                path, place = fields.printable(found[uid][1][0].path), fields.locate(one.path)
-                if one.gone or (path != place and not os.path.lexists(place)):
+        for uid, entry in known.sessions.items():
+            if uid in sources:
+                path, place = fields.printable(sources[uid][1][0].path), fields.locate(entry.path)
+                if entry.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path
             elif (
-                not one.gone
-                and fields.is_below(one.path, starts.get(uid.partition(":")[0], ()), self._redactor)
+                not entry.gone
+                and fields.is_below(
+                    entry.path, starts.get(uid.partition(":")[0], ()), self._redactor
+                )
                 # A database that others were found in no longer holds this one.
-                and ((place := fields.locate(one.path)) in read or not os.path.lexists(place))
+                and ((place := fields.locate(entry.path)) in read or not os.path.lexists(place))
             ):
                 changed[uid] = ""
         if changed:
@@ -397,8 +399,8 @@ class Sweep:
             if paths[uid]:
                 path = fields.clean_path(paths[uid], self._redactor, row.session.cwd)
             session = msgspec.structs.replace(row.session, source_path=path)
-            told = msgspec.structs.replace(row, session=session, gone=not paths[uid])
-            changes.append(SessionChange(told, known.sessions[uid].cursor))
+            restated = msgspec.structs.replace(row, session=session, gone=not paths[uid])
+            changes.append(SessionChange(restated, known.sessions[uid].cursor))
             if not paths[uid]:
                 self.report.gone += 1
                 self.report.outcomes.append(Outcome(uid, path, "gone"))
@@ -476,7 +478,7 @@ class Sweep:
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:
-                kept = self._ingester.read(
+                result = self._ingester.read(
                     adapter,
                     source,
                     before,
@@ -484,25 +486,25 @@ class Sweep:
                     carried=carried,
                     again=again,
                 )
-                if first and not kept.bytes and _is_deleted(source):
+                if first and not result.bytes and _is_deleted(source):
                     yield SweepPiece(Outcome(source.uid, path, "vanished"))
                     return
-                more, carried, again, first = kept.has_more, None, False, False
-                grown = kept.rest
-                if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
+                more, carried, again, first = result.has_more, None, False, False
+                grown = result.rest
+                if result.change is not None and self._exclude.means(result.change.row.session.cwd):
                     self._store.blobs.evict(source.uid)
                     yield SweepPiece(Outcome(source.uid, path, "excluded"))
                     return
-                events = kept.new_events
+                events = result.new_events
                 made = None
-                if kept.change is not None and kept.graph is not None and self._digesting:
+                if result.change is not None and result.graph is not None and self._digesting:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
-                        session = just_read(kept.graph, kept.change)
-                        made = self._made(session, kept.change.row)
-                skipped = tuple(fields.printable_skip(one) for one in kept.skipped)
+                        session = just_read(result.graph, result.change)
+                        made = self._made(session, result.change.row)
+                skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
                 yield SweepPiece(
-                    outcome, kept.change, made, kept.lines, kept.bytes, more, kept.rebuilt
+                    outcome, result.change, made, result.lines, result.bytes, more, result.rebuilt
                 )
         except DiskFull:
             raise  # all other sources would fail as well
@@ -519,7 +521,7 @@ class Sweep:
             return None
         wanted = Filter(uids=(source.uid,))
         row = next(iter(self._store.sessions(wanted)))
-        spend = tuple(spend_from_row(told) for told in self._store.read_table("spend", wanted))
+        spend = tuple(spend_from_row(fields) for fields in self._store.read_table("spend", wanted))
         return CarriedSpend(spend, row.session.ended_at, before.change + 1)
 
     # -- writing ------------------------------------------------------------------------
@@ -549,7 +551,9 @@ class Sweep:
         self._ingester.sync()
         if changes:
             again = [change for change in changes if change.fresh and self._is_redacted(change)]
-            digests = [one for change in again for one in self._redacted_digests(_uid(change))]
+            digests = [
+                digest for change in again for digest in self._redacted_digests(_uid(change))
+            ]
             for uid, others in self._store.write(changes, digests=digests).items():
                 conflicts.setdefault(uid, set()).update(others)
         self._digests += [piece.digested for piece in batch if piece.digested is not None]
@@ -639,18 +643,18 @@ class Sweep:
             self.redacted_again.add(uid)
 
     def _reprocess_one(self, uid: str, part: Part, known: SweepEntry) -> None:
-        held = self._store.load_session(uid)
-        if held is None:
+        stored = self._store.load_session(uid)
+        if stored is None:
             self._redact_evicted(uid, known)
             return
-        held.facts, broken = salvage_payloads(held.facts, self._store.blobs, known.path)
+        stored.facts, broken = salvage_payloads(stored.facts, self._store.blobs, known.path)
         if broken:
             self.report.skipped += len(broken)
             self.report.outcomes.append(Outcome(uid, known.path, "changed", 0, tuple(broken)))
         if part == "fold":
-            change = self._ingester.rebuild(uid, held)
+            change = self._ingester.rebuild(uid, stored)
         else:
-            change = self._ingester.reingest(uid, held, held.facts)
+            change = self._ingester.reingest(uid, stored, stored.facts)
         digests = list(self._redacted_digests(uid)) if part == "redaction" else []
         self._ingester.sync()
         self._store.write([change], digests=digests)
@@ -707,12 +711,14 @@ class Sweep:
     def _digest_again(self, known: Inventory) -> None:
         """Digest sessions again whose digest is of another version; no source is read."""
         if not any(
-            "digest" in self._fingerprint.changed_parts(one) for one in known.sessions.values()
+            "digest" in self._fingerprint.changed_parts(entry) for entry in known.sessions.values()
         ):
             return
         stored = self._store.known().sessions
         waiting = [
-            uid for uid, one in stored.items() if "digest" in self._fingerprint.changed_parts(one)
+            uid
+            for uid, entry in stored.items()
+            if "digest" in self._fingerprint.changed_parts(entry)
         ]
         for number, uid in enumerate(waiting):
             self.report.reprocessed["digest"] += self._analyse(uid)
@@ -748,8 +754,10 @@ class Sweep:
             made = self._made(read_for_digest(self._store, row), row)
         except Exception as error:  # noqa: BLE001 - the session is kept, and tried again
             path = row.session.source_path or ""
-            told = Outcome(uid, path, "undigested", why=_why(error))
-            self.report.outcomes = [one for one in self.report.outcomes if one != told] + [told]
+            outcome = Outcome(uid, path, "undigested", why=_why(error))
+            self.report.outcomes = [
+                earlier for earlier in self.report.outcomes if earlier != outcome
+            ] + [outcome]
             return False
         self._digests.append(made)
         if len(self._digests) >= DIGEST_BATCH:
@@ -764,8 +772,12 @@ class Sweep:
 
     def _continue(self, made: DigestRecord, row: SessionRow) -> None:
         """Put the digest of what the source no longer holds into the one that goes on from it."""
-        for told in self._store.read_table("digests", Filter(uids=(made.uid,))):
-            old = told if told["change"] < row.carried_change else told.get("continues")
+        for row_fields in self._store.read_table("digests", Filter(uids=(made.uid,))):
+            old = (
+                row_fields
+                if row_fields["change"] < row.carried_change
+                else row_fields.get("continues")
+            )
             made.digest = {**made.digest, "continues": old}
 
     # -- retention ----------------------------------------------------------------------
@@ -803,8 +815,8 @@ class Sweep:
         self, known: Inventory, failed: set[str], running: set[str] | None
     ) -> retention.RetentionPlan:
         policy = self._policy or retention.Policy()
-        held = retention.inventory(known, running or (), failed, self._only_copies)
-        return retention.plan(policy, held, datetime.now(UTC))
+        stock = retention.inventory(known, running or (), failed, self._only_copies)
+        return retention.plan(policy, stock, datetime.now(UTC))
 
     def _may_evict_by_age(self, planned: retention.RetentionPlan) -> bool:
         """Whether it was announced for long enough that sessions go by age; if not, say so."""
@@ -846,17 +858,19 @@ class Sweep:
 
     def _repack(self, uid: str) -> None:
         """Write a session's payloads anew, without those that were replaced."""
-        blobs, held = self._store.blobs, self._store.load_session(uid)
-        if held is None:
+        blobs, stored = self._store.blobs, self._store.load_session(uid)
+        if stored is None:
             return
-        left = latest_texts(held.facts)
+        left = latest_texts(stored.facts)
         refs = [block.ref for fact in left for block in fact.blocks if block.ref is not None]
         try:
             with blobs.repack(uid, refs) as renamed:
                 facts = pack_facts([_rename_refs(fact, renamed) for fact in left])
-                self._store.write([SessionChange(held.row, held.cursor, facts, renamed=renamed)])
+                self._store.write(
+                    [SessionChange(stored.row, stored.cursor, facts, renamed=renamed)]
+                )
         except (PackDamaged, PackMissing) as error:  # the others, and the caps, go on
-            path = held.row.session.source_path or ""
+            path = stored.row.session.source_path or ""
             self.report.failed += 1
             self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
 

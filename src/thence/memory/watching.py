@@ -52,7 +52,7 @@ def changes(
     rest: float | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[set[Path]]:
-    """Return the files that were written, again and again; a nudge in the queue counts as well.
+    """Yield the files that were written, again and again; a nudge in the queue counts as well.
 
     Everything written since this was called is given, however late it is asked for: who calls it,
     and then sweeps, misses nothing. Folders may be made later. When nothing changed for `rest`
@@ -83,7 +83,7 @@ def _with_nudges(
 def _changed_paths(
     seen: FileStamps, queue: Path, gather_ms: int, step_ms: Callable[[], int], stop: threading.Event
 ) -> Iterator[set[str]]:
-    """Return what changed, nudges among it; nothing at all every now and then."""
+    """Yield what changed, nudges among it; an empty set every now and then."""
     try:
         while not stop.is_set():
             yield from _watch_paths(seen, queue, gather_ms, step_ms, stop)
@@ -95,7 +95,7 @@ def _changed_paths(
 def _watch_paths(
     seen: FileStamps, queue: Path, gather_ms: int, step_ms: Callable[[], int], stop: threading.Event
 ) -> Iterator[set[str]]:
-    """Return what the system tells, and what it does not, until a folder is there that was not."""
+    """Yield what the system reports, and what it does not, until a folder is there that was not."""
     from watchfiles import Change
 
     def is_new_folder(change: Change, path: str) -> bool:
@@ -149,8 +149,8 @@ def _batches(
             if isinstance(raw, str):
                 yield set()
                 continue
-            told = {(Change(kind), path) for kind, path in raw}
-            yield {change for change in told if telling(*change)}
+            changes = {(Change(kind), path) for kind, path in raw}
+            yield {change for change in changes if telling(*change)}
 
 
 class FileStamps:

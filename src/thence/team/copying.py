@@ -71,7 +71,7 @@ class _NoRedaction(Redactor):
 
 
 def copy(
-    source: Store, target: Store, told: Callable[[CopyReport], None] = lambda _: None
+    source: Store, target: Store, progress: Callable[[CopyReport], None] = lambda _: None
 ) -> CopyReport:
     """Copy everything, then compare; both stores should be held (`sweeping()`)."""
     report = CopyReport()
@@ -91,7 +91,7 @@ def copy(
             report.copied += 1
             if ours != _hash_there(target, uid):
                 report.different.append(uid)
-        told(report)
+        progress(report)
     return report
 
 
@@ -105,14 +105,14 @@ class _Copier:
     def copy(self, row: SessionRow) -> None:
         """Copy one session, in place of what is there of it."""
         uid = row.session.session_uid
-        held = self._source.load_session(uid)
-        if held is None:
+        session = self._source.load_session(uid)
+        if session is None:
             cursor = self._known[uid].cursor if uid in self._known else Cursor()
             change = SessionChange(
                 plain(row), cursor, spend=list(spend_of(self._source, uid)), fresh=True
             )
         else:
-            change = self._change(uid, held)
+            change = self._change(uid, session)
         change.row = msgspec.structs.replace(change.row, pinned=row.pinned, gone=row.gone)
         if any(there.change == row.change for there in self._target.sessions(only(uid))):
             # The same number would mean that nothing else changed.
@@ -122,43 +122,43 @@ class _Copier:
             self._target.write(digests=[made])
         if row.pinned:
             self._target.write([SessionChange(change.row, change.cursor)])
-        if held is None:
+        if session is None:
             self._target.remove([uid], why={uid: "removed before it was copied"})
 
     def _write(self, row: SessionRow, change: SessionChange) -> None:
         self._target.write([msgspec.structs.replace(change, row=row)])
 
-    def _change(self, uid: str, held: StoredSession) -> SessionChange:
+    def _change(self, uid: str, session: StoredSession) -> SessionChange:
         """Put a session together for the other store: its payloads there, its words cut anew."""
-        facts = with_payloads(held.facts, self._source.blobs)
-        change = self._ingester.reingest(uid, held, facts)
+        facts = with_payloads(session.facts, self._source.blobs)
+        change = self._ingester.reingest(uid, session, facts)
         self._ingester.sync()
         sizes = {name: getattr(change.row, name) for name in _SIZES}
-        change.row = msgspec.structs.replace(plain(held.row), fold=change.row.fold, **sizes)
+        change.row = msgspec.structs.replace(plain(session.row), fold=change.row.fold, **sizes)
         return change
 
 
 def spend_of(store: Store, uid: str) -> Iterator[Spend]:
-    """Return what a session took, as a store keeps it."""
-    for told in store.read_table("spend", only(uid)):
+    """Yield what a session took, as a store keeps it."""
+    for row in store.read_table("spend", only(uid)):
         usage = Usage(
-            *(told.get(name) or 0 for name in ("input", "output", "cache_creation")),
-            *(told.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
+            *(row.get(name) or 0 for name in ("input", "output", "cache_creation")),
+            *(row.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
         )
-        rest: dict[str, Any] = {name: told[name] for name in _MONEY}
-        yield Spend(told["day"], told["model"], told["place"], usage, **rest)
+        rest: dict[str, Any] = {name: row[name] for name in _MONEY}
+        yield Spend(row["day"], row["model"], row["place"], usage, **rest)
 
 
 def digests_of(store: Store, row: SessionRow) -> Iterator[DigestRecord]:
-    """Return the digest of a session and its signals, as a store keeps them."""
+    """Yield the digest of a session and its signals, as a store keeps them."""
     uid = row.session.session_uid
-    for told in store.read_table("digests", only(uid)):
-        body = {name: value for name, value in told.items() if name not in _NOTED}
+    for digest in store.read_table("digests", only(uid)):
+        body = {name: value for name, value in digest.items() if name not in _NOTED}
         signals = [
-            {name: value for name, value in one.items() if name != "uid"}
-            for one in store.read_table("signals", only(uid))
+            {name: value for name, value in signal.items() if name != "uid"}
+            for signal in store.read_table("signals", only(uid))
         ]
-        made = DigestRecord(uid, told["change"], body, signals, row.session.outcome)
+        made = DigestRecord(uid, digest["change"], body, signals, row.session.outcome)
         made.task_ref = row.session.task_ref
         yield made
 
@@ -192,35 +192,35 @@ def _hash_there(store: Store, uid: str) -> str | None:
 def hash_of(store: Store, row: SessionRow, report: CopyReport | None = None) -> str:
     """Hash all that a store holds of a session, but for when and where it was written."""
     uid = row.session.session_uid
-    told = blake2b(digest_size=16)
+    digester = blake2b(digest_size=16)
     # What depends on how it was written: sizes, and the program that put it together.
     of_itself = dict.fromkeys((*_SIZES, "fold"), 0)
-    told.update(_bytes(msgspec.structs.replace(plain(row), **of_itself)))
-    told.update(_bytes([row.session.analyzed_at is None, row.session.evicted_at is None]))
+    digester.update(_bytes(msgspec.structs.replace(plain(row), **of_itself)))
+    digester.update(_bytes([row.session.analyzed_at is None, row.session.evicted_at is None]))
     wanted = only(uid)
     digests = list(store.read_table("digests", wanted))
-    for one in digests:
-        told.update(_bytes({name: value for name, value in one.items() if name != "at"}))
+    for digest in digests:
+        digester.update(_bytes({name: value for name, value in digest.items() if name != "at"}))
     for what in ("signals", "spend"):
-        told.update(_bytes(sorted(_bytes(one) for one in store.read_table(what, wanted))))
-    held = store.load_session(uid)
+        digester.update(_bytes(sorted(_bytes(digest) for digest in store.read_table(what, wanted))))
+    session = store.load_session(uid)
     if report is not None:
         report.digests += len(digests)
-        report.evicted += held is None
-    if held is not None:
-        _add_session(store, held, told.update, report)
-    return told.hexdigest()
+        report.evicted += session is None
+    if session is not None:
+        _add_session(store, session, digester.update, report)
+    return digester.hexdigest()
 
 
 def _add_session(
-    store: Store, held: StoredSession, add: Callable[[bytes], None], report: CopyReport | None
+    store: Store, session: StoredSession, add: Callable[[bytes], None], report: CopyReport | None
 ) -> None:
-    uid = held.row.session.session_uid
+    uid = session.row.session.session_uid
     rows = store.events(uid)
     prints = sorted((row.event.event_id, fingerprint(row, with_ref=False)) for row in rows)
     add(_bytes(prints))
-    add(_bytes([sorted(held.replayed), sorted(held.billed), held.ties]))
-    for fact in held.facts:
+    add(_bytes([sorted(session.replayed), sorted(session.billed), session.ties]))
+    for fact in session.facts:
         refs = [block.ref for block in fact.blocks if block.ref is not None]
         blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
         add(_bytes(msgspec.structs.replace(fact, blocks=blocks)))

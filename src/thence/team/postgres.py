@@ -135,9 +135,9 @@ class Postgres:
 
         With `must_exist` nothing is made: SessionNotFound where the database has no tables of ours.
         """
-        self.address, told = _own_words(url)
-        self.tenant = told.get("tenant") or "default"
-        self.machine = told.get("machine") or text(socket.gethostname()) or "unknown"
+        self.address, options = _own_words(url)
+        self.tenant = options.get("tenant") or "default"
+        self.machine = options.get("machine") or text(socket.gethostname()) or "unknown"
         self._own = threading.local()
         self._open: list[Db] = []
         self._lock = threading.Lock()
@@ -188,7 +188,7 @@ class Postgres:
         db.adapters.register_dumper(Vector, VectorDumper)
         db.execute(f"SET search_path TO {SCHEMA}, pg_temp")
         with self._lock:
-            self._open = [one for one in self._open if not one.closed]
+            self._open = [connection for connection in self._open if not connection.closed]
             self._open.append(db)
         return db
 
@@ -299,8 +299,8 @@ class Postgres:
         return inventory(
             rows,
             (
-                bytes(found)
-                for (found,) in self._every(
+                bytes(tombstone)
+                for (tombstone,) in self._every(
                     "SELECT uid_hash FROM tombstones WHERE tenant=%s", self.tenant
                 )
             ),
@@ -394,8 +394,8 @@ class Postgres:
         sql = "SELECT fold FROM sessions WHERE tenant=%s AND uid=%s AND evicted IS NULL"
         version = self._first(sql, self.tenant, name)
         if version != session_fold.VERSION:
-            held = self.load_session(uid) if version is not None else None
-            return derive_events(uid, held, after=after, limit=limit, ids=ids)
+            stored = self.load_session(uid) if version is not None else None
+            return derive_events(uid, stored, after=after, limit=limit, ids=ids)
         with self._translate_errors():
             if ids is None:
                 bodies = read_pages(self._db, self.tenant, name, after)
@@ -438,9 +438,9 @@ class Postgres:
             # One moment, though another process may write meanwhile.
             self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             parts = self._every(f"{_PARTS} ORDER BY part DESC", *who)
-            one = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
+            sql = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
             return facts_behind(
-                parts, lambda part: bytes(self._first(one, *who, part)), position, lines
+                parts, lambda part: bytes(self._first(sql, *who, part)), position, lines
             )
 
     def _foreign(self, uid: str, facts: Sequence[Fact]) -> frozenset[int]:
@@ -458,60 +458,60 @@ class Postgres:
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
-        where, given = self._where(wanted)
+        where, values = self._where(wanted)
         limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
         rows = self._every(
             "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
             f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
-            *given,
+            *values,
         )
         for row, *marks in rows:
             listed = with_marks(ROW.decode(row), *marks)
             yield _without_paths(listed) if self.machine == EVERYONE else listed
 
     def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
-        """Return what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+        """Yield what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         if what == "removals":
             for at, kind, body in self._every(
                 "SELECT at, what, body FROM removals WHERE tenant=%s ORDER BY id", self.tenant
             ):
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
-        where, given = self._where(wanted)
-        for row in self._every(_TIER2_SQL[what].format(where=where), *given):
-            found = dict(zip(NAMES[what], row, strict=True))
-            body = found.pop("body", None)
-            yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
+        where, values = self._where(wanted)
+        for row in self._every(_TIER2_SQL[what].format(where=where), *values):
+            entry = dict(zip(NAMES[what], row, strict=True))
+            body = entry.pop("body", None)
+            yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}
 
     def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
         """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        where, given = self._where(wanted)
+        where, values = self._where(wanted)
         tests, times = [where], list[str]()
         for test, moment in ((">=", wanted.after), ("<", wanted.before)):
             if moment is not None:
                 tests.append(f"{_GROUPS['slot']}{test}%s")
                 times.append((time_column(moment) or "")[:16])
-        keys = ", ".join(_GROUPS[one] for one in by)
+        keys = ", ".join(_GROUPS[name] for name in by)
         group = f" GROUP BY {keys}" if keys else ""
         rows = self._every(
             f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
             " LEFT JOIN spend ON spend.tenant=sessions.tenant AND spend.uid=sessions.uid"
             f" WHERE {' AND '.join(tests)}{group}",
-            *(*given, *times),
+            *(*values, *times),
         )
         sizes: dict[tuple[Any, ...], int] = {}
         if {"day", "slot", "model"}.isdisjoint(by):
             for size, *key in self._every(
                 f"SELECT coalesce(sum(raw_bytes), 0)::bigint{keys and ', '}{keys} FROM sessions"  # noqa: S608
                 f" WHERE {where}{group}",
-                *given,
+                *values,
             ):
                 sizes[tuple(key)] = size
         out: list[Total] = []
         for row in rows:
             key = tuple(row[: len(by)])
-            told: dict[str, Any] = dict(zip(_SUMS, row[len(by) :], strict=True))
-            out.append(Total(key, raw_bytes=sizes.get(key, 0), **told))
+            figures: dict[str, Any] = dict(zip(_SUMS, row[len(by) :], strict=True))
+            out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
         return out
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
@@ -537,9 +537,9 @@ class Postgres:
             "ended>=%s": wanted.after,
             "started<%s": wanted.before,
         }
-        found = [(test, value) for test, value in tests.items() if value is not None]
-        plain = [test for test, _ in found]
-        given = [text(value) if isinstance(value, str) else value for _, value in found]
+        conditions = [(test, value) for test, value in tests.items() if value is not None]
+        plain = [test for test, _ in conditions]
+        values = [text(value) if isinstance(value, str) else value for _, value in conditions]
         if wanted.uid is not None:
             start = "".join(f"!{c}" if c in "!%_" else c for c in text(wanted.uid)) + "%"
             plain.append(
@@ -547,18 +547,18 @@ class Postgres:
                 ' OR lower(substr(sessions.uid, length(agent)+2)) LIKE lower(%s COLLATE "C")'
                 " ESCAPE '!')"
             )
-            given += [start, start]
+            values += [start, start]
         if wanted.folder is not None:
             plain.append("(project=%s OR starts_with(project, %s))")
             folder = text(wanted.folder)
-            given += [folder, f"{folder.rstrip('/')}/"]
+            values += [folder, f"{folder.rstrip('/')}/"]
         if wanted.uids is not None:
             plain.append("sessions.uid=ANY(%s)")
-            given.append([text(uid) for uid in wanted.uids])
-        for column, told in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
-            if told is not None:
-                plain.append(f"{column} IS {'NOT ' if told else ''}NULL")
-        return " AND ".join(plain), tuple(given)
+            values.append([text(uid) for uid in wanted.uids])
+        for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
+            if is_wanted is not None:
+                plain.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")
+        return " AND ".join(plain), tuple(values)
 
     # -- removing -----------------------------------------------------------------------
 
@@ -581,7 +581,7 @@ class Postgres:
                 raise SessionNotFound(f"no session {min(missing)} in the store")
             writer.pend(PACK + uid for uid in wanted)
             for uid, size in sizes.items():
-                told = {
+                removals = {
                     "uid": "(forgotten)" if forget else wanted[uid],
                     "bytes": size,
                     "why": why.get(wanted[uid], "asked for"),
@@ -589,7 +589,13 @@ class Postgres:
                 self._db.execute(
                     "INSERT INTO removals(tenant, machine, at, what, body)"
                     " VALUES(%s, %s, %s, %s, %s)",
-                    (self.tenant, self.machine, now(), what, msgspec.json.encode(told).decode()),
+                    (
+                        self.tenant,
+                        self.machine,
+                        now(),
+                        what,
+                        msgspec.json.encode(removals).decode(),
+                    ),
                 )
             if buried:
                 writer.add_tombstones(sorted(buried))
@@ -657,8 +663,8 @@ class Postgres:
         """Tell what this database does without, and what would help; it only takes longer."""
         if self._first("SELECT to_regclass(%s)", f"{SCHEMA}.sessions_parts") is not None:
             return []
-        told = "no index for parts of names (project:, model:): all sessions are gone through"
-        return [(told, "CREATE EXTENSION pg_trgm, then the index of docs/scale.md")]
+        message = "no index for parts of names (project:, model:): all sessions are gone through"
+        return [(message, "CREATE EXTENSION pg_trgm, then the index of docs/scale.md")]
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[Callable[[float | None], Iterator[set[str]]]]:
@@ -670,9 +676,9 @@ class Postgres:
         names: dict[str, str] = {}
 
         def heard(db: Db, wait: float | None) -> Iterator[set[str]]:
-            told = list(db.notifies(timeout=wait, stop_after=1))
-            told += db.notifies(timeout=0) if told else ()
-            keys = {one.payload.partition(":")[0] for one in told}
+            notices = list(db.notifies(timeout=wait, stop_after=1))
+            notices += db.notifies(timeout=0) if notices else ()
+            keys = {notice.payload.partition(":")[0] for notice in notices}
             if not keys <= names.keys():
                 names.update(self._names(len(names)))
             if known := {names[key] for key in keys if key in names}:
@@ -694,17 +700,17 @@ class Postgres:
 
     # -- small things -------------------------------------------------------------------
 
-    def _every(self, statement: str, *given: Any) -> list[Any]:
+    def _every(self, statement: str, *values: Any) -> list[Any]:
         with self._translate_errors():
-            return self._db.execute(statement.encode(), given).fetchall()
+            return self._db.execute(statement.encode(), values).fetchall()
 
-    def _first(self, statement: str, *given: Any) -> Any:
+    def _first(self, statement: str, *values: Any) -> Any:
         with self._translate_errors():
-            return _first(self._db, statement, *given)
+            return _first(self._db, statement, *values)
 
-    def _run(self, statement: str, *given: Any) -> None:
+    def _run(self, statement: str, *values: Any) -> None:
         with self._translate_errors():
-            self._db.execute(statement.encode(), given)
+            self._db.execute(statement.encode(), values)
 
 
 class PostgresSessionIndex:
@@ -807,10 +813,10 @@ class PostgresBlobs:
                 *(self._store.tenant, pack, batch),
             )
 
-    def _do(self, statement: str, *given: Any) -> list[Any]:
+    def _do(self, statement: str, *values: Any) -> list[Any]:
         try:
-            found = self._store._db.execute(statement.encode(), given)  # noqa: SLF001 - its own
-            return found.fetchall() if found.description else []
+            cursor = self._store._db.execute(statement.encode(), values)  # noqa: SLF001 - its own
+            return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
             raise BackendError(_why(error)) from error
 
@@ -864,8 +870,8 @@ def _sum(what: str, test: str = "") -> str:
 
 _SUMS = {
     "sessions": "count(DISTINCT sessions.uid)",
-    **{one: _sum("spend.ticks", f" FILTER (WHERE place='{one}')") for one in PLACES},
-    **{one: _sum(one) for one in ("unpriced", "input", "output", "responses")},
+    **{name: _sum("spend.ticks", f" FILTER (WHERE place='{name}')") for name in PLACES},
+    **{name: _sum(name) for name in ("unpriced", "input", "output", "responses")},
     "cache": _sum("cache_creation+cache_read"),
 }
 
@@ -897,6 +903,6 @@ def _why(error: BaseException) -> str:
     return (str(error).strip() or repr(error)).partition("\n")[0]
 
 
-def _first(db: Db, statement: str, *given: Any) -> Any:
-    found = db.execute(statement.encode(), given).fetchone()
-    return None if found is None else found[0]
+def _first(db: Db, statement: str, *values: Any) -> Any:
+    row = db.execute(statement.encode(), values).fetchone()
+    return None if row is None else row[0]

@@ -14,10 +14,10 @@ from thence.team.postgres_search import Db
 def restate_row(change: SessionChange, there: SessionRow) -> SessionChange:
     """Return a change that says anew of a session what does not come from its events."""
     path = change.row.session.source_path
-    told = {name: getattr(change.row, name) for name in ("pinned", "gone", "redactor")}
+    fields = {name: getattr(change.row, name) for name in ("pinned", "gone", "redactor")}
     session = msgspec.structs.replace(there.session, source_path=path)
     return msgspec.structs.replace(
-        change, row=msgspec.structs.replace(there, session=session, **told)
+        change, row=msgspec.structs.replace(there, session=session, **fields)
     )
 
 

@@ -680,7 +680,7 @@ def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
     row = db.execute(
         f"SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM {SCHEMA}.versions"  # noqa: S608
     ).fetchone()
-    version, oldest = (int(str(one)) for one in row or (0, 0))
+    version, oldest = (int(str(number)) for number in row or (0, 0))
     if oldest > len(MIGRATIONS):
         raise BadConfig(
             f"the store was created by a newer thence (schema {version})",

@@ -81,10 +81,10 @@ def words_in(text: str) -> list[str]:
         _OWN.db = apsw.Connection(":memory:")
         tokenizer = _OWN.tokenizer = _OWN.db.fts5_tokenizer("unicode61", [])
     body = text.encode("utf-8", "replace")
-    found: list[str] = tokenizer(
+    words: list[str] = tokenizer(
         body, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
     )
-    return found
+    return words
 
 
 def _word(word: str) -> str:
@@ -110,7 +110,7 @@ class VectorDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: Vector) -> bytes:
-        """Return it as it is."""
+        """Return the vector unchanged."""
         return bytes(obj)
 
 
@@ -133,8 +133,8 @@ def _pack_vector(places: dict[str, str]) -> Vector:
     hundred thousand words in a megabyte, so no step of Python is taken for each.
     """
     counts = map(_COUNTS.__getitem__, map(len, places.values()))
-    told = "".join(chain.from_iterable(zip(places, counts, places.values(), strict=True)))
-    return Vector(len(places).to_bytes(4, "big") + told.encode("utf-8", "surrogateescape"))
+    lexemes = "".join(chain.from_iterable(zip(places, counts, places.values(), strict=True)))
+    return Vector(len(places).to_bytes(4, "big") + lexemes.encode("utf-8", "surrogateescape"))
 
 
 def _short_places(words: Sequence[str]) -> dict[str, str] | None:
@@ -149,7 +149,7 @@ def _short_places(words: Sequence[str]) -> dict[str, str] | None:
 
 
 def _pieces(words: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Return the places of words, piece by piece; one piece at least."""
+    """Yield the places of words, piece by piece; one piece at least."""
     start = 0
     while True:
         piece: dict[str, str] = {}
@@ -367,8 +367,10 @@ class PostgresWords:
                 out.append(of_session(uid, ts, kind, body, worth))
             elif number in events:
                 event, ref, seq = events[number]
-                name, told = KINDS[kind], STATES[state].value
-                out.append(SearchMatch(uid, event, ts, name, told, ref, worth, seq, row=number))
+                name, event_state = KINDS[kind], STATES[state].value
+                out.append(
+                    SearchMatch(uid, event, ts, name, event_state, ref, worth, seq, row=number)
+                )
         return out
 
     def words(self, beginning: str, part: str) -> list[str]:

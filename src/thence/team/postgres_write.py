@@ -154,9 +154,9 @@ class Writer:
 
         The numbers of changes are this store's own; they go on from what is there.
         """
-        by_uid = {_uid(one.change): one for one in sent}
+        by_uid = {_uid(pushed.change): pushed for pushed in sent}
         there = self._lock_sessions(list(by_uid))
-        due = dict(self._due({uid: one.change for uid, one in by_uid.items()}, there))
+        due = dict(self._due({uid: pushed.change for uid, pushed in by_uid.items()}, there))
         for uid in self._find_tombstones(list(due)):
             del due[uid]
         for uid in [uid for uid in due if by_uid[uid].restates]:
@@ -169,19 +169,23 @@ class Writer:
         wanted = {pack_name(change.row.session.session_uid) for change in changes}
         self.put_packs([pack for pack in packs if pack[0].partition("/")[0] in wanted])
         self._sent = {
-            uid: {"pushed": by_uid[uid].mark, "pinned": one.row.pinned} for uid, one in due.items()
+            uid: {"pushed": by_uid[uid].mark, "pinned": pushed.row.pinned}
+            for uid, pushed in due.items()
         }
         kin = self.write(changes)
         digests = [
-            with_change_number(one.digested, one.change, numbers[uid])
-            for uid, one in by_uid.items()
-            if uid in due and one.digested is not None
+            with_change_number(pushed.digested, pushed.change, numbers[uid])
+            for uid, pushed in by_uid.items()
+            if uid in due and pushed.digested is not None
         ]
         self.write_digests(digests)
         self._many(
             "UPDATE sessions SET pushed=%(pushed)s, pinned=%(pinned)s"
             " WHERE tenant=%(tenant)s AND uid=%(uid)s",
-            [{**told, "tenant": self._tenant, "uid": uid} for uid, told in self._sent.items()],
+            [
+                {**columns, "tenant": self._tenant, "uid": uid}
+                for uid, columns in self._sent.items()
+            ],
         )
         evicted = [uid for uid in due if by_uid[uid].evicted]
         if evicted:
@@ -212,16 +216,22 @@ class Writer:
             "SELECT uid_hash FROM tombstones WHERE tenant=%s AND uid_hash=ANY(%s)",
             (self._tenant, list(hashes)),
         )
-        return [hashes[bytes(found)] for (found,) in rows.fetchall()]
+        return [hashes[bytes(tombstone)] for (tombstone,) in rows.fetchall()]
 
     def _write(self, changes: dict[str, SessionChange]) -> dict[str, set[str]]:
         stored = self._lock_sessions(list(changes))
         changes = dict(self._due(changes, stored))
-        renamed = {uid: one for uid, one in changes.items() if one.renamed}
-        self._settled |= {uid for uid, one in changes.items() if one.settled}
+        renamed = {
+            uid: session_change for uid, session_change in changes.items() if session_change.renamed
+        }
+        self._settled |= {uid for uid, session_change in changes.items() if session_change.settled}
         new = self._put_sessions(changes, stored)
         self._rename(renamed)
-        grown = {uid: one for uid, one in changes.items() if uid in new and uid not in renamed}
+        grown = {
+            uid: session_change
+            for uid, session_change in changes.items()
+            if uid in new and uid not in renamed
+        }
         self._put_events(grown, stored)
         shared = self._claim(grown)
         # Growth that shares nothing new leaves the family as it was compared last.
@@ -273,16 +283,16 @@ class Writer:
         """Write the rows of sessions; those of which there is more to write."""
         new: set[str] = set()
         restated: list[tuple[Any, ...]] = []
-        whole: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for uid, change in changes.items():
             row, there = change.row, stored.get(uid)
             if there is None or there.change != row.change:
                 new.add(uid)
-                told = {name: _clean_value(value) for name, value in columns(change).items()}
+                values = {name: _clean_value(value) for name, value in columns(change).items()}
                 machine = there.machine if there and change.settled else self._machine
                 sent = self._sent.pop(uid, {})
                 own = {"tenant": self._tenant, "machine": machine, "title_words": self._title(row)}
-                whole.append({**told, **sent, **own})
+                rows.append({**values, **sent, **own})
             elif not change.settled:
                 if there.redactor != row.redactor:  # its digest was made anew by newer rules
                     self._pending |= {f"{REWRITE}{name}" for name in ("digests", "signals")}
@@ -300,7 +310,7 @@ class Writer:
             " WHERE tenant=%s AND uid=%s",
             restated,
         )
-        self._put_rows(whole, stored.keys())
+        self._put_rows(rows, stored.keys())
         return new
 
     def _title(self, row: SessionRow) -> Vector | None:
@@ -333,7 +343,7 @@ class Writer:
             return
         there = [uid for uid in changes if uid in stored]
         self._empty([uid for uid in there if changes[uid].fresh])
-        self._put_facts({uid: one.facts for uid, one in changes.items() if one.facts})
+        self._put_facts({uid: change.facts for uid, change in changes.items() if change.facts})
         self._put_folds(changes)
         again = [uid for uid in there if changes[uid].rebuilt]
         changes = changes | {
@@ -341,11 +351,13 @@ class Writer:
         }
         numbers = put_pages(self._db, self._tenant, self._machine, changes, there)
         self._stage(changes, numbers, new=not there)
-        self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
-        altered = [(uid, thin_row(row)) for uid, one in changes.items() for row in one.altered]
+        self._drop([(uid, at) for uid, change in changes.items() for at in change.vanished])
+        altered = [
+            (uid, thin_row(row)) for uid, change in changes.items() for row in change.altered
+        ]
         self._alter(altered, [numbers[uid, row.event_id] for uid, row in altered])
-        self._retell({uid: one for uid, one in changes.items() if one.retold})
-        self._pending |= {REPACK + uid for uid, one in changes.items() if one.untidy}
+        self._retell({uid: change for uid, change in changes.items() if change.retold})
+        self._pending |= {REPACK + uid for uid, change in changes.items() if change.untidy}
         self._delete("spend", there)
         self._many(
             "INSERT INTO spend(tenant, machine, uid, day, model, place, input, output,"
@@ -353,15 +365,15 @@ class Writer:
             f" VALUES({', '.join(['%s'] * 15)})",
             [
                 (self._tenant, self._machine, uid, *map(_clean_value, spend_values(spend)))
-                for uid, one in changes.items()
-                for spend in one.spend
+                for uid, change in changes.items()
+                for spend in change.spend
             ],
         )
         shared = [
-            (self._tenant, self._machine, uid, msgspec.msgpack.encode(told))
-            for uid, one in changes.items()
-            if one.replayed is not None
-            for told in [(one.replayed, one.billed or frozenset(), one.ties)]
+            (self._tenant, self._machine, uid, msgspec.msgpack.encode(shares))
+            for uid, change in changes.items()
+            if change.replayed is not None
+            for shares in [(change.replayed, change.billed or frozenset(), change.ties)]
         ]
         self._many(
             "INSERT INTO shares(tenant, machine, uid, body) VALUES(%s, %s, %s, %s)"
@@ -474,7 +486,7 @@ class Writer:
                 for key, row in rows.items()
             ),
         )
-        if count := sum(len(one.words) for one in changes.values()):
+        if count := sum(len(session_change.words) for session_change in changes.values()):
             # New words wait in a list that every search goes through: long while much is written,
             # since the index takes them in faster together, and short otherwise.
             waiting = "16MB" if count > _BATCH_TEXTS else "512kB"
@@ -482,15 +494,15 @@ class Writer:
                 f"SET LOCAL gin_pending_list_limit = '{waiting}'; SET LOCAL work_mem = '64MB'"
             )
         lots = self._lots(changes, placed)
-        given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
+        values = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
         # Here and below: the server puts in what it has while the next words are spelled.
         with self._db.pipeline():
-            self._db.execute(_PUT_NEW_EVENTS if new else _PUT_EVENTS, given)
+            self._db.execute(_PUT_NEW_EVENTS if new else _PUT_EVENTS, values)
             lot = next(lots, None)
         while lot is not None:
             self._copy_packed("staged_words", lot)
             with self._db.pipeline():
-                self._db.execute(_PUT_NEW_WORDS if new else _PUT_WORDS, given | {"lot": self._lot})
+                self._db.execute(_PUT_NEW_WORDS if new else _PUT_WORDS, values | {"lot": self._lot})
                 lot = next(lots, None)
 
     def _lots(
@@ -514,17 +526,17 @@ class Writer:
         self, changes: dict[str, SessionChange], placed: dict[tuple[str, int], tuple[int, int]]
     ) -> Iterator[tuple[bytes, bytes, bytes]]:
         """Spell rows of words: the session, the numbers, the vector."""
-        for uid, one in changes.items():
+        for uid, change in changes.items():
             name = uid.encode()
             start = len(name).to_bytes(4, "big") + name
-            for words in {words.event_id: words for words in reversed(one.words)}.values():
+            for words in {words.event_id: words for words in reversed(change.words)}.values():
                 number, ts = placed.get((uid, words.event_id), (None, 0))
                 if number is None:
                     continue
                 pieces = vectors(words.body, marks_of(words.meta, self._tenant, number))
                 for at, body in enumerate(pieces):
-                    told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
-                    yield start, _WORDS_ROW.pack(*told), body
+                    header = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
+                    yield start, _WORDS_ROW.pack(*header), body
 
     def _retell(self, changes: dict[str, SessionChange]) -> None:
         """Put the words of texts that went on in place of those of their beginnings."""
@@ -538,8 +550,8 @@ class Writer:
             placed |= {(uid, event): (number, ts) for event, number, ts in gone.fetchall()}
         for lot in self._lots(changes, placed):
             self._copy_packed("staged_words", lot)
-            given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
-            self._db.execute(_PUT_WORDS, given)
+            values = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
+            self._db.execute(_PUT_WORDS, values)
 
     def _drop(self, events: Sequence[tuple[str, int]]) -> None:
         """Take out single events, rows and words."""
@@ -558,7 +570,7 @@ class Writer:
         if not events:
             return
         mark_again(self._db, self._tenant, self._machine, events)
-        given = (
+        values = (
             [uid for uid, _ in events],
             *(
                 [_clean_value(getattr(row, name)) for _, row in events]
@@ -574,13 +586,13 @@ class Writer:
             " %s::smallint[], %s::bigint[])"
             " AS v(uid, event_id, ts, kind, state, tool, tokens, implied, seq)"
             " WHERE t.tenant=%s AND t.uid=v.uid AND t.event_id=v.event_id",
-            given,
+            values,
         )
         self._db.execute(
             "UPDATE words AS t SET ts=v.ts FROM unnest(%s::text[], %s::bigint[], %s::bigint[])"
             " AS v(uid, event_id, ts) WHERE t.tenant=%s AND t.uid=v.uid"
             " AND t.event_id=v.event_id AND t.ts!=v.ts",
-            (*given[:3], self._tenant),
+            (*values[:3], self._tenant),
         )
 
     def _rename(self, changes: dict[str, SessionChange]) -> None:
@@ -677,7 +689,7 @@ class Writer:
             ).fetchall()
             if rows:
                 self._put_digests(some, {uid: (agent, row) for uid, agent, row in rows})
-        self._tell({text(one.uid): one.change for one in digests})
+        self._tell({text(record.uid): record.change for record in digests})
 
     def _put_digests(
         self, digests: dict[str, DigestRecord], there: dict[str, tuple[str, bytes]]
@@ -702,11 +714,11 @@ class Writer:
                 self._tenant,
                 self._machine,
                 uid,
-                _clean_value(one["kind"]),
-                msgspec.msgpack.encode(one),
+                _clean_value(record["kind"]),
+                msgspec.msgpack.encode(record),
             )
             for uid in there
-            for one in digests[uid].signals
+            for record in digests[uid].signals
         ]
         self._many(
             "INSERT INTO signals(tenant, machine, uid, kind, body) VALUES(%s, %s, %s, %s, %s)",
@@ -715,20 +727,20 @@ class Writer:
         sizes = {uid: len(body) for uid, body in bodies.items()}
         for _, _, uid, _, body in signals:
             sizes[uid] += len(body)
-        told = []
+        updates = []
         for uid, (_, row) in there.items():
-            one, held = digests[uid], ROW.decode(row)
+            record, stored = digests[uid], ROW.decode(row)
             body = msgspec.msgpack.encode(
-                msgspec.structs.replace(held, session=with_verdict(held.session, one))
+                msgspec.structs.replace(stored, session=with_verdict(stored.session, record))
             )
-            made = (one.outcome, sizes[uid], digest_version(one), body)
-            told.append((*made, one.change, at, self._tenant, uid))
+            made = (record.outcome, sizes[uid], digest_version(record), body)
+            updates.append((*made, record.change, at, self._tenant, uid))
         # A session that went on since it was read stays un-analysed: the digest does not cover it.
         self._many(
             "UPDATE sessions SET outcome=%s, distilled=%s, digest=%s, row=%s,"
             " analysed=CASE WHEN change=%s THEN %s::bigint ELSE analysed END"
             " WHERE tenant=%s AND uid=%s",
-            told,
+            updates,
         )
 
     # -- removing -----------------------------------------------------------------------
@@ -789,7 +801,7 @@ class Writer:
         self._many(
             "INSERT INTO tombstones(tenant, machine, uid_hash) VALUES(%s, %s, %s)"
             " ON CONFLICT (tenant, uid_hash) DO NOTHING",
-            [(self._tenant, self._machine, one) for one in hashes],
+            [(self._tenant, self._machine, uid_hash) for uid_hash in hashes],
         )
 
     # -- small things -------------------------------------------------------------------
@@ -865,23 +877,23 @@ def channel_of(tenant: str) -> str:
     return f"thence_{uid_hash(tenant).hex()}"
 
 
-def text(told: str) -> str:
+def text(value: str) -> str:
     """Return a text as the database takes it; rows hold the original as bytes."""
-    return told.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def _clean_value(value: Any) -> Any:
     return text(value) if isinstance(value, str) else value
 
 
-def _copy_text(told: str | None) -> str:
+def _copy_text(value: str | None) -> str:
     """Spell a text for COPY."""
-    if told is None:
+    if value is None:
         return "\\N"
-    told = text(told)
-    if _SPELLED.search(told) is None:
-        return told
-    return _SPELLED.sub(lambda found: _SPELLING[found[0]], told)
+    value = text(value)
+    if _SPELLED.search(value) is None:
+        return value
+    return _SPELLED.sub(lambda match: _SPELLING[match[0]], value)
 
 
 def _restates(change: SessionChange, there: _SessionVersion) -> bool:
@@ -896,8 +908,8 @@ def _number(sent: PushedSession, there: _SessionVersion | None) -> int:
     return there.change if sent.restates else max(there.change + 1, sent.change.row.change)
 
 
-def _uid(one: SessionChange | DigestRecord) -> str:
-    return text(one.uid if isinstance(one, DigestRecord) else one.row.session.session_uid)
+def _uid(record: SessionChange | DigestRecord) -> str:
+    return text(record.uid if isinstance(record, DigestRecord) else record.row.session.session_uid)
 
 
 def _once_each(changes: Sequence[Any]) -> Iterator[dict[str, Any]]:

@@ -90,8 +90,8 @@ class PushMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def covers(self, known: SweepEntry) -> bool:
         """Whether nothing has changed since."""
-        told = (known.change, known.analysed, known.pinned, known.gone, known.redactor)
-        return told == (self.change, self.analysed, self.pinned, self.gone, self.redactor)
+        versions = (known.change, known.analysed, known.pinned, known.gone, known.redactor)
+        return versions == (self.change, self.analysed, self.pinned, self.gone, self.redactor)
 
 
 _MARK = msgspec.msgpack.Decoder(PushMark)
@@ -144,10 +144,10 @@ class PushReport(msgspec.Struct):
     """What today's rules found in what was kept."""
 
 
-def marks_in(told: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[PushMark, bool]]:
+def marks_in(packed: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[PushMark, bool]]:
     """Read marks; one of another form counts as none, so that its session is sent again."""
     out: dict[str, tuple[PushMark, bool]] = {}
-    for uid, (body, mine) in told.items():
+    for uid, (body, mine) in packed.items():
         try:
             out[uid] = _MARK.decode(body), mine
         except msgspec.DecodeError:
@@ -166,7 +166,9 @@ class Due:
         """The oldest first."""
         self._excluded: dict[str | None, PushProject] = {}
         self._projects: dict[str | None, PushProject] = {}
-        wanted = [uid for uid, one in self.known.sessions.items() if not self._is_sent(uid, one)]
+        wanted = [
+            uid for uid, entry in self.known.sessions.items() if not self._is_sent(uid, entry)
+        ]
         self.plan.unchanged = len(self.known.sessions) - len(wanted)
         for at in range(0, len(wanted), _PAGE_SESSIONS):
             some = tuple(wanted[at : at + _PAGE_SESSIONS])
@@ -188,10 +190,10 @@ class Due:
         elif mark is not None and not mine and mark.events >= row.events:
             self.plan.elsewhere += 1
         else:
-            one = _count(self._projects, row, mark if mine else None)
+            counts = _count(self._projects, row, mark if mine else None)
             self.plan.sessions += 1
-            self.plan.events += one.events
-            self.plan.bytes += one.bytes
+            self.plan.events += counts.events
+            self.plan.bytes += counts.bytes
             self.rows.append(row)
 
 
@@ -261,18 +263,18 @@ class Pusher:
 
     def run(self) -> PushReport:
         """Send what is new, and say what was done."""
-        found = marks_in(self._target.push_marks())
-        due = Due(self._source, found, self._exclude)
+        marks = marks_in(self._target.push_marks())
+        due = Due(self._source, marks, self._exclude)
         report, self._plan = self.report, due.plan
-        self.marks = {uid: mark for uid, (mark, mine) in found.items() if mine}
+        self.marks = {uid: mark for uid, (mark, mine) in marks.items() if mine}
         report.unchanged, report.elsewhere = due.plan.unchanged, due.plan.elsewhere
-        report.excluded = sum(one.sessions for one in due.plan.excluded)
+        report.excluded = sum(project.sessions for project in due.plan.excluded)
         there = self._target.known()
         self._kin = dict(there.unsettled)
         self._forget(due.known.forgotten, there)
         for row in due.rows:
             uid = row.session.session_uid
-            mark, mine = found.get(uid, (None, True))
+            mark, mine = marks.get(uid, (None, True))
             self._send(row, due.known.sessions[uid], mark if mine else None)
             self._done += 1
             self._tell()
@@ -498,7 +500,9 @@ class Pusher:
         self._target.mark_settled(self._kin.keys() - foreign.keys())
         for changes in families.resolve_ownership(self._target, foreign):
             self._target.write(changes)
-            stale = [one.row.session.session_uid for one in changes if one.replayed is not None]
+            stale = [
+                change.row.session.session_uid for change in changes if change.replayed is not None
+            ]
             made = [made for uid in stale for made in self._digested_there(uid)]
             self._target.write(digests=made)
             self.report.settled += len(changes)
