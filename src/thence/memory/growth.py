@@ -277,6 +277,15 @@ def light(fact: Fact) -> Fact:
     return replace(fact, blocks=tuple(blocks), told=statuses)
 
 
+def rename_refs(fact: Fact, refs: Mapping[str, str]) -> Fact:
+    """Return a fact whose payloads lie at other refs."""
+    blocks = tuple(
+        msgspec.structs.replace(block, ref=refs.get(block.ref, block.ref)) if block.ref else block
+        for block in fact.blocks
+    )
+    return msgspec.structs.replace(fact, blocks=blocks)
+
+
 def shorten_status(status: CallStatus) -> CallStatus:
     """Return the status of a call with as much of its output as a list shows."""
     output = shorten_output(status.output)

@@ -37,14 +37,13 @@ from thence.agents.files import (
     unchanged,
 )
 from thence.errors import DiskFull, ThenceError
-from thence.format.facts import Fact
 from thence.format.gather import latest_texts
 from thence.format.joins import time_of
 from thence.format.readout import Readout
 from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
-from thence.memory.growth import Growing
+from thence.memory.growth import Growing, rename_refs
 from thence.memory.keep import CarriedSpend, Ingester, salvage_payloads
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
@@ -865,7 +864,7 @@ class Sweep:
         refs = [block.ref for fact in left for block in fact.blocks if block.ref is not None]
         try:
             with blobs.repack(uid, refs) as renamed:
-                facts = pack_facts([_rename_refs(fact, renamed) for fact in left])
+                facts = pack_facts([rename_refs(fact, renamed) for fact in left])
                 self._store.write(
                     [SessionChange(stored.row, stored.cursor, facts, renamed=renamed)]
                 )
@@ -884,14 +883,6 @@ def _digest() -> Callable[..., DigestRecord]:
 
 def _uid(change: SessionChange) -> str:
     return change.row.session.session_uid
-
-
-def _rename_refs(fact: Fact, refs: Mapping[str, str]) -> Fact:
-    blocks = tuple(
-        msgspec.structs.replace(block, ref=refs.get(block.ref, block.ref)) if block.ref else block
-        for block in fact.blocks
-    )
-    return msgspec.structs.replace(fact, blocks=blocks)
 
 
 def _why(error: Exception) -> str:

@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import psycopg
@@ -93,7 +93,8 @@ from thence.team.postgres_schema import (
     migrate,
 )
 from thence.team.postgres_search import PostgresWords, Vector, VectorDumper, part_of
-from thence.team.postgres_write import REWRITE, STAGE, PushedSession, Writer, channel_of, text
+from thence.team.postgres_text import channel_of, first_line, split_address, text
+from thence.team.postgres_write import REWRITE, STAGE, PushedSession, Writer
 
 EVERYONE: Final = "*"
 """The machine of who reads what all machines wrote."""
@@ -135,7 +136,7 @@ class Postgres:
 
         With `must_exist` nothing is made: SessionNotFound where the database has no tables of ours.
         """
-        self.address, options = _own_words(url)
+        self.address, options = split_address(url)
         self.tenant = options.get("tenant") or "default"
         self.machine = options.get("machine") or text(socket.gethostname()) or "unknown"
         self._own = threading.local()
@@ -153,8 +154,9 @@ class Postgres:
         except ThenceError as error:
             self.close()
             if isinstance(error.__cause__, errors.InsufficientPrivilege):
+                why = first_line(error.__cause__)
                 raise BadConfig(
-                    f"the store at {self.shown} has no tables for you: {_why(error.__cause__)}",
+                    f"the store at {self.shown} has no tables for you: {why}",
                     hint="its owner opens it first, then admits you; see docs/scale.md",
                 ) from error
             raise
@@ -182,7 +184,7 @@ class Postgres:
             )
         except psycopg.Error as error:
             raise Unreachable(
-                f"cannot open the store at {self.shown}: {_why(error)}",
+                f"cannot open the store at {self.shown}: {first_line(error)}",
                 hint="check that the server runs and accepts you; psql takes the same address",
             ) from error
         db.adapters.register_dumper(Vector, VectorDumper)
@@ -199,17 +201,17 @@ class Postgres:
             yield
         except _CONNECTION_ERRORS as error:
             raise StoreLost(
-                f"lost the store at {self.shown}: {_why(error)}",
+                f"lost the store at {self.shown}: {first_line(error)}",
                 hint="committed data is safe; try again when the server is back",
             ) from error
         except errors.InsufficientPrivilege as error:
             raise NotPermitted(
-                f"permission denied for tenant {self.tenant} at {self.shown}: {_why(error)}",
+                f"permission denied for tenant {self.tenant} at {self.shown}: {first_line(error)}",
                 hint="its owner admits you, with writes=True to push; see docs/scale.md",
             ) from error
         except psycopg.Error as error:
             raise StoreLost(
-                f"the store at {self.shown} refused the request: {_why(error)}",
+                f"the store at {self.shown} refused the request: {first_line(error)}",
                 hint="nothing was written",
             ) from error
 
@@ -782,7 +784,7 @@ class PostgresBlobs:
                 return
             Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001
         except psycopg.Error as error:
-            raise BackendError(_why(error)) from error
+            raise BackendError(first_line(error)) from error
 
     def get(self, name: str, start: int, length: int) -> bytes:
         """Return a part of an object."""
@@ -818,7 +820,7 @@ class PostgresBlobs:
             cursor = self._store._db.execute(statement.encode(), values)  # noqa: SLF001 - its own
             return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
-            raise BackendError(_why(error)) from error
+            raise BackendError(first_line(error)) from error
 
 
 _NONE: Final[frozenset[int]] = frozenset()
@@ -887,20 +889,6 @@ def _read_only() -> BadConfig:
         "a store opened for all machines is read-only",
         hint="name one: ?machine=NAME in its address",
     )
-
-
-def _own_words(url: str) -> tuple[str, dict[str, str]]:
-    """Take out of an address what is meant for us; the rest is for the database."""
-    parts = urlsplit(url)
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    own = {name: text(value) for name, value in pairs if name in ("tenant", "machine")}
-    rest = urlencode([(name, value) for name, value in pairs if name not in own])
-    return urlunsplit(parts._replace(query=rest)), own
-
-
-def _why(error: BaseException) -> str:
-    """The first line of what the database says."""
-    return (str(error).strip() or repr(error)).partition("\n")[0]
 
 
 def _first(db: Db, statement: str, *values: Any) -> Any:

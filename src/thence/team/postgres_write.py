@@ -11,7 +11,6 @@ the database itself sends them, in lots, and it puts one in while the next is ma
 from __future__ import annotations
 
 import contextlib
-import re
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -52,6 +51,7 @@ from thence.team.postgres_numbers import draw_numbers, restate_row, with_change_
 from thence.team.postgres_pages import compare_change, put_pages, rename_pages
 from thence.team.postgres_schema import TIER1
 from thence.team.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
+from thence.team.postgres_text import channel_of, clean_value, copy_text, text
 
 REWRITE = "rewrite:"
 """What is pending for a table: deleted rows are to go from its pages."""
@@ -60,8 +60,6 @@ Db = psycopg.Connection[Any]
 
 _BATCH_TEXTS = 500  # texts in one transaction
 _CHUNK_CHARS = 256 << 10  # characters that are sent together
-_SPELLING = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_SPELLED = re.compile(r"[\\\t\n\r]")
 _LOT_BYTES = 256 << 10  # bytes of vectors that go together
 _PACKED_START, _PACKED_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqiqi")
@@ -288,7 +286,7 @@ class Writer:
             row, there = change.row, stored.get(uid)
             if there is None or there.change != row.change:
                 new.add(uid)
-                values = {name: _clean_value(value) for name, value in columns(change).items()}
+                values = {name: clean_value(value) for name, value in columns(change).items()}
                 machine = there.machine if there and change.settled else self._machine
                 sent = self._sent.pop(uid, {})
                 own = {"tenant": self._tenant, "machine": machine, "title_words": self._title(row)}
@@ -364,7 +362,7 @@ class Writer:
             " cache_creation, cache_read, cache_1h, searches, responses, ticks, unpriced)"
             f" VALUES({', '.join(['%s'] * 15)})",
             [
-                (self._tenant, self._machine, uid, *map(_clean_value, spend_values(spend)))
+                (self._tenant, self._machine, uid, *map(clean_value, spend_values(spend)))
                 for uid, change in changes.items()
                 for spend in change.spend
             ],
@@ -476,12 +474,12 @@ class Writer:
             for key, number in draw_numbers(self._db, self._tenant, changes, rows).items()
         }
         self._lot += 1
-        names = {uid: f"{self._lot}\t{_copy_text(uid)}\t" for uid in changes}
+        names = {uid: f"{self._lot}\t{copy_text(uid)}\t" for uid in changes}
         self._copy(
             "staged_events",
             (
                 f"{names[key[0]]}{row.event_id}\t{placed[key][0]}\t{row.ts}\t{row.kind}\t{row.state}"
-                f"\t{_copy_text(row.tool)}\t{row.tokens}\t{_copy_text(row.ref)}\t{row.implied}"
+                f"\t{copy_text(row.tool)}\t{row.tokens}\t{copy_text(row.ref)}\t{row.implied}"
                 f"\t{numbers[key]}\n"
                 for key, row in rows.items()
             ),
@@ -573,7 +571,7 @@ class Writer:
         values = (
             [uid for uid, _ in events],
             *(
-                [_clean_value(getattr(row, name)) for _, row in events]
+                [clean_value(getattr(row, name)) for _, row in events]
                 for name in ("event_id", "ts", "kind", "state", "tool", "tokens", "implied")
             ),
             list(numbers),
@@ -714,7 +712,7 @@ class Writer:
                 self._tenant,
                 self._machine,
                 uid,
-                _clean_value(record["kind"]),
+                clean_value(record["kind"]),
                 msgspec.msgpack.encode(record),
             )
             for uid in there
@@ -870,30 +868,6 @@ class Writer:
                 "SELECT pg_notify(%s, told) FROM unnest(%s::text[]) AS v(told)",
                 (channel, [f"{uid_hash(uid).hex()}:{at}" for uid, at in changed.items()]),
             )
-
-
-def channel_of(tenant: str) -> str:
-    """Name the channel on which changes of a tenant are told."""
-    return f"thence_{uid_hash(tenant).hex()}"
-
-
-def text(value: str) -> str:
-    """Return a text as the database takes it; rows hold the original as bytes."""
-    return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-
-
-def _clean_value(value: Any) -> Any:
-    return text(value) if isinstance(value, str) else value
-
-
-def _copy_text(value: str | None) -> str:
-    """Spell a text for COPY."""
-    if value is None:
-        return "\\N"
-    value = text(value)
-    if _SPELLED.search(value) is None:
-        return value
-    return _SPELLED.sub(lambda match: _SPELLING[match[0]], value)
 
 
 def _restates(change: SessionChange, there: _SessionVersion) -> bool:
