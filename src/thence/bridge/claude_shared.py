@@ -314,7 +314,7 @@ class _Values:
     def read(self, names: Sequence[str], sizes: Mapping[str, int]) -> list[JSON]:
         """Read values; None for one that is damaged or gone."""
 
-        def one(name: str) -> JSON:
+        def read_value(name: str) -> JSON:
             data = self._get(name, sizes[name])
             try:
                 if zstandard.get_frame_parameters(data).content_size > MAX_PAYLOAD_BYTES:
@@ -324,8 +324,8 @@ class _Values:
                 return None
 
         if self._pool is None or len(names) < 2:
-            return [one(name) for name in names]
-        return list(self._pool.map(one, names))
+            return [read_value(name) for name in names]
+        return list(self._pool.map(read_value, names))
 
     def close(self) -> None:
         """Let go of the threads."""
