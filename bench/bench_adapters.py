@@ -25,7 +25,7 @@ from thence.agents.claude.reader import Claude
 from thence.agents.sessions import read_all
 from thence.format import codec
 from thence.format.facts import Fact
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.sweep import COLLECTOR_THRESHOLDS
 
 SIZE = 40
@@ -52,21 +52,21 @@ def swept(sources: Iterable[Source]) -> int:
     """All that a sweep wants to know of sessions: events, states, bills, derived events."""
     events = 0
     for source in sources:
-        whole = Whole(source.uid, facts_of(source))
+        whole = SessionGraph(source.uid, facts_of(source))
         events += len(whole.events) + len(whole.derived)
         del whole  # forgotten before the next one is read, as a sweep does
     return events
 
 
-def linked(read: list[tuple[Source, list[Fact]]]) -> list[Whole]:
+def linked(read: list[tuple[Source, list[Fact]]]) -> list[SessionGraph]:
     """Sessions put together from their facts, with a state for each record."""
-    out = [Whole(source.uid, facts) for source, facts in read]
+    out = [SessionGraph(source.uid, facts) for source, facts in read]
     for whole in out:
         _ = whole.states
     return out
 
 
-def asked(wholes: list[Whole], name: str, *forgotten: str) -> None:
+def asked(wholes: list[SessionGraph], name: str, *forgotten: str) -> None:
     """Work out one thing of all sessions anew."""
     for whole in wholes:
         for known in (name, *forgotten):

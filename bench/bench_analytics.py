@@ -70,17 +70,17 @@ def _took(work: Callable[[], Any]) -> float:
 
 def exports(store: Sqlite, work: Path, size: int) -> int:
     """A first export beside its floor; one with nothing to do, and one of a single session."""
-    from thence.analytics.exports import Folder
+    from thence.analytics.exports import FolderTarget
     from thence.analytics.parquet import export
 
-    report = export(store, Folder(work / "first"))
+    report = export(store, FolderTarget(work / "first"))
     ours, floors = [], []
     for number in range(ROUNDS):
-        target = Folder(work / f"again-{number}")
+        target = FolderTarget(work / f"again-{number}")
         ours.append(_took(partial(export, store, target)))
         floors.append(_floor(work / "first", work / f"floor-{number}"))
     took, floor = statistics.median(ours), statistics.median(floors)
-    nothing = _took(lambda: export(store, Folder(work / "first")))
+    nothing = _took(lambda: export(store, FolderTarget(work / "first")))
     events = report.rows["events"]
     print(
         f"analytics: {size / 1e6:.0f} MB of logs, {events:,} events, {report.files} files;"
@@ -101,7 +101,7 @@ def _floor(source: Path, target: Path) -> float:
     import duckdb
 
     from thence.analytics.exports import MANIFEST, Manifest
-    from thence.analytics.parquet import GROUP
+    from thence.analytics.parquet import GROUP_ROWS
 
     manifest = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
     with duckdb.connect(config={"threads": 1}) as db:
@@ -118,7 +118,7 @@ def _floor(source: Path, target: Path) -> float:
                     db.execute(
                         f"COPY (SELECT * EXCLUDE (day) FROM {name} WHERE {_is(file.day)})"  # noqa: S608 - ours
                         f" TO '{target}/{name}-{number}.parquet'"
-                        f" (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP})"
+                        f" (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP_ROWS})"
                     )
 
         return _took(write)
@@ -164,8 +164,8 @@ def multiplied(source: Path, target: Path) -> int:
     from thence.analytics.exports import (
         FORMAT,
         MANIFEST,
-        File,
-        Folder,
+        ExportFile,
+        FolderTarget,
         Manifest,
         hash_file,
         pack_manifest,
@@ -177,8 +177,8 @@ def multiplied(source: Path, target: Path) -> int:
     before = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
     times = math.ceil(MILLION / before.tables["events"].rows)
     parts = {}
-    where = Folder(target)
-    with where.held() as staging, duckdb.connect() as db:
+    where = FolderTarget(target)
+    with where.lock() as staging, duckdb.connect() as db:
         for name, part in before.tables.items():
             paths = [str(source / file.path) for file in part.files]
             db.execute(
@@ -198,7 +198,7 @@ def multiplied(source: Path, target: Path) -> int:
                 made, size = hash_file(passing), passing.stat().st_size
                 path = f"{name}/day={day}/{made}.parquet"
                 where.put(passing, path)
-                files.append(File(path, day, rows, size, made))
+                files.append(ExportFile(path, day, rows, size, made))
             parts[name] = part_of(part.columns, files)
         state, body = pack_state({})
         (staging / "state").write_bytes(body)
@@ -214,7 +214,7 @@ def multiplied(source: Path, target: Path) -> int:
 def sizes(megabytes: int) -> None:
     """Print bytes an event of everything that is kept of a made-up corpus."""
     from tests.postgres import cluster
-    from thence.analytics.exports import Folder
+    from thence.analytics.exports import FolderTarget
     from thence.analytics.parquet import export
     from thence.team.postgres import Postgres
 
@@ -224,7 +224,7 @@ def sizes(megabytes: int) -> None:
         source = sum(path.stat().st_size for path in work.rglob("*.jsonl"))
         store = Sqlite(str(work / "store" / "thence.db"))
         _fill(store, str(store.path), work)
-        events = export(store, Folder(work / "out")).rows["events"]
+        events = export(store, FolderTarget(work / "out")).rows["events"]
         print(f"{source / 1e6:.0f} MB, {events:,} events, {source / events:,.0f} bytes each")
         packs = sum(path.stat().st_size for path in (work / "store" / "packs").iterdir())
         _print("sqlite", [*_pages(store), ("packs", packs)], events)

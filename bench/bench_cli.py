@@ -27,7 +27,7 @@ from thence.format.joins import Spent
 from thence.format.normal import Cost, Session
 from thence.format.records import Usage, time_text
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, SessionRow, Spend
+from thence.memory.store import SessionChange, SessionRow, Spend
 
 KEPT = 10_000
 ON_DISK = 2_000
@@ -52,7 +52,7 @@ def fill(path: Path) -> None:
     store.close()
 
 
-def _change(dice: random.Random, number: int, now: datetime) -> Change:
+def _change(dice: random.Random, number: int, now: datetime) -> SessionChange:
     agent = dice.choice(["claude"] * 6 + ["codex"] * 3 + ["grok"])
     name = str(uuid.UUID(int=dice.getrandbits(128), version=4))
     ended = now - timedelta(hours=dice.expovariate(1 / 3000))
@@ -88,7 +88,7 @@ def _change(dice: random.Random, number: int, now: datetime) -> Change:
     spend = [Spend(day, "claude-opus-4-5", "live", usage, 30, live)]
     if dead:
         spend.append(Spend(day, "claude-opus-4-5", "dead", usage, 3, dead))
-    return Change(row, Cursor({"main": Mark(1, number, 1000, 1)}), spend=spend)
+    return SessionChange(row, Cursor({"main": Mark(1, number, 1000, 1)}), spend=spend)
 
 
 def lay_out(home: Path) -> None:

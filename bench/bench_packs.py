@@ -16,7 +16,7 @@ from pathlib import Path
 import zstandard
 
 from bench.measure import seconds, verdict
-from thence.memory.packs import FRAME, LEVEL, Packs
+from thence.memory.packs import COMPRESSION_LEVEL, FRAME_BYTES, Packs
 
 SMALL = 500
 """Sessions of one batch each: the shape of a first sweep over many short logs."""
@@ -71,10 +71,10 @@ def one_session(data: list[bytes], folders: Iterator[Path]) -> int:
     batches = [data[at : at + 400] for at in range(0, len(data), 400)]
 
     def bare() -> None:
-        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
         joined = b"".join(data)
-        for at in range(0, total, FRAME):
-            compressor.compress(joined[at : at + FRAME])
+        for at in range(0, total, FRAME_BYTES):
+            compressor.compress(joined[at : at + FRAME_BYTES])
 
     def plain() -> None:
         file = Plain(next(folders))
@@ -113,7 +113,7 @@ def many_sessions(data: list[bytes], folders: Iterator[Path]) -> int:
 
     def plain() -> None:
         file = Plain(next(folders))
-        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
         for number, batch in enumerate(batches):
             file.append(str(number), [compressor.compress(b"".join(batch))])
 
@@ -154,11 +154,11 @@ def reading(data: list[bytes], folders: Iterator[Path]) -> int:
         for ref in anywhere:
             packs.read(ref)
 
-    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
     joined = b"".join(data)
-    plain = [folder / f"{at}.zst" for at in range(0, total, FRAME)]
-    for at, name in zip(range(0, total, FRAME), plain, strict=True):
-        name.write_bytes(compressor.compress(joined[at : at + FRAME]))
+    plain = [folder / f"{at}.zst" for at in range(0, total, FRAME_BYTES)]
+    for at, name in zip(range(0, total, FRAME_BYTES), plain, strict=True):
+        name.write_bytes(compressor.compress(joined[at : at + FRAME_BYTES]))
     decode, order, single = (seconds(work) for work in (bare, in_order, here_and_there))
     print(
         f"packs: read in order {total / order / 1e6:.0f} MB/s, {order / len(refs) * 1e6:.1f} µs a "

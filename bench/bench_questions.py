@@ -163,7 +163,7 @@ def main() -> int:
         with closing(Sqlite(f"{name}/thence/memory/thence.db")) as store:
 
             def ask(question: str) -> Iterable[str]:
-                found = store.search(parse(question), ASKED_HITS).found
+                found = store.search(parse(question), ASKED_HITS).matches
                 return [one.session_uid for one in found]
 
             ask("warm")

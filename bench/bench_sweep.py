@@ -32,7 +32,7 @@ from thence.memory.redact import Redactor
 from thence.memory.search import hits, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
-from thence.memory.sweep import Report, Sweep
+from thence.memory.sweep import Sweep, SweepReport
 
 BIG = bool(os.environ.get("BENCH_BIG"))
 ROUNDS = 3
@@ -52,7 +52,7 @@ class Took(NamedTuple):
     """The same, shared pages counted in each."""
 
 
-def _sweep(root: Path, store: Path) -> Report:
+def _sweep(root: Path, store: Path) -> SweepReport:
     opened = Sqlite(str(store / "thence.db"))
     try:
         with opened.sweeping():
@@ -257,15 +257,15 @@ def great(folder: Path) -> int:
     return missed + searching(store)
 
 
-def _planned(store: Sqlite) -> retention.Plan:
+def _planned(store: Sqlite) -> retention.RetentionPlan:
     from datetime import UTC, datetime
 
     items = tuple(
-        retention.Item(uid, one.bytes, analyzed_at=datetime.now(UTC))
+        retention.RetentionItem(uid, one.bytes, analyzed_at=datetime.now(UTC))
         for uid, one in store.known().sessions.items()
     )
     policy = retention.Policy(raw_soft_cap_bytes=sum(item.bytes for item in items) // 2)
-    return retention.plan(policy, retention.Inventory(items), datetime.now(UTC))
+    return retention.plan(policy, retention.RetentionInventory(items), datetime.now(UTC))
 
 
 def main() -> int:

@@ -32,11 +32,11 @@ from bench.measure import verdict
 from tests.postgres import Cluster, cluster, programs
 from thence.agents import adapters
 from thence.memory import index
-from thence.memory.keep import Keeper
+from thence.memory.keep import Ingester
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Store
+from thence.memory.store import SessionChange, Store
 from thence.memory.sweep import Sweep
 from thence.team import postgres_search
 from thence.team.postgres import Postgres
@@ -73,22 +73,22 @@ def main() -> int:
 # -- loading --------------------------------------------------------------------------------
 
 
-def _changes(store: Store, root: Path) -> list[Change]:
+def _changes(store: Store, root: Path) -> list[SessionChange]:
     """Read a corpus as a sweep does; what is measured is writing it."""
-    adapter, keeper = adapters()["claude"], Keeper(store.blobs, Redactor(key=KEY))
-    out: list[Change] = []
+    adapter, keeper = adapters()["claude"], Ingester(store.blobs, Redactor(key=KEY))
+    out: list[SessionChange] = []
     for source in adapter.find(root):
         grown, more = None, True
         while more:
-            kept = keeper.keep(adapter, source, None, grown)
+            kept = keeper.read(adapter, source, None, grown)
             out += [kept.change] if kept.change is not None else []
-            more, grown = kept.more, kept.rest
+            more, grown = kept.has_more, kept.rest
     store.blobs.sync()
     return out
 
 
-def _batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
-    batch: list[Change] = []
+def _batches(changes: Iterable[SessionChange]) -> Iterator[list[SessionChange]]:
+    batch: list[SessionChange] = []
     size = 0
     for change in changes:
         batch.append(change)
@@ -176,7 +176,7 @@ def _search(server: Cluster, folder: Path) -> int:
 
 def _differing(*stores: Store) -> list[str]:
     """Name the questions that stores answer otherwise, with as much time as they want."""
-    with patch.object(index, "BUDGET", 60.0), patch.object(postgres_search, "BUDGET", 60.0):
+    with patch.object(index, "BUDGET_S", 60.0), patch.object(postgres_search, "BUDGET_S", 60.0):
         return [
             text
             for some in QUESTIONS.values()
@@ -186,7 +186,7 @@ def _differing(*stores: Store) -> list[str]:
 
 
 def _hits(store: Store, text: str) -> tuple[tuple[str, int | None], ...]:
-    return tuple((one.session_uid, one.event_id) for one in store.search(parse(text)).found)
+    return tuple((one.session_uid, one.event_id) for one in store.search(parse(text)).matches)
 
 
 def _p95(times: Sequence[float]) -> float:

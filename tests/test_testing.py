@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from thence.format import codec
-from thence.format.records import PAYLOADS, Malformed, typed
+from thence.format.records import PAYLOADS, Malformed, parse_payload
 from thence.testing import SAMPLE_SESSION, Draft, sample
 
 
@@ -26,7 +26,7 @@ def test_sample_is_made_of_whole_payloads_and_one_torn_line() -> None:
     decoded = codec.decode(sample())
 
     assert {event.type for event in decoded.events} <= set(PAYLOADS)
-    assert [] == [event for event in decoded.events if isinstance(typed(event), Malformed)]
+    assert [] == [event for event in decoded.events if isinstance(parse_payload(event), Malformed)]
     assert [codec.TORN] == [skipped.why for skipped in decoded.skipped]
 
 

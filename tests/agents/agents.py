@@ -17,7 +17,7 @@ from thence.agents.sessions import read_all
 from thence.format import joins, lineage
 from thence.format.facts import Fact
 from thence.format.records import Usage
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 
 class Bill(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def billed(
     return Scenario(bills["own"], bills["side"], dict(calls), prompts)
 
 
-def wholes(adapter: Adapter, root: Path) -> dict[str, Whole]:
+def wholes(adapter: Adapter, root: Path) -> dict[str, SessionGraph]:
     """Return all sessions of a home, each record and bill owned by one of them."""
     facts: dict[str, list[Fact]] = {}
     torn: dict[str, bool] = {}
@@ -80,9 +80,9 @@ def wholes(adapter: Adapter, root: Path) -> dict[str, Whole]:
         facts[source.session], batch = read_all(adapter, source)
         torn[source.session] = batch.torn
         assert [] == batch.skipped
-    shared = lineage.shared(facts)
+    shared = lineage.find_shared(facts)
     return {
-        name: Whole(
+        name: SessionGraph(
             f"{adapter.name}:{name}",
             facts[name],
             replayed=shared.replayed[name],
@@ -101,8 +101,8 @@ def counted(adapter: Adapter, root: Path) -> Scenario:
     prompts = 0
     for whole in wholes(adapter, root).values():
         spent = whole.spent
-        own = joins.added(own, joins.added(spent.live, spent.dead))
-        side = joins.added(side, spent.side)
+        own = joins.add_usage(own, joins.add_usage(spent.live, spent.dead))
+        side = joins.add_usage(side, spent.side)
         for event in whole.events:
             if event.event_id in whole.bills:
                 requests["side" if event.is_sidechain else "own"] += 1
@@ -122,7 +122,7 @@ def _bill(usage: Usage, requests: int) -> Bill:
     return Bill(requests, whole, read, usage.output_tokens)
 
 
-def outcomes(whole: Whole) -> list[tuple[str, bool, bool, int | None]]:
+def outcomes(whole: SessionGraph) -> list[tuple[str, bool, bool, int | None]]:
     """Return tool, whether it ended, whether it failed and the exit code of each call."""
     return [
         (pair.call.tool or "", pair.outcome.ended, pair.outcome.failed, pair.outcome.exit_code)
@@ -156,7 +156,7 @@ def write_all(steps: Iterable[None]) -> None:
         pass
 
 
-def read_by_steps(adapter: Adapter, root: Path, steps: Iterable[None]) -> dict[str, Whole]:
+def read_by_steps(adapter: Adapter, root: Path, steps: Iterable[None]) -> dict[str, SessionGraph]:
     """Return all sessions of a home that was read after each step of its client."""
     facts: dict[str, list[Fact]] = {}
     cursors: dict[str, Cursor] = {}
@@ -165,9 +165,9 @@ def read_by_steps(adapter: Adapter, root: Path, steps: Iterable[None]) -> dict[s
             batch = adapter.read(source, cursors.get(source.session))
             cursors[source.session] = batch.cursor
             facts.setdefault(source.session, []).extend(batch.events)
-    shared = lineage.shared(facts)
+    shared = lineage.find_shared(facts)
     return {
-        name: Whole(
+        name: SessionGraph(
             f"{adapter.name}:{name}",
             own,
             replayed=shared.replayed[name],
@@ -183,6 +183,6 @@ def without_requests(scenario: Scenario) -> Scenario:
     return msgspec.structs.replace(scenario, own=own)
 
 
-def prompts_of(whole: Whole) -> list[tuple[str, str]]:
+def prompts_of(whole: SessionGraph) -> list[tuple[str, str]]:
     """Return each prompt with its state."""
     return [(e.summary, str(e.state)) for e in whole.events if e.kind == "user_msg"]

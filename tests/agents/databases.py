@@ -12,7 +12,7 @@ import msgspec
 
 from thence.agents import Adapter, Cursor, Source
 from thence.format.facts import Fact
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 Step = tuple[str, tuple[Any, ...]]
 """A statement and its values."""
@@ -42,7 +42,7 @@ def insert(table: str, **row: Any) -> Step:
 
 def grown(
     adapter: Adapter, root: Path, path: Path, schema: str, steps: list[Step]
-) -> dict[str, Whole]:
+) -> dict[str, SessionGraph]:
     """Return the sessions of a database that is read after each step that is put into it.
 
     Cursors go through JSON, as in a store.
@@ -62,18 +62,18 @@ def grown(
             cursor = msgspec.json.decode(msgspec.json.encode(batch.cursor), type=Cursor)
             cursors[source.session] = cursor
     database.close()
-    return {name: Whole(f"{adapter.name}:{name}", found) for name, found in facts.items()}
+    return {name: SessionGraph(f"{adapter.name}:{name}", found) for name, found in facts.items()}
 
 
-def at_once(adapter: Adapter, root: Path) -> dict[str, Whole]:
+def at_once(adapter: Adapter, root: Path) -> dict[str, SessionGraph]:
     """Return the sessions of a database that is read once."""
     return {
-        source.session: Whole(source.uid, adapter.read(source).events)
+        source.session: SessionGraph(source.uid, adapter.read(source).events)
         for source in adapter.find(root)
     }
 
 
-def said(whole: Whole) -> list[tuple[Any, ...]]:
+def said(whole: SessionGraph) -> list[tuple[Any, ...]]:
     """Return what a session says, without the totals, which are told as often as it is read."""
     return [
         (e.native_id, e.kind, e.summary, str(e.state), e.parent_id, e.call, e.failed)

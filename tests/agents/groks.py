@@ -11,7 +11,7 @@ from thence.agents.grok.folder import source_of
 from thence.agents.grok.reader import Grok
 from thence.agents.sessions import LoadedSession, load_source
 from thence.format.facts import Fact
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 ONE = "01a1e000-0000-7000-8000-000000000001"
 TWO = "01a1e000-0000-7000-8000-000000000002"
@@ -145,7 +145,7 @@ class Folder:
         return load_source(Grok(), self.source)
 
     @property
-    def whole(self) -> Whole:
+    def whole(self) -> SessionGraph:
         """The session, read at once."""
         return self.load().whole
 
@@ -166,7 +166,7 @@ class Growing:
         self.facts: list[Fact] = []
         self.lines = 0
 
-    def read(self) -> Whole:
+    def read(self) -> SessionGraph:
         """Read what is new, and put all that was ever read together."""
         source, done, torn = self._folder.source, False, False
         while not done:
@@ -175,10 +175,10 @@ class Growing:
             self.lines += batch.lines
             done, torn = batch.done, batch.torn
             self._cursor = batch.cursor
-        return Whole(source.uid, self.facts, torn=torn)
+        return SessionGraph(source.uid, self.facts, torn=torn)
 
 
-def told(whole: Whole) -> dict[str, Any]:
+def told(whole: SessionGraph) -> dict[str, Any]:
     """All that a session says, to compare two readings of it."""
     return {
         "events": whole.events,
@@ -192,7 +192,7 @@ def told(whole: Whole) -> dict[str, Any]:
     }
 
 
-def log_lines(whole: Whole) -> list[tuple[str, str]]:
+def log_lines(whole: SessionGraph) -> list[tuple[str, str]]:
     """What stands in the log: summary of the first block, and state."""
     return [
         (fact.blocks[0].summary, state.value)

@@ -25,7 +25,7 @@ from thence.cli.show import events
 from thence.cli.terminal import as_json, columns
 from thence.format.facts import Fact
 from thence.format.repair import problems
-from thence.memory.readouts import opened as opened_session
+from thence.memory.readouts import open_loaded as opened_session
 
 HARMFUL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"

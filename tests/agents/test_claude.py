@@ -30,7 +30,7 @@ from thence.agents.claude.spills import read_spill
 from thence.agents.sessions import read_all
 from thence.format.facts import WHOLE_OUTPUT, Fact
 from thence.format.graph import State
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 
 def story() -> Script:
@@ -59,7 +59,7 @@ def story() -> Script:
 
 def view(facts: list[Fact]) -> tuple[Any, ...]:
     """All that a session tells."""
-    session = Whole(f"claude:{A}", facts)
+    session = SessionGraph(f"claude:{A}", facts)
     return session.events, session.derived, session.about, session.edges, said(session)
 
 
@@ -150,7 +150,7 @@ def test_a_rewritten_file_keeps_what_it_held(tmp_path: Path) -> None:
     before = Claude().read(alone(path))
     path.write_bytes(second.data + second.data)
     after = Claude().read(alone(path), before.cursor)
-    session = Whole(f"claude:{A}", [*before.events, *after.events])
+    session = SessionGraph(f"claude:{A}", [*before.events, *after.events])
 
     assert ["u New."] == said(session)
     gone = next(event for event in session.events if event.native_id == "r1")
@@ -170,7 +170,7 @@ def test_what_was_glued_to_a_torn_record_is_saved(tmp_path: Path, glue: bytes) -
     path.write_bytes(log.data + torn.data[:120] + glue + more.data)
     facts, batch = read_all(Claude(), alone(path))
 
-    assert ["u One.", "u Two."] == said(Whole(f"claude:{A}", facts))
+    assert ["u One.", "u Two."] == said(SessionGraph(f"claude:{A}", facts))
     assert [(2, 0 if glue else 1)] == [(bad.line, bad.salvaged) for bad in batch.skipped]
 
 

@@ -25,7 +25,7 @@ from tests.agents.transcripts import (
 from tests.format.messages_api import PNG
 from thence.agents import Mark
 from thence.agents.claude.records import ClaudeLog, is_record
-from thence.format.codec import Found, objects
+from thence.format.codec import RawRecord, objects
 from thence.format.facts import Fact
 from thence.format.graph import State
 from thence.format.nodes import Is
@@ -368,7 +368,7 @@ def test_the_order_of_keys_and_spaces_say_nothing(tmp_path: Path) -> None:
         [*ClaudeLog(alone(p), alone(p).files[0], Mark(0, 0, 0, 0)).facts(f)]
         for p in (plain, odd)
         for f in objects(p.read_bytes())
-        if isinstance(f, Found)
+        if isinstance(f, RawRecord)
     ]
 
     assert facts[0] == facts[1]
@@ -423,7 +423,7 @@ def test_no_record_of_any_shape_raises_or_vanishes(records: list[dict[str, Any]]
     """R4, R6: whatever stands in a field; each record is an event, read in one go or in pieces."""
     path = Path("/nowhere")
     source = alone(path)
-    found = [f for f in objects(lines(records)) if isinstance(f, Found)]
+    found = [f for f in objects(lines(records)) if isinstance(f, RawRecord)]
     log = ClaudeLog(source, source.files[0], Mark(0, 0, 0, 0))
     once = [fact for one in found for fact in log.facts(one)]
     pieces: list[Fact] = []

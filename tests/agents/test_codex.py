@@ -36,7 +36,7 @@ from thence.agents.codex.reader import Codex
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.graph import State
-from thence.format.whole import REWRITTEN, Whole
+from thence.format.whole import REWRITTEN, SessionGraph
 
 TALK = [
     meta(),
@@ -58,13 +58,13 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def texts(whole: Whole, *states: State) -> list[str]:
+def texts(whole: SessionGraph, *states: State) -> list[str]:
     """What was said, of events in these states."""
     said = ("user_msg", "assistant_msg")
     return [e.summary for e in whole.events if e.kind in said and e.state in states]
 
 
-def view(whole: Whole) -> object:
+def view(whole: SessionGraph) -> object:
     """All that a session comes to."""
     return whole.events, whole.about, whole.edges, whole.unbilled, whole.spent
 
@@ -281,7 +281,7 @@ def test_reading_line_by_line_gives_the_same_session(home: Home) -> None:
     data, path = bytes_of(GROWING), home.path()
     path.write_bytes(data)
     (source,) = home.adapter.find(home.root)
-    whole = Whole(source.uid, read_all(home.adapter, source)[0])
+    whole = SessionGraph(source.uid, read_all(home.adapter, source)[0])
     events: list[Fact] = []
     cursor: Cursor | None = None
     path.write_bytes(b"")
@@ -293,7 +293,7 @@ def test_reading_line_by_line_gives_the_same_session(home: Home) -> None:
                 batch = home.adapter.read(source, cursor)
                 events, cursor = events + batch.events, batch.cursor
 
-    assert view(whole) == view(Whole(source.uid, events))
+    assert view(whole) == view(SessionGraph(source.uid, events))
     assert (0, []) == ((again := home.adapter.read(source, cursor)).lines, again.events)
 
 
@@ -308,9 +308,9 @@ def test_order_of_facts_and_files_does_not_matter(home: Home) -> None:
     random.Random(1).shuffle(shuffled)
     turned = msgspec.structs.replace(source, files=source.files[::-1])
 
-    expected = view(Whole(source.uid, facts))
-    assert expected == view(Whole(source.uid, shuffled))
-    assert expected == view(Whole(source.uid, read_all(home.adapter, turned)[0]))
+    expected = view(SessionGraph(source.uid, facts))
+    assert expected == view(SessionGraph(source.uid, shuffled))
+    assert expected == view(SessionGraph(source.uid, read_all(home.adapter, turned)[0]))
 
 
 def test_migrated_file_keeps_what_was_said(home: Home) -> None:
@@ -330,14 +330,14 @@ def test_migrated_file_keeps_what_was_said(home: Home) -> None:
     path = home.write(old)
     (source,) = home.adapter.find(home.root)
     first = home.adapter.read(source)
-    before = Whole(source.uid, first.events)
+    before = SessionGraph(source.uid, first.events)
     new = [line for line in old if line["payload"].get("type") != "user_message"]
     for number, line in enumerate(new):
         if line["type"] == "response_item":
             line["payload"]["id"] = f"item-{number}"
     path.write_bytes(bytes_of(numbered(new)))
     second = home.adapter.read(source, first.cursor)
-    after = Whole(source.uid, first.events + second.events)
+    after = SessionGraph(source.uid, first.events + second.events)
 
     assert [REWRITTEN] == [notice.what for notice in second.notices]
     assert before.spent == after.spent

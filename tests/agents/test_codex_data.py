@@ -20,7 +20,7 @@ from thence.format.facts import Fact
 from thence.format.graph import State
 from thence.format.repair import problems
 from thence.format.turn import TurnState
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 CUTS = 40
 """How many pieces a file is read in."""
@@ -36,19 +36,19 @@ def scenario(shared: Path, name: str) -> dict[str, LoadedSession]:
     return {source.session: load_source(adapter, source) for source in found}
 
 
-def one(shared: Path, name: str, end: str = "") -> Whole:
+def one(shared: Path, name: str, end: str = "") -> SessionGraph:
     """The thread of a scenario whose id ends so."""
     return next(
         loaded.whole for thread, loaded in scenario(shared, name).items() if thread.endswith(end)
     )
 
 
-def prompts(whole: Whole, *states: State) -> list[str]:
+def prompts(whole: SessionGraph, *states: State) -> list[str]:
     """The prompts in these states."""
     return [e.summary for e in whole.events if e.kind == "user_msg" and e.state in states]
 
 
-def sent(whole: Whole) -> list[str]:
+def sent(whole: SessionGraph) -> list[str]:
     """What a human said in the messages that the model would see next."""
     texts = [
         block["text"]
@@ -81,7 +81,7 @@ def test_tokens_and_calls_are_those_the_api_counted(shared: Path) -> None:
             continue
         sessions = loaded.setdefault(name, scenario(shared, name))
         whole = sessions[thread].whole
-        usage = joins.added(whole.spent.live, whole.spent.dead)
+        usage = joins.add_usage(whole.spent.live, whole.spent.dead)
         read = usage.total - usage.output_tokens
         got = (usage.total, read, usage.output_tokens)
         if [NO_USAGE] == [notice.detail for notice in whole.unbilled]:
@@ -282,7 +282,7 @@ def logs(shared: Path) -> list[Path]:
     return sorted(p for p in found if p.name != "history.jsonl" and p.stat().st_size < 200_000)
 
 
-def view(whole: Whole) -> object:
+def view(whole: SessionGraph) -> object:
     """All that a session comes to."""
     return whole.events, whole.about, whole.edges, whole.unbilled, whole.spent
 
@@ -318,15 +318,15 @@ def test_reading_in_pieces_equals_reading_at_once(shared: Path, tmp_path: Path) 
         copy.write_bytes(data)
         source = Source("codex", known.session, (File(str(copy), key),))
         facts, _ = read_all(adapter, source)
-        whole = Whole(source.uid, facts)
+        whole = SessionGraph(source.uid, facts)
         ends = [at + 1 for at, byte in enumerate(data) if byte == 10]
         cuts = chance.sample(ends, min(len(ends), CUTS // 2))
         cuts += [chance.randrange(len(data) + 1) for _ in range(CUTS // 2)]
         pieces = grown(adapter, source, data, sorted(cuts))
         chance.shuffle(facts)
 
-        assert view(whole) == view(Whole(source.uid, pieces)), path.name
-        assert view(whole) == view(Whole(source.uid, facts)), path.name
+        assert view(whole) == view(SessionGraph(source.uid, pieces)), path.name
+        assert view(whole) == view(SessionGraph(source.uid, facts)), path.name
 
 
 @pytest.mark.parametrize("name", ["killed-mid-tool", "tui-approval-killed"])
@@ -337,11 +337,11 @@ def test_state_at_the_kill_then_the_end(shared: Path, tmp_path: Path, name: str)
     shutil.copytree(folder / "at-kill", tmp_path / "home")
     (source,) = adapter.find(tmp_path / "home")
     first = adapter.read(source)
-    killed = Whole(source.uid, first.events, torn=first.torn)
+    killed = SessionGraph(source.uid, first.events, torn=first.torn)
     (end,) = (folder / "codex_home" / "sessions").rglob("*.jsonl")
     Path(source.path).write_bytes(end.read_bytes())
     second = adapter.read(source, first.cursor)
-    whole = Whole(source.uid, first.events + second.events)
+    whole = SessionGraph(source.uid, first.events + second.events)
 
     assert TurnState.RUNNING == killed.turn().state
     assert TurnState.INTERRUPTED == killed.turn(alive=False).state

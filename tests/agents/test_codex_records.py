@@ -39,12 +39,12 @@ from tests.format.messages_api import PNG
 from thence.agents import File, Mark, Source
 from thence.agents.codex.records import CUT_OFF, NO_USAGE, RolloutReader
 from thence.format import joins, lineage
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.graph import State
 from thence.format.records import Place, Usage
 from thence.format.repair import problems
 from thence.format.turn import TurnState
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def said(whole: Whole, *states: State) -> list[str]:
+def said(whole: SessionGraph, *states: State) -> list[str]:
     """What was said, of events in these states, or in any."""
     kinds = ("user_msg", "assistant_msg")
     return [
@@ -61,12 +61,12 @@ def said(whole: Whole, *states: State) -> list[str]:
     ]
 
 
-def own(whole: Whole) -> int:
+def own(whole: SessionGraph) -> int:
     """All tokens of the session itself."""
     return whole.spent.own
 
 
-def ties(whole: Whole) -> list[tuple[str, str, bool]]:
+def ties(whole: SessionGraph) -> list[tuple[str, str, bool]]:
     """Ties to other sessions."""
     return [(edge.link, edge.session, edge.child) for edge in whole.edges]
 
@@ -169,10 +169,10 @@ def test_no_spoiled_record_raises_or_vanishes(chance: random.Random) -> None:
     for number, line in enumerate(lines, 1):
         if isinstance(line, dict):
             raw = json.dumps(line).encode()
-            found = list(rollout.facts(Found(line, Place(number, 0, len(raw)), raw)))
+            found = list(rollout.facts(RawRecord(line, Place(number, 0, len(raw)), raw)))
             assert found[0].blocks
             facts += found
-    whole = Whole(f"codex:{A}", facts)
+    whole = SessionGraph(f"codex:{A}", facts)
 
     assert len([fact for fact in facts if fact.blocks]) == len(whole.states)
     assert [] == problems(whole.messages().messages)
@@ -757,8 +757,8 @@ def test_all_sessions_together_know_whose_records_are_whose(home: Home) -> None:
     facts = {
         source.session: home.adapter.read(source).events for source in home.adapter.find(home.root)
     }
-    found = lineage.shared(facts)
-    fork = Whole(f"codex:{B}", facts[B], replayed=found.replayed[B])
+    found = lineage.find_shared(facts)
+    fork = SessionGraph(f"codex:{B}", facts[B], replayed=found.replayed[B])
 
     assert frozenset() == found.replayed[A]
     assert 55 == own(fork)
@@ -843,6 +843,6 @@ def test_carry_stays_small_and_survives_nonsense() -> None:
     for number in range(1000):
         for line in (meta(f"other {number}"), call("spawn_agent", f"c{number}")):
             raw = bytes_of([line])
-            list(rollout.facts(Found(line, Place(number + 2, 0, len(raw)), raw)))
+            list(rollout.facts(RawRecord(line, Place(number + 2, 0, len(raw)), raw)))
 
     assert len(json.dumps(rollout.carry())) < 4096

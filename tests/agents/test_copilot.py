@@ -13,7 +13,7 @@ from thence.agents.copilot.events import COMPACTION
 from thence.agents.copilot.reader import Copilot
 from thence.agents.profiles import agents
 from thence.agents.sessions import load, read_all
-from thence.format.whole import NEVER_BILLED, Whole
+from thence.format.whole import NEVER_BILLED, SessionGraph
 from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
@@ -197,7 +197,7 @@ def test_a_rewind_leaves_what_it_took_out_dead_and_paid(tmp_path: Path) -> None:
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 10**9))
     second = Copilot().read(source, first.cursor)
 
-    whole = Whole(source.uid, [*first.events, *second.events])
+    whole = SessionGraph(source.uid, [*first.events, *second.events])
     gone = [e.summary for e in whole.events if e.state == "dead" and e.kind == "user_msg"]
     assert ["Try this"] == gone
     assert (1305, 1030 + 1120 + 1210) == (whole.spent.dead.total, whole.spent.live.total)
@@ -237,7 +237,7 @@ def test_a_compaction_that_has_a_usage_record_is_billed_once(tmp_path: Path) -> 
         path = write_lines(tmp_path / str(nth) / "events.jsonl", *TALK, *lines)
         events, _ = read_all(Copilot(), load(path, KNOWN).source)
 
-        assert 1030 + 1120 + 1210 + 3300 == Whole("copilot:x", events).spent.own
+        assert 1030 + 1120 + 1210 + 3300 == SessionGraph("copilot:x", events).spent.own
 
 
 def test_sessions_whose_process_runs_are_live(tmp_path: Path) -> None:

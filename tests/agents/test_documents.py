@@ -15,17 +15,17 @@ from tests.agents.agents import write_document
 from thence.agents import Batch, Cursor, File, Mark, Source, files
 from thence.agents.documents import ListReader, TotalReader, list_items
 from thence.agents.records import Record, prompt
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Fact
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import Usage, count
-from thence.format.whole import REWRITTEN, Whole
+from thence.format.whole import REWRITTEN, SessionGraph
 
 
 class Lines(ListReader):
     """A document with a list of texts."""
 
-    def items(self, found: Found) -> Sequence[Record]:
+    def items(self, found: RawRecord) -> Sequence[Record]:
         """Return the texts."""
         return list_items(found.value.get("list"))
 
@@ -42,7 +42,7 @@ class Lines(ListReader):
         """Return how many were counted."""
         return {"number": self._number}
 
-    def item_facts(self, found: Found) -> Iterable[Fact]:
+    def item_facts(self, found: RawRecord) -> Iterable[Fact]:
         """Return a text with its number."""
         self._number += 1
         said = f"{self._number}: {found.value.get('said')}"
@@ -53,7 +53,7 @@ class Lines(ListReader):
 class Plain(Lines):
     """The same, without numbers."""
 
-    def item_facts(self, found: Found) -> Iterable[Fact]:
+    def item_facts(self, found: RawRecord) -> Iterable[Fact]:
         """Return a text."""
         node = Node(self._name(found), PREVIOUS, Is.PROMPT)
         yield self._fact(found, node, "line", blocks=(prompt(f"{found.value.get('said')}"),))
@@ -62,7 +62,7 @@ class Plain(Lines):
 class Totals(TotalReader):
     """A document with a total."""
 
-    def total(self, found: Found) -> tuple[Usage, str | None] | None:
+    def total(self, found: RawRecord) -> tuple[Usage, str | None] | None:
         """Return the total."""
         return Usage(count(found.value.get("total"))), "m"
 
@@ -93,9 +93,9 @@ class Reader:
         return self.read()
 
     @property
-    def whole(self) -> Whole:
+    def whole(self) -> SessionGraph:
         """All that was read."""
-        return Whole("test:s", self.facts)
+        return SessionGraph("test:s", self.facts)
 
     @property
     def said(self) -> list[tuple[str, str]]:

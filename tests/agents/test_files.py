@@ -20,7 +20,7 @@ from thence.format import codec
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Node
 from thence.format.records import JSON
-from thence.format.whole import REWRITTEN, Whole
+from thence.format.whole import REWRITTEN, SessionGraph
 
 
 class Numbers:
@@ -31,7 +31,7 @@ class Numbers:
         self._generation = mark.generation
         self._count = mark.carry or 0
 
-    def facts(self, found: codec.Found) -> Iterator[Fact]:
+    def facts(self, found: codec.RawRecord) -> Iterator[Fact]:
         """One block per record; `ordinal` is how many came before."""
         value = found.value
         yield Fact(
@@ -73,9 +73,9 @@ class Reader:
         return batch
 
     @property
-    def whole(self) -> Whole:
+    def whole(self) -> SessionGraph:
         """The session as it stands."""
-        return Whole(self.source.uid, self.facts)
+        return SessionGraph(self.source.uid, self.facts)
 
     @property
     def numbers(self) -> list[JSON]:

@@ -12,7 +12,7 @@ from tests.agents.agents import billed, counted, outcomes, wholes
 from tests.agents.databases import Step, at_once, grown, insert, run, said
 from thence.agents.goose.reader import Goose
 from thence.agents.goose.rows import KILLED, TITLE
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
@@ -197,7 +197,7 @@ def test_a_compaction_replaces_all_rows_and_loses_none(tmp_path: Path) -> None:
     write(tmp_path)
     source = next(s for s in ADAPTER.find(tmp_path) if s.session == PARENT)
     batch = ADAPTER.read(source)
-    before = {e.event_id for e in Whole(source.uid, batch.events).events}
+    before = {e.event_id for e in SessionGraph(source.uid, batch.events).events}
     database = sqlite3.connect(tmp_path / "sessions/sessions.db")
     columns = "message_id, session_id, role, content_json, created_timestamp"
     hidden = '{"userVisible":true,"agentVisible":false}'
@@ -214,7 +214,7 @@ def test_a_compaction_replaces_all_rows_and_loses_none(tmp_path: Path) -> None:
     database.close()
     source = next(s for s in ADAPTER.find(tmp_path) if s.session == PARENT)
     again = ADAPTER.read(source, batch.cursor)
-    whole = Whole(source.uid, [*batch.events, *again.events])
+    whole = SessionGraph(source.uid, [*batch.events, *again.events])
     texts = [p.get("text") for m in whole.messages().messages for p in m["content"]]
 
     assert before <= {e.event_id for e in whole.events}

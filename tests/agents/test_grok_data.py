@@ -19,7 +19,7 @@ from thence.agents.sessions import load, load_source, read_all
 from thence.format import joins, lineage
 from thence.format.repair import problems
 from thence.format.turn import TurnState
-from thence.format.whole import NEVER_BILLED, Whole
+from thence.format.whole import NEVER_BILLED, SessionGraph
 
 KNOWN = {"grok": Grok()}
 
@@ -30,7 +30,7 @@ def data(shared: Path) -> Path:
     return shared / "data" / "grok"
 
 
-def sessions(data: Path) -> Iterator[tuple[str, Source, Whole, dict[str, dict[str, int]]]]:
+def sessions(data: Path) -> Iterator[tuple[str, Source, SessionGraph, dict[str, dict[str, int]]]]:
     """Every recorded session with what the API counted in it."""
     for scenario in sorted(path for path in data.iterdir() if path.is_dir()):
         threads = json.loads((scenario / "truth.json").read_text())["threads"]
@@ -40,7 +40,7 @@ def sessions(data: Path) -> Iterator[tuple[str, Source, Whole, dict[str, dict[st
             yield scenario.name, source, load_source(Grok(), source).whole, counts
 
 
-def one(data: Path, scenario: str, end: str = "") -> Whole:
+def one(data: Path, scenario: str, end: str = "") -> SessionGraph:
     """One session of a scenario, by the end of its id."""
     found = (s for s in Grok().find(data / scenario / "grok_home") if s.session.endswith(end))
     return load_source(Grok(), next(found)).whole
@@ -50,7 +50,7 @@ def test_tokens_and_calls_are_what_the_api_counted(data: Path) -> None:
     """G6: in every field, or a lower bound that says why: two turns were killed unbilled."""
     short = {}
     for scenario, source, whole, truth in sessions(data):
-        turn, spent = truth["turn"], joins.added(whole.spent.live, whole.spent.dead)
+        turn, spent = truth["turn"], joins.add_usage(whole.spent.live, whole.spent.dead)
         names = Counter(pair.call.tool for pair in joins.calls(whole.events))
 
         assert truth["calls"] == dict(names), source.session
@@ -152,7 +152,7 @@ def test_a_forks_copies_are_replayed(data: Path) -> None:
 def test_copies_are_known_without_being_told(data: Path, scenario: str, copies: int) -> None:
     """G6: parent and fork hold records of the same keys."""
     found = list(Grok().find(data / scenario / "grok_home"))
-    shared = lineage.shared({s.session: read_all(Grok(), s)[0] for s in found})
+    shared = lineage.find_shared({s.session: read_all(Grok(), s)[0] for s in found})
 
     assert [0, copies] == [len(shared.replayed[s.session]) for s in found]
 

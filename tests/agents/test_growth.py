@@ -24,7 +24,7 @@ from tests.pace import by_pace
 from thence.agents import Adapter, Batch, Cursor, Source, adapters, files
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 WHOLE = settings.get_current_profile_name() == "whole"
 PARTS = 4
@@ -70,7 +70,7 @@ def sample(data: Path, part: int, *, each: int, whole: int) -> list[Known]:
 
 def story(source: Source, facts: Iterable[Fact], *, torn: bool = False) -> tuple[Any, ...]:
     """All that a session tells."""
-    whole = Whole(source.uid, facts, torn=torn)
+    whole = SessionGraph(source.uid, facts, torn=torn)
     said = whole.messages().messages
     return whole.events, whole.states, said, whole.spent, whole.turn(), whole.about, whole.unbilled
 

@@ -11,7 +11,7 @@ import pytest
 from tests.agents.agents import Bill, Scenario, billed, counted, outcomes, wholes
 from tests.agents.databases import Step, at_once, grown, insert, run, said
 from thence.agents.hermes.reader import Hermes
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
@@ -234,7 +234,7 @@ def test_rows_that_were_replaced_stay(tmp_path: Path) -> None:
     database.close()
     source = next(s for s in ADAPTER.find(tmp_path) if s.session == PARENT)
     again = ADAPTER.read(source, batch.cursor)
-    whole = Whole(source.uid, [*batch.events, *again.events])
+    whole = SessionGraph(source.uid, [*batch.events, *again.events])
     prompts = {e.summary: str(e.state) for e in whole.events if e.kind == "user_msg"}
 
     assert ("dead", "live") == (prompts["Go on"], prompts["Go on, please"])

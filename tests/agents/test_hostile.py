@@ -20,7 +20,7 @@ import pytest
 from thence.agents import Cursor, adapters
 from thence.agents.sessions import load, read_all
 from thence.format.facts import Fact
-from thence.format.whole import REWRITTEN, Whole
+from thence.format.whole import REWRITTEN, SessionGraph
 
 SECONDS = 2.0
 MEGABYTES = 300
@@ -147,7 +147,7 @@ def test_file_of_any_name_is_read(corpus: Path) -> None:
     facts, _ = read_all(claude, source)
 
     assert 16 == len({fact.file for fact in facts})
-    assert 4 == len(standing(Whole(source.uid, facts)))
+    assert 4 == len(standing(SessionGraph(source.uid, facts)))
 
 
 def test_special_files_are_not_opened(corpus: Path) -> None:
@@ -197,7 +197,7 @@ def test_subagents_of_a_tree_are_channels_and_copies_count_once(corpus: Path) ->
     """
     claude = adapters()["claude"]
     [source] = claude.find(corpus / "trees" / "subagents")
-    whole = Whole(source.uid, read_all(claude, source)[0])
+    whole = SessionGraph(source.uid, read_all(claude, source)[0])
 
     assert 4 <= len({fact.channel for fact in whole.facts} - {"main"})
     assert 2 * 26 == whole.spent.rolled_up
@@ -236,7 +236,7 @@ def grown(corpus: Path, name: str, work: Path) -> tuple[list[Fact], Path]:
     return facts, path
 
 
-def standing(whole: Whole) -> set[str]:
+def standing(whole: SessionGraph) -> set[str]:
     """The records that the log holds."""
     return {event.native_id for event in whole.events if event.why != REWRITTEN}
 
@@ -259,7 +259,7 @@ def test_file_read_as_it_grows_is_the_file_read_at_once(
     case = next(case for case in cases(corpus, "series") if case["path"].endswith(f"/{name}"))
     facts, path = grown(corpus, name, tmp_path)
     again = load(path).whole
-    whole = Whole(again.uid, facts)
+    whole = SessionGraph(again.uid, facts)
 
     assert standing(again) == standing(whole)
     assert again.messages().messages == whole.messages().messages
@@ -272,7 +272,7 @@ def test_what_a_file_no_longer_holds_stays_dead(
 ) -> None:
     """Read once, kept for ever, with the reason."""
     facts, path = grown(corpus, name, tmp_path)
-    whole = Whole(load(path).whole.uid, facts)
+    whole = SessionGraph(load(path).whole.uid, facts)
     lost = {event.native_id for event in whole.events if event.why == REWRITTEN}
 
     assert gone == len(lost)

@@ -20,7 +20,7 @@ from thence.agents import Batch, Cursor, Source, files
 from thence.agents.sessions import LoadedSession, load
 from thence.agents.thence.reader import Native
 from thence.format import codec, layout, repair
-from thence.format.facts import whole_output
+from thence.format.facts import full_output
 from thence.format.graph import State
 from thence.format.records import JSON, Event, Skipped
 from thence.format.transcript import Transcript
@@ -758,7 +758,7 @@ def test_reading_leaves_no_trace(journal: Journal, home: Path) -> None:
 
 def spilled_words(loaded: LoadedSession) -> list[str]:
     """What the notes beside results hold."""
-    return [text for fact in loaded.whole.facts for b in fact.blocks if (text := whole_output(b))]
+    return [text for fact in loaded.whole.facts for b in fact.blocks if (text := full_output(b))]
 
 
 def test_a_log_that_names_a_side_file_for_ever_is_read_in_bounded_time(
@@ -775,7 +775,7 @@ def test_a_log_that_names_a_side_file_for_ever_is_read_in_bounded_time(
     session.record("user", {"role": "user", "content": [result]})
     (source,) = NATIVE.find(home)
     then = NATIVE.read(source, first.cursor)
-    notes = [b for fact in (*first.events, *then.events) for b in fact.blocks if whole_output(b)]
+    notes = [b for fact in (*first.events, *then.events) for b in fact.blocks if full_output(b)]
 
     assert 4 == len(notes)
 

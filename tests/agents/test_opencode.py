@@ -206,7 +206,7 @@ def test_a_real_fork_is_known_by_what_it_shares(shared: Path) -> None:
 
     home = shared / "data" / "agents" / "opencode" / "fork"
     facts = {source.session: ADAPTER.read(source).events for source in ADAPTER.find(home / HOME)}
-    edges = lineage.shared(facts).edges
+    edges = lineage.find_shared(facts).edges
     parent = next(name for name in facts if name.endswith("qMGV"))
 
     assert [("fork", parent)] == [(e.link, e.session) for found in edges.values() for e in found]
@@ -351,9 +351,9 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
     database.commit()
     database.close()
     again = ADAPTER.read(only(ADAPTER, tmp_path), batch.cursor)
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
-    whole = Whole("opencode:x", [*batch.events, *again.events])
+    whole = SessionGraph("opencode:x", [*batch.events, *again.events])
     assert ["Hi", "Ho", "More"] == [e.summary for e in whole.events if e.kind.endswith("_msg")]
     assert 1015 + 415 == whole.spent.own
 

@@ -200,9 +200,9 @@ def test_a_migrated_log_is_billed_once(tmp_path: Path) -> None:
     write_lines(path, header(PARENT, 0), *TALK)
     second = Pi().read(source, first.cursor)
 
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
-    whole = Whole(source.uid, [*first.events, *second.events])
+    whole = SessionGraph(source.uid, [*first.events, *second.events])
     assert 2 * 1250 == whole.spent.own
 
 

@@ -35,7 +35,7 @@ def test_planted_sessions_are_read_exactly(case: Case, tmp_path: Path) -> None:
     texts: dict[str, str] = {}
     for whole in sessions.values():
         for part in (whole.spent.live, whole.spent.dead, whole.spent.side):
-            spent = joins.added(spent, part)
+            spent = joins.add_usage(spent, part)
         shown = [event for event in whole.events if event.state not in ("replayed", "internal")]
         texts |= {e.summary: "dead" if e.state == "dead" else "live" for e in shown}
 

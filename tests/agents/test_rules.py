@@ -18,7 +18,7 @@ from thence.format import lineage
 from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.records import Usage
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.prices import price
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -365,16 +365,16 @@ def test_forks_of_open_direction_are_whole_and_paid_once(tmp_path: Path) -> None
     other.user("Also mine.", parentUuid="both")
     write(tmp_path, one, other)
     facts = {name: read(tmp_path, name).whole.facts for name in (A, B)}
-    known = lineage.shared(facts)
+    known = lineage.find_shared(facts)
     sessions = [
-        Whole(f"claude:{n}", facts[n], replayed=known.replayed[n], billed=known.billed[n])
+        SessionGraph(f"claude:{n}", facts[n], replayed=known.replayed[n], billed=known.billed[n])
         for n in (A, B)
     ]
 
     assert [15, 0] == sorted((s.spent.own for s in sessions), reverse=True)
     assert ["u Go.", "a Yes.", "u Mine."] == said(sessions[0])
     assert ["u Go.", "a Yes.", "u Also mine."] == said(sessions[1])
-    assert known == lineage.shared(dict(reversed(facts.items())))
+    assert known == lineage.find_shared(dict(reversed(facts.items())))
 
 
 def test_long_prompts_are_told_by_request(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from thence.agents.profiles import agents
 from thence.agents.samples import Machine
 from thence.agents.sessions import load_source
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.testing import offers
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -21,7 +21,7 @@ OFFERS = (
 SAMPLED = [name for name in agents() if name != "thence"]
 
 
-def sampled(name: str, folder: Path) -> list[Whole]:
+def sampled(name: str, folder: Path) -> list[SessionGraph]:
     """Return the made-up sessions of an agent, read as any others."""
     agent = agents()[name]
     assert agent.sample is not None

@@ -71,7 +71,7 @@ class PlainRecords:
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         self.file, self.mark = file, mark
 
-    def facts(self, found: codec.Found) -> list[Fact]:
+    def facts(self, found: codec.RawRecord) -> list[Fact]:
         """One each."""
         value, base = found.value, found.value.get("base")
         said = value.get("say")

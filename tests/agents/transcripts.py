@@ -11,7 +11,7 @@ from thence.agents import File, Source
 from thence.agents.claude.reader import Claude
 from thence.agents.sessions import LoadedSession, load_source
 from thence.format.graph import State
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 A = "0a000000-0000-4000-8000-00000000000a"
 B = "0b000000-0000-4000-8000-00000000000b"
@@ -130,7 +130,7 @@ def read(home: Path, session: str = A) -> LoadedSession:
     return load_source(Claude(), found(home)[session])
 
 
-def whole(home: Path, *scripts: Script) -> Whole:
+def whole(home: Path, *scripts: Script) -> SessionGraph:
     """The session that the first of some scripts tells."""
     write(home, *scripts)
     return read(home, scripts[0].session).whole
@@ -141,7 +141,7 @@ def alone(path: Path, channel: str = "main") -> Source:
     return Source("claude", A, (File(str(path), "main", channel),))
 
 
-def said(session: Whole, *, orphans: Any = "answer") -> list[str]:
+def said(session: SessionGraph, *, orphans: Any = "answer") -> list[str]:
     """What the model would be sent, in short."""
     out: list[str] = []
     for message in session.messages(orphans).messages:
@@ -151,13 +151,13 @@ def said(session: Whole, *, orphans: Any = "answer") -> list[str]:
     return out
 
 
-def states(session: Whole, state: State) -> list[str]:
+def states(session: SessionGraph, state: State) -> list[str]:
     """The records that are in a state, by id."""
     pairs = zip(session.facts, session.states, strict=True)
     return [fact.node.id for fact, now in pairs if now is state]
 
 
-def kinds(session: Whole, record: str) -> list[tuple[str, str | None, str]]:
+def kinds(session: SessionGraph, record: str) -> list[tuple[str, str | None, str]]:
     """The events of one record: kind, role, summary."""
     return [
         (event.kind, event.role, event.summary)
@@ -166,7 +166,7 @@ def kinds(session: Whole, record: str) -> list[tuple[str, str | None, str]]:
     ]
 
 
-def prompts(session: Whole) -> list[str]:
+def prompts(session: SessionGraph) -> list[str]:
     """What a human said, as events."""
     return [event.summary for event in session.events if event.kind == "user_msg"]
 

@@ -22,9 +22,9 @@ from tests.memory.stored import opened, sweep, use
 from tests.memory.test_redact_recall import planted
 from tests.postgres import Cluster
 from thence.analytics import tables as analytics
-from thence.analytics.exports import MANIFEST, NO_DAY, Folder, Remote, target_at
+from thence.analytics.exports import MANIFEST, NO_DAY, FolderTarget, RemoteTarget, target_at
 from thence.analytics.parquet import export
-from thence.analytics.tables import SCHEMA, TABLES
+from thence.analytics.tables import SCHEMA_VERSION, TABLES
 from thence.analytics.views import ask
 from thence.errors import BadConfig, NotAppendable
 from thence.memory.store import Filter, StoreLocked
@@ -63,8 +63,8 @@ def test_an_export_holds_what_the_store_holds(kept: Path, tmp_path: Path) -> Non
     rows = tables(tmp_path / "out")
     store = opened(kept)
     sessions = list(store.sessions())
-    ticks = sum(one["ticks"] for one in store.kept("spend"))
-    digests, signals = (len(list(store.kept(what))) for what in ("digests", "signals"))
+    ticks = sum(one["ticks"] for one in store.read_table("spend"))
+    digests, signals = (len(list(store.read_table(what))) for what in ("digests", "signals"))
     own = sum(one.events - one.states.get("replayed", 0) for one in sessions)
     store.close()
     out = tmp_path / "out"
@@ -168,7 +168,7 @@ def test_what_was_evicted_or_forgotten_vanishes(kept: Path, tmp_path: Path) -> N
     assert uids[0] not in told["events"]
     assert {"sessions", "usage", "digests"} <= {name for name in TABLES if uids[0] in told[name]}
     assert [] == [name for name in TABLES if uids[1] in told[name]]
-    assert manifest(out).names() == Folder(out).names()
+    assert manifest(out).names() == FolderTarget(out).names()
     assert [] == [name for name in before - manifest(out).names() if (out / name).exists()]
 
 
@@ -222,22 +222,22 @@ def test_files_of_others_are_left_alone(kept: Path, tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     exported(kept, out)
-    Folder(out).let_go({})
+    FolderTarget(out).let_go({})
 
     assert ["mine", "mine"] == [path.read_text() for path in others]
-    assert {manifest(out).state} == Folder(out).names()
+    assert {manifest(out).state} == FolderTarget(out).names()
 
 
 def test_a_second_export_waits_for_nobody(kept: Path, tmp_path: Path) -> None:
     """It is told that one is running, and touches nothing."""
-    with Folder(tmp_path / "out").held(), pytest.raises(StoreLocked, match="another export"):
+    with FolderTarget(tmp_path / "out").lock(), pytest.raises(StoreLocked, match="another export"):
         exported(kept, tmp_path / "out")
 
 
 def test_a_dry_run_writes_nothing(kept: Path, tmp_path: Path) -> None:
     """Not even the folder; it says how much there is to do."""
     store = opened(kept)
-    report = export(store, Folder(tmp_path / "out"), dry_run=True)
+    report = export(store, FolderTarget(tmp_path / "out"), dry_run=True)
     store.close()
 
     assert (4, True) == (report.read, report.is_complete)
@@ -268,15 +268,15 @@ def test_an_object_store_holds_the_same_files(home: Path, kept: Path, tmp_path: 
     """The same names, changed days only; another export that was quicker is noticed."""
     bucket = Bucket(MemoryStore())
     store = opened(kept)
-    export(store, Remote(bucket, "memory:"))
+    export(store, RemoteTarget(bucket, "memory:"))
     store.close()
     logs.write(home, logs.script(2, 7))
     sweep(kept, {"claude": [home]})
     exported(kept, tmp_path / "out")
     store = opened(kept)
-    late = Remote(bucket, "memory:")
+    late = RemoteTarget(bucket, "memory:")
     late.get(MANIFEST)
-    report = export(store, Remote(bucket, "memory:"))
+    report = export(store, RemoteTarget(bucket, "memory:"))
     store.close()
     names = {name for name in bucket.sizes("") if name != MANIFEST}
 
@@ -312,7 +312,7 @@ def test_a_bucket_holds_the_same_files(
 @pytest.mark.slow
 def test_times_that_are_none_have_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No time, no day; a log of made-up days makes no file for each of them."""
-    monkeypatch.setattr(analytics, "DAYS", DAYS)
+    monkeypatch.setattr(analytics, "MAX_DAYS", DAYS)
     never = Script(logs.name(1), "n-")
     never.user("hello")
     never.reply([{"type": "text", "text": "hi"}], usage=usage(3))
@@ -417,7 +417,7 @@ def test_an_export_that_is_killed_is_one_or_the_other(
         seen.add(sides.index(tables(out)))
         exported(kept, out)
 
-        assert whole == manifest(out).names() == Folder(out).names()
+        assert whole == manifest(out).names() == FolderTarget(out).names()
         assert sides[1] == tables(out)
         shutil.rmtree(out)
         point += stride
@@ -438,5 +438,5 @@ def test_the_version_is_in_every_file(kept: Path, tmp_path: Path) -> None:
             for path in (tmp_path / "out").rglob("*.parquet")
         ]
 
-    assert {f"{SCHEMA}".encode()} == {one[b"thence_schema"] for one in told}
+    assert {f"{SCHEMA_VERSION}".encode()} == {one[b"thence_schema"] for one in told}
     assert {name.encode() for name in TABLES} >= {one[b"thence_table"] for one in told}

@@ -13,10 +13,10 @@ from tests.memory import logs
 from tests.memory.exported import exported, manifest
 from tests.memory.stored import sweep
 from thence.analytics import views
-from thence.analytics.exports import Folder, read_manifest
+from thence.analytics.exports import FolderTarget, read_manifest
 from thence.analytics.parquet import load_duckdb
 from thence.analytics.tables import TABLES
-from thence.analytics.views import BadQuestion, ask
+from thence.analytics.views import BadSql, ask
 from thence.errors import BadConfig, NotReadable
 
 NOT_READ = "/etc/hostname"
@@ -81,10 +81,10 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(out: Path) -> Iterator[Callable[[str], views.Answer]]:
+def told(out: Path) -> Iterator[Callable[[str], views.QueryResult]]:
     """Ask many questions of views that were opened once, as `ask` opens them for each."""
     engine = load_duckdb()
-    with views._open_engine(engine, Folder(out), manifest(out)) as db:
+    with views._open_engine(engine, FolderTarget(out), manifest(out)) as db:
         yield lambda question: views._run_query(engine, db, _named(question, out), None)
 
 
@@ -100,10 +100,10 @@ def _lies(out: Path) -> dict[str, bytes]:
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("question", ELSEWHERE)
-def test_nothing_else_can_be_read(question: str, told: Callable[[str], views.Answer]) -> None:
+def test_nothing_else_can_be_read(question: str, told: Callable[[str], views.QueryResult]) -> None:
     """Other files, those beside the tables, addresses, variables of this program."""
     hidden = [("a", 1)]
-    with pytest.raises(BadQuestion):
+    with pytest.raises(BadSql):
         told(question)
 
     assert hidden
@@ -111,11 +111,11 @@ def test_nothing_else_can_be_read(question: str, told: Callable[[str], views.Ans
 
 @pytest.mark.parametrize("question", NO_QUESTIONS)
 def test_nothing_can_be_written_or_set(
-    question: str, out: Path, told: Callable[[str], views.Answer]
+    question: str, out: Path, told: Callable[[str], views.QueryResult]
 ) -> None:
     """Only one statement, and only one that reads; not a byte of the export changes."""
     before = _lies(out)
-    with pytest.raises(BadQuestion) as error:
+    with pytest.raises(BadSql) as error:
         told(question)
 
     assert error.value.hint
@@ -137,7 +137,9 @@ def test_nothing_can_be_written_or_set(
         "-- a note\nSELECT 1 /* and one */",
     ],
 )
-def test_whatever_reads_is_answered(question: str, told: Callable[[str], views.Answer]) -> None:
+def test_whatever_reads_is_answered(
+    question: str, told: Callable[[str], views.QueryResult]
+) -> None:
     """All ways to ask that DuckDB has."""
     assert told(question).rows
 
@@ -161,17 +163,17 @@ def test_an_answer_is_cut_where_it_was_asked_to_be(out: Path) -> None:
     assert (3, False) == _sizes(ask(out, "SELECT * FROM range(3)"))
 
 
-def _sizes(answer: views.Answer) -> tuple[int, bool]:
+def _sizes(answer: views.QueryResult) -> tuple[int, bool]:
     return len(answer.rows), answer.cut
 
 
 def test_a_wrong_question_is_answered_with_the_columns(out: Path) -> None:
     """The hint names what there is, of the table it is about or of all."""
-    with pytest.raises(BadQuestion, match="nope") as column:
+    with pytest.raises(BadSql, match="nope") as column:
         ask(out, "SELECT nope FROM usage WHERE usage.nope = 1")
-    with pytest.raises(BadQuestion) as table:
+    with pytest.raises(BadSql) as table:
         ask(out, "SELECT 1 FROM nope")
-    with pytest.raises(BadQuestion) as nothing:
+    with pytest.raises(BadSql) as nothing:
         ask(out, "  -- nothing")
 
     assert "cost_usd" in (column.value.hint or "")
@@ -257,7 +259,7 @@ def test_polars_opens_the_same_files(out: Path) -> None:
     usage = polars.read_parquet([out / file.path for file in manifest(out).tables["usage"].files])
 
     assert ask(out, "SELECT sum(cost_usd) FROM usage").rows == [(usage["cost_usd"].sum(),)]
-    assert Folder(out).names() == manifest(out).names()
+    assert FolderTarget(out).names() == manifest(out).names()
 
 
 @pytest.mark.prove

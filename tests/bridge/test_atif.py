@@ -15,7 +15,7 @@ from thence.bridge import atif, trajectories
 from thence.errors import NotReadable
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent, events_of_session
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.journal import Journal
 
 DATA = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
@@ -58,14 +58,14 @@ def branched(tmp_path: Path) -> Path:
     return next(path.rglob("*.jsonl"))
 
 
-def _rows(whole: Whole) -> dict[int, tuple[StoredEvent, JSON]]:
+def _rows(whole: SessionGraph) -> dict[int, tuple[StoredEvent, JSON]]:
     bodies = {event.event_id: event.payload for event in whole.events}
     return {
         row.event.event_id: (row, bodies[row.event.event_id]) for row in events_of_session(whole)
     }
 
 
-def _back(document: JSON) -> Whole:
+def _back(document: JSON) -> SessionGraph:
     parcels = list(trajectories.parcels_in(document, name="file"))
     return join_generations(
         [

@@ -203,12 +203,12 @@ def test_a_shelf_that_refuses_is_told(
     tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is called kept that is not."""
-    from thence.team.objects import Bucket, ShelfError
+    from thence.team.objects import BackendError, Bucket
 
     store = opened((tmp_path / "shelf").as_uri())
 
     def refuse(*_: object) -> None:
-        raise ShelfError("no room")
+        raise BackendError("no room")
 
     async def main() -> Any:
         await store.append(KEY, [entry("u1")])

@@ -109,12 +109,12 @@ def test_the_report_says_what_became_of_everything(
     assert 3 == report.calls
     assert ["t3"] == report.answered
     if to == "claude":
-        assert ({"Bash": 2, "Glob": 1}, {}, {}) == (report.kept, report.mapped, report.told)
+        assert ({"Bash": 2, "Glob": 1}, {}, {}) == (report.unchanged, report.mapped, report.as_text)
         assert {} == report.left
     else:
         same = shell == "Bash"
         kept, mapped = ({"Bash": 2}, {}) if same else ({}, {f"Bash → {shell}": 2})
-        assert (kept, mapped, {"Glob": 1}) == (report.kept, report.mapped, report.told)
+        assert (kept, mapped, {"Glob": 1}) == (report.unchanged, report.mapped, report.as_text)
         assert {"thinking": 1} | marks == report.left
     assert any("permissions" in one for one in report.not_handed)
     assert ("claude", to, NEW, "/home/dev/project") == (
@@ -303,7 +303,7 @@ def test_codex_gets_its_own_kinds_of_calls(tmp_path: Path) -> None:
 
     assert patch in items
     assert done in items
-    assert {"apply_patch": 1} == made.report.kept
+    assert {"apply_patch": 1} == made.report.unchanged
 
 
 LONG = "/home/dev/" + "x" * 230

@@ -52,7 +52,9 @@ def test_every_pair_says_what_became_of_each_call(source: str, target: str, tmp_
     for text in texts:
         at = written.index(text, at)
 
-    assert report.calls == sum(sum(n.values()) for n in (report.kept, report.mapped, report.told))
+    assert report.calls == sum(
+        sum(n.values()) for n in (report.unchanged, report.mapped, report.as_text)
+    )
     assert report.calls == _calls(said).total() > 0
     if source == target:
         assert {} == report.mapped
@@ -82,6 +84,6 @@ def test_what_a_pair_loses_is_in_the_report(source: str, target: str, tmp_path: 
         if name == "shell" and (tool := form.tool)
     }
 
-    assert set() == shells & report.told.keys()
+    assert set() == shells & report.as_text.keys()
     assert report.not_handed
     assert SESSION in json.dumps(report.argv) or report.session in report.argv[-1]

@@ -124,7 +124,7 @@ def test_the_first_write_of_a_place_counts_and_special_ones_replace(tmp_path: Pa
     expected = [("t3", b"second error"), ("t2", b"x"), ("t2", b"y"), ("t1", b"z")]
 
     for one in (thread, opened(tmp_path)):
-        assert expected == [(write.task, write.value.data) for write in one.pending(at)]
+        assert expected == [(write.task, write.value.data) for write in one.pending_writes(at)]
 
 
 def test_what_is_gone_stays_in_the_log(tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ def test_a_brief_reads_as_much_from_a_large_store_as_from_a_small_one(
     """Of many sessions of a repository the newest are read, with as many questions to the store."""
     monkeypatch.setattr(serve_brief, "MAX_SESSIONS", 3)
     asked: list[int] = []
-    sessions, kept = Sqlite.sessions, Sqlite.kept
+    sessions, tables = Sqlite.sessions, Sqlite.read_table
 
     def counting(real: Any) -> Any:
         def count(*arguments: Any) -> Any:
@@ -290,7 +290,7 @@ def test_a_brief_reads_as_much_from_a_large_store_as_from_a_small_one(
         asked.clear()
         with monkeypatch.context() as patch:
             patch.setattr(Sqlite, "sessions", counting(sessions))
-            patch.setattr(Sqlite, "kept", counting(kept))
+            patch.setattr(Sqlite, "read_table", counting(tables))
 
             assert "lantern" not in hook_text(desk, monkeypatch, tmp_path / "tidepool")
         figures.append(list(asked))

@@ -121,7 +121,7 @@ def test_answers_do_not_depend_on_the_order_of_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int
 ) -> None:
     """Lists, costs, hits and states are the same, even where a search looks at the newest only."""
-    monkeypatch.setattr(ranking, "CAP", cap)
+    monkeypatch.setattr(ranking, "MAX_ROWS", cap)
     orders: dict[str, list[Sequence[int]]] = {
         "oldest first": [[day] for day in reversed(range(DAYS))],
         "newest first": [[day] for day in range(DAYS)],

@@ -80,7 +80,7 @@ def test_hooks_say_when_they_were_last_heard(desk: Desk) -> None:
     assert "hooks  active: Claude Code 2 min ago, Codex 41 min ago" in desk.run().lines
     assert ["claude", "codex"] == [*told]
     assert QUEUE == nudges.FOLDER
-    assert HEARD == nudges.HEARD
+    assert HEARD == nudges.LAST_NUDGES_FOLDER
 
 
 def test_quiet_day(desk: Desk) -> None:

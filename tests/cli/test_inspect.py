@@ -14,7 +14,7 @@ from tests.cli.desk import Ran, in_process
 from thence.cli import inspect
 from thence.cli.inspect import inspected, text
 from thence.cli.terminal import columns
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.testing import SAMPLE_SESSION, sample
 
 CONTRACT = {
@@ -199,7 +199,7 @@ def test_session_too_large_is_counted_and_not_put_together(
 ) -> None:
     """Memory stays bounded; a notice says what is missing."""
     monkeypatch.setattr(inspect, limit, 10)
-    monkeypatch.setattr(Whole, "__init__", None)
+    monkeypatch.setattr(SessionGraph, "__init__", None)
     told = inspected(session)
 
     assert (30, [], [], None) == (told["lines"], told["live"], told["dead"], told["states"])

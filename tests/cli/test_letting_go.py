@@ -145,9 +145,9 @@ def test_evicting_leaves_the_digest(machine: Homes, run: Run) -> None:
     with wiring.store() as store:
         assert [IMPORT] == [
             one["uid"].partition(":")[2]
-            for one in store.kept("digests", Filter(uids=(f"claude:{IMPORT}",)))
+            for one in store.read_table("digests", Filter(uids=(f"claude:{IMPORT}",)))
         ]
-        assert store.held(f"claude:{IMPORT}") is None
+        assert store.load_session(f"claude:{IMPORT}") is None
     assert "already removed" in run("evict", IMPORT, "--yes").stdout
 
 

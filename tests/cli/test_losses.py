@@ -50,7 +50,7 @@ def aged(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """The same machine 60 days after the sweep, as the planner sees it."""
     real = retention.plan
 
-    def later(policy: Any, held: Any, now: datetime) -> retention.Plan:
+    def later(policy: Any, held: Any, now: datetime) -> retention.RetentionPlan:
         return real(policy, held, now + OLD)
 
     monkeypatch.setattr(retention, "plan", later)

@@ -12,8 +12,8 @@ from thence.cli.page import FEW, Page
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import JSON, Notice, Skipped, Usage
-from thence.format.whole import Whole
-from thence.memory.readouts import opened as opened_session
+from thence.format.whole import SessionGraph
+from thence.memory.readouts import open_loaded as opened_session
 
 
 class Facts:
@@ -78,7 +78,7 @@ def page(
     own: bool = False,
 ) -> list[str]:
     """The lines of its page."""
-    whole = Whole("codex:0199a000-0000-7000-8000-000000000001", facts.all, torn=torn)
+    whole = SessionGraph("codex:0199a000-0000-7000-8000-000000000001", facts.all, torn=torn)
     loaded = LoadedSession(Source("codex", whole.native, ()), whole, list(skipped), list(notices))
     return Page(opened_session(loaded), room, opened=opened, own=own).lines()
 

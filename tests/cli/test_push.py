@@ -116,7 +116,7 @@ def test_server_that_went_away_leaves_the_rest_waiting(
         return push(self, sent)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(pushing, "TOGETHER", 1)
+        patch.setattr(pushing, "BATCH_SESSIONS", 1)
         patch.setattr(Postgres, "push", breaks)
         cut = desk.run("push", url)
     done = desk.run("push", url, "--json").json

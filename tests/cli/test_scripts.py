@@ -146,7 +146,7 @@ def test_an_older_store_is_indexed_again(
     desk = Desk(tmp_path, monkeypatch)
     write_sessions(desk)
     with monkeypatch.context() as older:
-        older.setattr(derivation, "READER", derivation.READER - 1)
+        older.setattr(derivation, "READER_VERSION", derivation.READER_VERSION - 1)
         older.setattr(index, "index_text", lambda text: text)
         desk.sweep()
     before = sessions(desk, "登录")

@@ -309,4 +309,4 @@ def test_the_store_of_a_command_has_no_encoder_unless_it_is_wanted(desk: Desk) -
     with wiring.store() as store:
         assert isinstance(store, Sqlite)
         assert store.vectors is None
-        assert [] == store.search(parse("lamp")).found
+        assert [] == store.search(parse("lamp")).matches

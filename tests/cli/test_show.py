@@ -36,8 +36,8 @@ from thence.format.facts import fact_of
 from thence.format.normal import SEQ_STEP
 from thence.format.repair import problems
 from thence.format.transcript import Transcript
-from thence.format.whole import Whole
-from thence.memory.readouts import opened as opened_session
+from thence.format.whole import SessionGraph
+from thence.memory.readouts import open_loaded as opened_session
 from thence.testing import SAMPLE_SESSION, Draft, sample
 
 ENTRY = [sys.executable, "-c", "from thence.cli import main; main()"]
@@ -102,7 +102,7 @@ def session(tmp_path: Path) -> Path:
 def text(draft: Draft, room: int) -> list[str]:
     """The page of a draft, without a file."""
     facts = [fact_of(event, line=line) for line, event in enumerate(draft.events, 1)]
-    whole = Whole(f"thence:{draft.session}", facts)
+    whole = SessionGraph(f"thence:{draft.session}", facts)
     return Page(
         opened_session(LoadedSession(Source("thence", draft.session, ()), whole, [], [])), room
     ).lines()

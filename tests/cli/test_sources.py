@@ -15,7 +15,7 @@ from thence.cli.page import Page
 from thence.cli.show import events
 from thence.cli.terminal import as_json
 from thence.errors import NotReadable
-from thence.memory.readouts import opened as opened_session
+from thence.memory.readouts import open_loaded as opened_session
 
 LOGS = (".jsonl", ".ndjson", ".zst")
 

@@ -18,10 +18,10 @@ from click.testing import CliRunner
 
 from tests.cli.conftest import Run
 from thence.analytics import views
-from thence.analytics.exports import MANIFEST, Folder, read_manifest
+from thence.analytics.exports import MANIFEST, FolderTarget, read_manifest
 from thence.analytics.parquet import load_duckdb
-from thence.analytics.tables import SCHEMA, TABLES
-from thence.analytics.views import BadQuestion, ask
+from thence.analytics.tables import SCHEMA_VERSION, TABLES
+from thence.analytics.views import BadSql, ask
 from thence.cli import thence, wiring
 from thence.cli.madeup import Homes, fake_token, made_id
 from thence.cli.sql import SAMPLES
@@ -33,7 +33,7 @@ QUESTIONS = re.findall(r"```sql\n(.*?)```", PART, re.DOTALL)
 
 def _answers(questions: list[str]) -> list[list[tuple[Any, ...]]]:
     """Ask one after the other, of views that are opened once."""
-    engine, folder = load_duckdb(), Folder(wiring.analytics())
+    engine, folder = load_duckdb(), FolderTarget(wiring.analytics())
     found = read_manifest(folder.get(MANIFEST))
     assert found is not None
     with views._open_engine(engine, folder, found) as db:
@@ -63,12 +63,12 @@ def test_the_page_tells_every_table_and_column() -> None:
         told = [f"### {name}", "", f"{table.about} `day`: {table.day}.", ""]
         told += ["| column | type | says |", "| --- | --- | --- |"]
         told += [
-            f"| `{c.name}` | `{c.type}` | {c.about}{' *' if c.said else ''} |"
+            f"| `{c.name}` | `{c.type}` | {c.about}{' *' if c.is_spoken else ''} |"
             for c in table.columns
         ]
 
         assert "\n".join(told) in PAGE
-    assert f"Version {SCHEMA}, which" in PAGE
+    assert f"Version {SCHEMA_VERSION}, which" in PAGE
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_a_plan_is_shown_as_it_is_drawn(looked_at: Homes, run: Run) -> None:
 
 def test_a_wrong_question_is_a_usage_error(looked_at: Homes, run: Run) -> None:
     """With the columns as the hint."""
-    with pytest.raises(BadQuestion) as told:
+    with pytest.raises(BadSql) as told:
         run("sql", "SELECT nope FROM usage")
 
     assert "usage: day, session_uid, " in (told.value.hint or "")
@@ -181,7 +181,7 @@ def test_an_export_tells_what_it_did(looked_at: Homes, run: Run, tmp_path: Path)
 
     assert "would read all of 13 sessions" in dry
     assert not there
-    assert (13, True, SCHEMA) == (first["read"], first["whole"], first["schema"])
+    assert (13, True, SCHEMA_VERSION) == (first["read"], first["whole"], first["schema"])
     assert set(TABLES) == set(first["rows"])
     assert "nothing changed" in again
 
@@ -213,7 +213,7 @@ def test_what_is_forgotten_is_out_of_the_files_at_once(machine: Homes, run: Run)
     assert name.encode() not in state
     assert any(MANIFEST in path for path in done["files_checked"])
     assert ["12"] == left.splitlines()[1:]
-    assert Folder(wiring.analytics()).names()
+    assert FolderTarget(wiring.analytics()).names()
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from thence.cli import bar, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, watching
 from thence.memory.digest import digesters
-from thence.memory.sweep import Progress, Report
+from thence.memory.sweep import Progress, SweepReport
 
 
 @pytest.fixture
@@ -240,19 +240,19 @@ OTHERS = """
 class Prompts:
     name = "prompts"
 
-    def digest(self, course, row):
-        from thence.memory.digest import Part
+    def digest(self, timeline, row):
+        from thence.memory.digest import DigestPart
 
-        return Part({"said": len(course.prompts), "agent": row.session.flavor})
+        return DigestPart({"said": len(timeline.prompts), "agent": row.session.flavor})
 
 
 class Odd:
     name = "odd"
 
-    def digest(self, course, row):
-        from thence.memory.digest import Part
+    def digest(self, timeline, row):
+        from thence.memory.digest import DigestPart
 
-        return Part({"what": object()})
+        return DigestPart({"what": object()})
 """
 
 
@@ -347,7 +347,7 @@ def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.Mo
 
     run = Sweep.run
 
-    def stopped(self: Sweep, roots: object, limit: float | None = None) -> Report:
+    def stopped(self: Sweep, roots: object, limit: float | None = None) -> SweepReport:
         run(self, roots, limit)  # type: ignore[arg-type]
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("not stopped")
@@ -491,7 +491,7 @@ def test_watching_begins_before_any_agent_was_used(
 def test_watching_ends_when_it_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while nothing happens."""
     monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)  # as if not installed
-    monkeypatch.setattr(watching, "POLL", 0.01)
+    monkeypatch.setattr(watching, "POLL_S", 0.01)
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     ran = desk.run("sweep", "--watch")

@@ -13,7 +13,7 @@ from thence.format.fold import Delta, Fold, FoldState, Unfoldable
 from thence.format.records import Usage
 from thence.format.sealing import calls_in
 from thence.format.stored import StoredEvent, events_of_session
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 _STATE = msgspec.msgpack.Decoder(FoldState)
 
@@ -103,7 +103,7 @@ class Grown:
 
 def evaluated(uid: str, facts: Iterable[Fact]) -> dict[str, Any]:
     """Give the same of a session that is put together from all of its facts."""
-    whole = Whole(uid, facts)
+    whole = SessionGraph(uid, facts)
     return {
         "rows": {row.event.event_id: row for row in events_of_session(whole)},
         "bills": whole.bills,

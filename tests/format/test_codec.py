@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.independent import tool
 from tests.pace import grows_linearly, one_quick
 from thence.format import codec
-from thence.format.codec import Found, decode, encode, objects
+from thence.format.codec import RawRecord, decode, encode, objects
 from thence.format.records import EXTRA, JSON, Event, Place, Skipped
 from thence.testing import sample
 
@@ -517,7 +517,7 @@ def test_a_guard_keeps_fragments_out() -> None:
     raw = b'{"id":1}{"x":2}\n{"x":3}\ngarbage {"id":4}\n'
     read = list(objects(raw, is_record=lambda value: "id" in value))
 
-    assert [{"id": 1}, {"x": 3}, {"id": 4}] == [r.value for r in read if isinstance(r, Found)]
+    assert [{"id": 1}, {"x": 3}, {"id": 4}] == [r.value for r in read if isinstance(r, RawRecord)]
     assert [(1, 1), (3, 1)] == [(r.line, r.salvaged) for r in read if isinstance(r, Skipped)]
 
 
@@ -777,7 +777,9 @@ def by_codec(data: bytes) -> tuple[dict[int, Any], list[int], int]:
     bad = [r.line for r in read if isinstance(r, Skipped)]
     known = set(bad)
     good = {
-        r.place.line: r.value for r in read if isinstance(r, Found) and r.place.line not in known
+        r.place.line: r.value
+        for r in read
+        if isinstance(r, RawRecord) and r.place.line not in known
     }
     lines = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
     return good, bad, lines - len(good) - len(bad)
@@ -841,7 +843,7 @@ def test_a_salvaged_record_has_the_same_bytes_whatever_it_was_glued_to() -> None
     glued = list(codec.objects(b'{"a": 1}{"b": 2}\n'))
     torn = list(codec.objects(b'{"c": {"d"{"b": 2}\n'))
 
-    assert isinstance(alone, codec.Found)
-    assert [b'{"a": 1}', b'{"b": 2}'] == [f.raw for f in glued if isinstance(f, codec.Found)]
-    assert [b'{"b": 2}'] == [f.raw for f in torn if isinstance(f, codec.Found)]
+    assert isinstance(alone, codec.RawRecord)
+    assert [b'{"a": 1}', b'{"b": 2}'] == [f.raw for f in glued if isinstance(f, codec.RawRecord)]
+    assert [b'{"b": 2}'] == [f.raw for f in torn if isinstance(f, codec.RawRecord)]
     assert b'{"a": 1}' == alone.raw

@@ -11,7 +11,7 @@ from thence.format.copies import name_in, place_of
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import Usage
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 UID = "codex:s"
 B, C = "//0000000b", "//0000000c"
@@ -40,7 +40,7 @@ def with_totals(words: str, totals: list[int], place: str = "", generation: int 
     return [msgspec.structs.replace(f, running=Usage(output_tokens=n)) for f, n in pairs]
 
 
-def said(whole: Whole, *, rewritten: bool = False) -> str:
+def said(whole: SessionGraph, *, rewritten: bool = False) -> str:
     """The answers, in the order in which they are read."""
     return "".join(e.summary for e in whole.events if (e.why == "rewritten") is rewritten)
 
@@ -62,8 +62,8 @@ def test_a_log_has_one_name_in_all_places(file: str, name: str, place: str) -> N
 
 def test_what_two_places_hold_is_one() -> None:
     """Their ids are those of a session that lies in one place."""
-    alone = Whole(UID, log("abc"))
-    whole = Whole(UID, [*log("abc"), *log("abc", B)])
+    alone = SessionGraph(UID, log("abc"))
+    whole = SessionGraph(UID, [*log("abc"), *log("abc", B)])
 
     assert [e.event_id for e in alone.events] == [e.event_id for e in whole.events]
     assert alone.messages().messages == whole.messages().messages
@@ -71,7 +71,7 @@ def test_what_two_places_hold_is_one() -> None:
 
 def test_lines_that_are_there_twice_stay_two() -> None:
     """In the place that has both; another that has one of them adds none."""
-    whole = Whole(UID, [*log("ab"), *log("aba", B)])
+    whole = SessionGraph(UID, [*log("ab"), *log("aba", B)])
 
     assert "aab" == "".join(sorted(said(whole)))
     assert len(whole.events) == len({event.event_id for event in whole.events})
@@ -81,7 +81,8 @@ def test_a_place_that_went_on_has_the_last_word() -> None:
     """Whichever place that is; what each place adds follows what stands before it there."""
     logs = ["abe", "abcd"]
     wholes = [
-        Whole(UID, [*log(first), *log(second, B)]) for first, second in itertools.permutations(logs)
+        SessionGraph(UID, [*log(first), *log(second, B)])
+        for first, second in itertools.permutations(logs)
     ]
 
     assert ["abcde", "abcde"] == [said(whole) for whole in wholes]
@@ -93,7 +94,7 @@ def test_a_place_that_went_on_has_the_last_word() -> None:
 def test_only_what_no_place_holds_is_rewritten() -> None:
     """What a copy still has is live; what two places had is there once."""
     before = [*log("abc"), *log("abc", B), *log("abd", C)]
-    whole = Whole(UID, [*before, *log("a", generation=1), *log("ab", B, generation=1)])
+    whole = SessionGraph(UID, [*before, *log("a", generation=1), *log("ab", B, generation=1)])
 
     assert ("abd", "c") == (said(whole), said(whole, rewritten=True))
 
@@ -103,5 +104,5 @@ def test_totals_count_by_what_stands_before_them_in_their_place() -> None:
     places = [*with_totals("abc", [5, 10, 15]), *with_totals("abd", [5, 10, 17], B)]
     cut = [*with_totals("abc", [5, 10, 15]), *with_totals("a", [5], generation=1)]
 
-    assert 22 == Whole(UID, places).spent.own
-    assert 15 == Whole(UID, cut).spent.own
+    assert 22 == SessionGraph(UID, places).spent.own
+    assert 15 == SessionGraph(UID, cut).spent.own

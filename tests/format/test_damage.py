@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 from thence.format import codec, schema
-from thence.format.codec import Found, decode, encode, objects
+from thence.format.codec import RawRecord, decode, encode, objects
 from thence.format.records import JSON, Event, Skipped
 from thence.format.transcript import Transcript
 from thence.testing import Draft, sample
@@ -135,7 +135,7 @@ def by_objects(data: bytes) -> list[Item]:
     """Read any JSONL as the adapters do."""
     return [
         Item(r.place.line, r.place.offset, r.value)
-        if isinstance(r, Found)
+        if isinstance(r, RawRecord)
         else Item(r.line, r.offset, (r.length, r.why, r.salvaged))
         for r in objects(data)
     ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from thence.format.facts import Block, CallStatus, Edge, Fact, Share, TurnBill, merge_statuses
-from thence.format.gather import gathered, owed
+from thence.format.gather import gather_facts, owed_bills
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON, Usage
-from thence.format.whole import NEVER_BILLED, Whole
+from thence.format.whole import NEVER_BILLED, SessionGraph
 
 
 def said(name: str, text: str, piece: str | None = None, **more: JSON) -> Fact:
@@ -57,7 +57,7 @@ def texts(facts: list[Fact]) -> list[str]:
 
 def left(facts: list[Fact], *others: Fact) -> tuple[list[int], dict[str, int]]:
     """What bills come to, and which of them hold requests that nobody could take off."""
-    out, shared = gathered(facts, others)
+    out, shared = gather_facts(facts, others)
     return [fact.usage.total for fact in out if fact.usage is not None], shared
 
 
@@ -66,7 +66,7 @@ def left(facts: list[Fact], *others: Fact) -> tuple[list[int], dict[str, int]]:
 
 def test_pieces_in_a_row_are_one_text() -> None:
     """The first record's id stands for the text, so that it keeps its name while it grows."""
-    facts, _ = gathered([said("a", "Hel", "p"), said("b", "lo", "p"), said("c", "!", "q")], [])
+    facts, _ = gather_facts([said("a", "Hel", "p"), said("b", "lo", "p"), said("c", "!", "q")], [])
 
     assert ["Hello", "!"] == texts(facts)
     assert ["a", "c"] == [fact.node.id for fact in facts]
@@ -78,7 +78,7 @@ def test_pieces_in_a_row_are_one_text() -> None:
 )
 def test_pieces_apart_are_texts_of_their_own(between: Fact) -> None:
     """Nothing is joined across another record or another file."""
-    facts, _ = gathered([said("a", "1", "p"), between, said("b", "2", "p")], [])
+    facts, _ = gather_facts([said("a", "1", "p"), between, said("b", "2", "p")], [])
 
     assert 3 == len(facts)
 
@@ -87,7 +87,9 @@ def test_pieces_that_are_no_text_stand_beside_it() -> None:
     """A picture between two texts parts them, inside one event."""
     picture = {"type": "image", "source": {}}
     shown = Fact(Node("b"), blocks=(Block("user_msg", "user", payload=picture),), piece="p")
-    facts, _ = gathered([said("a", "1", "p"), shown, said("c", "2", "p"), said("d", "3", "p")], [])
+    facts, _ = gather_facts(
+        [said("a", "1", "p"), shown, said("c", "2", "p"), said("d", "3", "p")], []
+    )
 
     (fact,) = facts
     assert ["1", None, "23"] == [block.payload.get("text") for block in fact.blocks]
@@ -98,7 +100,7 @@ def test_pieces_that_are_no_text_stand_beside_it() -> None:
 
 def test_a_result_told_elsewhere_stands_after_its_response() -> None:
     """A call without a result gets the one that was told, behind all calls of its response."""
-    facts, _ = gathered(
+    facts, _ = gather_facts(
         [call("c1", response="r"), call("c2", response="r"), said("z", "next")],
         [tells(CallStatus("c1", output="found"), CallStatus("other", output="x"))],
     )
@@ -111,14 +113,16 @@ def test_a_result_in_the_log_is_the_result() -> None:
     """What was told is then not needed."""
     block = Block("tool_result", "tool", "", "real", None, "c1")
     real = Fact(Node("r", PREVIOUS, answers=("c1",)), blocks=(block,))
-    facts, _ = gathered([call("c1"), real], [tells(CallStatus("c1", output="mirror"))])
+    facts, _ = gather_facts([call("c1"), real], [tells(CallStatus("c1", output="mirror"))])
 
     assert ["ask c1", "r"] == [fact.node.id for fact in facts]
 
 
 def test_a_told_result_answers_its_call() -> None:
     """It is no orphan, and its place on the line is where its call is."""
-    whole = Whole("x:y", [call("c1"), said("z", "next"), tells(CallStatus("c1", output="found"))])
+    whole = SessionGraph(
+        "x:y", [call("c1"), said("z", "next"), tells(CallStatus("c1", output="found"))]
+    )
 
     assert [] == whole.graph.open_calls
     assert ["ask c1", "told c1", "z"] == [whole.facts[i].node.id for i in whole.graph.chain()]
@@ -159,7 +163,7 @@ def test_nothing_falls_below_zero() -> None:
 def test_requests_that_nobody_knows_stay_and_are_told() -> None:
     """The total is then too high, and says so."""
     assert ([100], {"a": 2}) == left([bill("a", 100, others=2)])
-    whole = Whole("x:y", [bill("a", 100, others=2)])
+    whole = SessionGraph("x:y", [bill("a", 100, others=2)])
     assert ["billed for others"] == [notice.what for notice in whole.unbilled]
 
 
@@ -199,7 +203,7 @@ def test_models_are_taken_off_their_own_part() -> None:
 
 def test_a_cost_shrinks_with_its_bill() -> None:
     """Where both say what they cost."""
-    facts, _ = gathered([bill("a", 100, others=1, cost_usd=1.0)], [share(30, 1, cost_usd=0.25)])
+    facts, _ = gather_facts([bill("a", 100, others=1, cost_usd=1.0)], [share(30, 1, cost_usd=0.25)])
 
     assert 0.75 == facts[0].cost_usd
 
@@ -209,7 +213,7 @@ def test_bills_that_never_came_are_missed_once() -> None:
     waiting = [said("a", "1", usage_key="k"), said("b", "2", usage_key="k")]
     lost = said("c", "3", usage_key="k", unbilled="killed")
 
-    assert ["k"] == owed(waiting) == owed([], owed(waiting))
-    assert [] == owed([*waiting, lost]) == owed([*waiting, bill("z", 1, key="k")])
-    assert [NEVER_BILLED] == [notice.detail for notice in Whole("x:y", waiting).unbilled]
-    assert ["killed"] == [n.detail for n in Whole("x:y", [*waiting, lost]).unbilled]
+    assert ["k"] == owed_bills(waiting) == owed_bills([], owed_bills(waiting))
+    assert [] == owed_bills([*waiting, lost]) == owed_bills([*waiting, bill("z", 1, key="k")])
+    assert [NEVER_BILLED] == [notice.detail for notice in SessionGraph("x:y", waiting).unbilled]
+    assert ["killed"] == [n.detail for n in SessionGraph("x:y", [*waiting, lost]).unbilled]

@@ -480,7 +480,7 @@ def test_internal_records_and_compactions_do_not_cut_a_branch() -> None:
     graph = Graph(log)
 
     assert [["x", "call", "s", "y", "late"]] == [ids(graph, list(b.events)) for b in graph.branches]
-    assert [0] == list(graph.parting(graph.branches, {0, 9}))
+    assert [0] == list(graph.parting_events(graph.branches, {0, 9}))
     assert {"y"} == {log[graph.end_from(i)].id for i in (1, 2, 3, 4, 5, 6, 7)}
     assert ["b", "b"] == [log[graph.end_from(i)].id for i in (0, 9)]
 

@@ -14,7 +14,7 @@ from thence.format.intentions import (
     NEXT,
     NOW,
     THEN,
-    Call,
+    EvidenceCall,
     Statement,
     Terms,
     aim,
@@ -39,17 +39,17 @@ def boxes(text: str) -> list[tuple[str, str]]:
     return [(said.text, said.status) for said in statements(text) if said.boxed]
 
 
-def bash(command: str) -> Call:
+def bash(command: str) -> EvidenceCall:
     """A command as evidence."""
     return call_terms("Bash", command, ())
 
 
-def edit(path: str, new: str = "x") -> Call:
+def edit(path: str, new: str = "x") -> EvidenceCall:
     """A change of a file as evidence."""
     return call_terms("Edit", f"{path}\n{new}", (path,))
 
 
-def read(path: str) -> Call:
+def read(path: str) -> EvidenceCall:
     """A look at a file as evidence."""
     return call_terms("Read", path, (path,))
 
@@ -189,7 +189,7 @@ def test_the_same_verb_alone_is_not_enough() -> None:
     assert wanted.met(terms("Added the retry test for `fetch`", evidence=True))
     assert not wanted.met(terms("Added the retry test for `store`", evidence=True))
     assert not wanted.met(terms("Added it", evidence=True))
-    assert 0.0 == wanted.covered(terms("Added it", evidence=True))
+    assert 0.0 == wanted.covered_share(terms("Added it", evidence=True))
 
 
 # --- calls as evidence -------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_the_named_command_fulfils() -> None:
         (call_terms("TodoWrite", "[]", (), plans=True), {"update the task list"}),
     ],
 )
-def test_a_call_fits_what_its_kind_can_do(call: Call, fitting: set[str]) -> None:
+def test_a_call_fits_what_its_kind_can_do(call: EvidenceCall, fitting: set[str]) -> None:
     """Looks are paid by looking, commands by commands; a subagent may do anything."""
     aims = {"fix the parser", "check the parser", "push the branch"}
     aims |= {"update the task list"} if "plan" in call.kinds else set()
@@ -293,7 +293,7 @@ def test_any_text_gives_well_formed_statements_and_terms(text: str, command: str
         assert said.boxed or (said.status == "pending") == bool(said.due)
         call = bash(command)
         assert call.fits(aim(said.text)) >= call.fulfils(aim(said.text))
-        assert 0.0 <= aim(said.text).covered(terms(text, evidence=True)) <= 1.0
+        assert 0.0 <= aim(said.text).covered_share(terms(text, evidence=True)) <= 1.0
 
 
 @pytest.mark.few(4)

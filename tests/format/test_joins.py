@@ -14,15 +14,15 @@ from thence.format.facts import normalise
 from thence.format.graph import State
 from thence.format.joins import (
     Spent,
-    added,
+    add_usage,
     bills,
     calls,
-    derived,
+    derive_events,
     session_of,
     spent,
     time_of,
 )
-from thence.format.normal import KINDS, Cost, Session, SessionEvent, event_id, numbered
+from thence.format.normal import KINDS, Cost, Session, SessionEvent, event_id, number_events
 from thence.format.records import Usage
 from thence.format.repair import INTERRUPTED
 from thence.format.transcript import Transcript
@@ -91,7 +91,7 @@ def names(events: list[SessionEvent]) -> list[tuple[str, str]]:
 
 def of(kind: str, *said: Said) -> list[str]:
     """The events that something of this kind was derived from."""
-    return [base for what, base in names(derived(log(*said))) if what == kind]
+    return [base for what, base in names(derive_events(log(*said))) if what == kind]
 
 
 def paired(*said: Said) -> list[str | None]:
@@ -290,7 +290,7 @@ def test_no_bill_is_counted_twice_or_lost(events: list[SessionEvent]) -> None:
 
 def test_usages_are_added_field_by_field() -> None:
     """Rates differ: tokens of different kinds are never thrown together."""
-    assert Usage(11, 22, 33, 44) == added(Usage(1, 2, 3, 4), Usage(10, 20, 30, 40))
+    assert Usage(11, 22, 33, 44) == add_usage(Usage(1, 2, 3, 4), Usage(10, 20, 30, 40))
 
 
 # -- derived events ---------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_everything_a_session_implies_is_derived_in_written_order() -> None:
         ("human_intervention", "e7"),
         ("completion", "e8"),
         ("lifecycle", "e8"),
-    ] == names(derived(worked()))
+    ] == names(derive_events(worked()))
 
 
 def test_derived_event_points_at_its_base_and_carries_nothing() -> None:
@@ -331,7 +331,7 @@ def test_derived_event_points_at_its_base_and_carries_nothing() -> None:
     events = worked()
     by_id = {event.event_id: event for event in events}
 
-    for event in derived(events):
+    for event in derive_events(events):
         base = by_id[event.derived_from or 0]
 
         assert (None, 0, None, None) == (
@@ -355,7 +355,7 @@ def test_base_event_stays_as_it_is() -> None:
     """A test run is still a call, an error still a result."""
     events = worked()
     before = deepcopy(events)
-    derived(events)
+    derive_events(events)
 
     assert before == events
 
@@ -372,16 +372,16 @@ def test_derived_ids_never_change() -> None:
         3035204324132813,
         2924834823411041,
         867851352092277,
-    ] == [event.event_id for event in derived(worked())]
+    ] == [event.event_id for event in derive_events(worked())]
 
 
 def test_derived_ids_do_not_depend_on_what_else_was_read() -> None:
     """A fact keeps its id when the log grows."""
     events = worked()
-    whole = {(e.kind, e.derived_from, e.summary): e.event_id for e in derived(events)}
+    whole = {(e.kind, e.derived_from, e.summary): e.event_id for e in derive_events(events)}
 
     for length in range(len(events)):
-        for event in derived(events[:length]):
+        for event in derive_events(events[:length]):
             known = whole.get((event.kind, event.derived_from, event.summary), event.event_id)
 
             assert known == event.event_id
@@ -391,13 +391,13 @@ def test_deriving_again_adds_nothing() -> None:
     """Derived events imply no further ones."""
     events = worked()
 
-    assert derived(events) == derived([*events, *derived(events)])
+    assert derive_events(events) == derive_events([*events, *derive_events(events)])
 
 
 def test_derived_events_are_numbered_after_their_base() -> None:
     """They take their place in the graph like any other."""
     events = worked()
-    out = numbered([*events, *derived(events)])
+    out = number_events([*events, *derive_events(events)])
     seq = {event.event_id: event.seq or 0 for event in out}
 
     assert all(seq[e.derived_from] == e.parent_seq for e in out if e.derived_from is not None)
@@ -412,7 +412,7 @@ CORRECTED = (
 def test_sample_implies_what_happened_in_it() -> None:
     """Edits, a failed and a passed test run, the call that the crash left open."""
     transcript = Transcript.read(sample())
-    found = derived(normalise(transcript.events, transcript.states, UID))
+    found = derive_events(normalise(transcript.events, transcript.states, UID))
 
     assert [
         ("completion", "The windows walk local wall-clock time; in spring one hour is skipped."),
@@ -437,7 +437,7 @@ def test_command_that_runs_tests_is_a_test_run() -> None:
     """With what the tests said of themselves; one without a result is neither passed nor failed."""
     passed, failed, lost = (
         event
-        for event in derived(
+        for event in derive_events(
             log(
                 bash("a", "cd /w && pytest -q"),
                 result("a", "5 passed, 1 skipped in 0.2s"),
@@ -457,7 +457,7 @@ def test_command_that_runs_tests_is_a_test_run() -> None:
 def test_tests_that_failed_behind_a_pipe_failed() -> None:
     """What the runner counted stands against the exit code of what came after it."""
     said = [bash("a", "pytest | tail -1"), result("a", "1 failed, 2 passed in 0.1s", failed=False)]
-    (run,) = (event for event in derived(log(*said)) if event.kind == "test_run")
+    (run,) = (event for event in derive_events(log(*said)) if event.kind == "test_run")
 
     assert run.failed
 
@@ -513,7 +513,7 @@ def test_file_that_a_harness_says_it_changed_is_an_edit() -> None:
     """Our own events tell it themselves; reading is none."""
     changed = {"kind": "lifecycle", "native_type": "file", "payload": {"path": "a.py"}}
     read = {**changed, "payload": {"path": "a.py", "how": "read"}}
-    (found,) = (event for event in derived(log(changed, read)) if event.kind == "edit")
+    (found,) = (event for event in derive_events(log(changed, read)) if event.kind == "edit")
 
     assert ["e0"] == of("edit", changed, read)
     assert "edited a.py" == found.summary
@@ -531,7 +531,7 @@ def test_file_event_of_any_shape_does_no_harm(payload: Any) -> None:
 def test_failed_result_is_an_error() -> None:
     """Off the result that tells of it, in a shape that is the same wherever it happens again."""
     said = [bash("a", "x"), result("a", "bash: /tmp/x1: Permission denied", failed=True)]
-    (error,) = (event for event in derived(log(*said)) if event.kind == "error")
+    (error,) = (event for event in derive_events(log(*said)) if event.kind == "error")
 
     assert ["e1"] == of("error", *said)
     assert error.failed
@@ -669,7 +669,7 @@ def test_compaction_in_the_middle_of_work_is_no_intervention() -> None:
     draft.reply("done")
     events = normalise(draft.events, [State.LIVE] * len(draft.events), UID)
 
-    assert ["completion"] == [event.kind for event in derived(events)]
+    assert ["completion"] == [event.kind for event in derive_events(events)]
 
 
 # completion
@@ -709,7 +709,7 @@ def test_books_after_the_last_word_do_not_hide_it() -> None:
 
 def test_log_that_does_not_say_when_it_ran_gets_a_start_and_an_end() -> None:
     """From its first and its last event."""
-    found = derived(log(prompt(), reply(), prompt("x", is_sidechain=True)))
+    found = derive_events(log(prompt(), reply(), prompt("x", is_sidechain=True)))
     cycle = [(e.summary, e.derived_from) for e in found if e.kind == "lifecycle"]
 
     assert [("started", event_id(UID, "e0")), ("last seen", event_id(UID, "e1"))] == cycle
@@ -717,7 +717,7 @@ def test_log_that_does_not_say_when_it_ran_gets_a_start_and_an_end() -> None:
 
 def test_single_event_is_start_and_end() -> None:
     """Two facts with two ids."""
-    found = derived(log(prompt()))
+    found = derive_events(log(prompt()))
 
     assert ["last seen", "started"] == sorted(event.summary for event in found)
     assert 2 == len({event.event_id for event in found})
@@ -760,7 +760,7 @@ def test_session_counts_neither_subagents_nor_copies_nor_what_was_derived() -> N
         prompt(state=State.DEAD),
         bill("d", 1, state=State.DEAD, model="sonnet"),
     )
-    session = session_of([*events, *derived(events)], uid="claude:x:y")
+    session = session_of([*events, *derive_events(events)], uid="claude:x:y")
 
     assert ("claude", "x:y", "opus") == (session.flavor, session.native_session_id, session.model)
     assert Cost(200, 6, 0, 30.0, 1, 0) == session.cost
@@ -857,7 +857,7 @@ ANYTHING = st.lists(
 def test_no_session_makes_deriving_raise(events: list[SessionEvent]) -> None:
     """Arbitrary events in, well-formed derived events out, nothing changed on the way."""
     before = deepcopy(events)
-    found = derived(events)
+    found = derive_events(events)
     ids = {event.event_id for event in events}
 
     assert before == events
@@ -865,7 +865,7 @@ def test_no_session_makes_deriving_raise(events: list[SessionEvent]) -> None:
     assert ids.isdisjoint(event.event_id for event in found)
     assert {event.derived_from for event in found} <= ids
     assert all(e.payload is None and not e.tokens and e.usage is None for e in found)
-    assert found == derived([*events, *found])
+    assert found == derive_events([*events, *found])
     assert sum(usage.total for usage in bills(events).values()) == spent(events).rolled_up
     assert UID == session_of(events, uid=UID).session_uid
 
@@ -875,4 +875,4 @@ def test_arguments_nested_beyond_all_sense_do_no_harm() -> None:
     deep = msgspec.json.decode("[" * 900 + "]" * 900)
     said = [call("a", "X", deep), result("a", failed=True), call("b", "X", deep)]
 
-    assert len(derived(log(*said))) >= 2
+    assert len(derive_events(log(*said))) >= 2

@@ -234,7 +234,7 @@ def test_ending_follows_the_best_evidence(
     tool: str, result: Any, evidence: dict[str, Any], expected: Ending
 ) -> None:
     """Exit code before flag before text, and the reason is the most telling one."""
-    assert expected == kinds.ending(tool, result, **evidence)
+    assert expected == kinds.find_ending(tool, result, **evidence)
 
 
 # -- error shapes --------------------------------------------------------------------------------
@@ -350,8 +350,8 @@ def test_nothing_raises_on_any_json(tool: Any, given: Any, result: Any) -> None:
         assert None is script or script.strip()
         assert len(line) <= kinds.SUMMARY_LIMIT
         assert [line] == (line.splitlines() or [line])
-    kinds.ending(tool, result, is_error=given, exit_code=given)
-    ended = kinds.ending(tool, result)
+    kinds.find_ending(tool, result, is_error=given, exit_code=given)
+    ended = kinds.find_ending(tool, result)
     shape = kinds.error_shape(result)
     assert ended.failed == bool(ended.why)
     assert None is shape or (len(shape) <= kinds.SHAPE_LIMIT and "\n" not in shape)
@@ -371,7 +371,7 @@ def test_hostile_text_costs_little(unit: str) -> None:
     for start in ("", "gradle ", "mvn ", "Exit code 1\n", "<tool_use_error>", '{"output":"'):
         kinds.touches("Bash", {"command": start + text})
         kinds.error_shape(start + text)
-        kinds.ending("Bash", start + text)
+        kinds.find_ending("Bash", start + text)
         kinds.summary("Bash", start + text)
 
     assert time.process_time() - started < 10
@@ -432,12 +432,12 @@ def test_real_claude_results_agree_with_what_was_recorded(shared: Path) -> None:
     for name in ("claude-code", "public/claude"):
         for tool, args, result, is_error in claude(shared / "data" / name):
             kinds.summary(tool, args)
-            ended = kinds.ending(tool, result, is_error=is_error)
+            ended = kinds.find_ending(tool, result, is_error=is_error)
             seen["results"] += 1
             if is_error is not None:
                 seen["recorded"] += 1
                 seen["wrong"] += ended.failed != is_error
-                seen["blind"] += kinds.ending(tool, result).failed == is_error
+                seen["blind"] += kinds.find_ending(tool, result).failed == is_error
 
     assert 0 == seen["wrong"]
     assert seen["results"] >= 1500
@@ -452,7 +452,7 @@ def test_real_codex_results_agree_with_what_was_recorded(shared: Path) -> None:
         for tool, args, result, code in codex(shared / "data" / name):
             kinds.summary(tool, args)
             kinds.error_shape(str(result))
-            ended = kinds.ending(tool, result)
+            ended = kinds.find_ending(tool, result)
             seen["results"] += 1
             if code is not None and "Process running" not in str(result):
                 seen["recorded"] += 1
@@ -473,7 +473,7 @@ def test_real_grok_results_agree_with_what_was_recorded(shared: Path) -> None:
             raw = update.get("rawOutput")
             failed = update["status"] == "failed"
             result = update.get("content") if raw is None else raw
-            ended = kinds.ending("", result, is_error=failed or None)
+            ended = kinds.find_ending("", result, is_error=failed or None)
             code = raw.get("exit_code") if isinstance(raw, dict) else None
             seen["results"] += 1
             seen["wrong"] += ended.failed != (failed or bool(code))
@@ -486,8 +486,8 @@ def test_an_exit_code_outranks_what_a_command_printed() -> None:
     """A command that ended well may print an error; one that was cut off did not end well."""
     printed = "Wall time: 0.1 seconds\nProcess exited with code 0\nOutput:\nError: quoted\n"
 
-    assert not kinds.ending("exec_command", printed).failed
-    assert kinds.ending("exec_command", printed.replace("code 0", "code 2")).failed
+    assert not kinds.find_ending("exec_command", printed).failed
+    assert kinds.find_ending("exec_command", printed.replace("code 0", "code 2")).failed
 
 
 def test_changes_hold_the_very_texts() -> None:

@@ -36,7 +36,7 @@ def grown(messages: list[Message], way: repair.Orphans) -> list[repair.Mended]:
     mending, out = Mending(way), []
     for message in messages:
         mending.add([message])
-        out.append(mending.mended())
+        out.append(mending.mend())
     return out
 
 
@@ -87,7 +87,7 @@ def test_a_turn_costs_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
         work.append(0)
         for message in exchange(number):
             mending.add([message])
-            mending.mended()
+            mending.mend()
 
     assert work[1] == work[-1]
     assert work[-1] <= 12
@@ -99,23 +99,23 @@ def test_a_late_result_still_wins() -> None:
     said = [*exchange(0)[:2], {"role": "user", "content": [made]}, *exchange(1), *exchange(2)]
     mending = Mending()
     mending.add(said)
-    mending.mended()
+    mending.mend()
     late = {
         "role": "user",
         "content": [{"type": "tool_result", "tool_use_id": "c0", "content": "!"}],
     }
     mending.add([late])
 
-    assert "!" == mending.mended().messages[2]["content"][0]["content"]
+    assert "!" == mending.mend().messages[2]["content"][0]["content"]
 
 
 def test_what_the_caller_does_to_messages_is_not_ours() -> None:
     """Marks for a cache are put on the last block of a request, time and again."""
     mending = Mending()
     mending.add([*exchange(0), *exchange(1)])
-    first = mending.mended().messages
+    first = mending.mend().messages
     before = copy.deepcopy(first)
     first[0]["content"][0]["cache_control"] = {"type": "ephemeral"}
     first[3]["content"].append({"type": "text", "text": "mine"})
 
-    assert before == mending.mended().messages
+    assert before == mending.mend().messages

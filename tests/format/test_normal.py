@@ -23,7 +23,7 @@ from thence.format.normal import (
     Session,
     SessionEvent,
     event_id,
-    numbered,
+    number_events,
     one_line,
     session_uid,
 )
@@ -355,7 +355,7 @@ def test_parent_that_is_not_there_is_none_in_the_numbers() -> None:
     out = normalise(events, [State.LIVE] * 4, UID)
 
     assert [None, None, None] == [e.parent_id for e in out[:3]]
-    assert [None] * 4 == [e.parent_seq for e in numbered(out)]
+    assert [None] * 4 == [e.parent_seq for e in number_events(out)]
 
 
 def test_parent_that_was_written_later_is_found() -> None:
@@ -446,7 +446,7 @@ def test_summary_holds_the_first_words_of_four_times_its_length(text: str, lengt
 
 def test_written_order_is_kept_where_parents_allow() -> None:
     """A log in order is numbered as it is written."""
-    events = numbered(normal_sample())
+    events = number_events(normal_sample())
 
     assert normal_sample() == [
         msgspec.structs.replace(event, seq=None, parent_seq=None) for event in events
@@ -458,7 +458,7 @@ def test_parent_written_late_comes_first_all_the_same() -> None:
     events = [made(1), made(3, 2), made(4), made(2, 1)]
 
     assert [(1, None), (2, 0), (3, SEQ_STEP), (4, None)] == [
-        (event.event_id, event.parent_seq) for event in numbered(events)
+        (event.event_id, event.parent_seq) for event in number_events(events)
     ]
 
 
@@ -476,7 +476,7 @@ FORESTS = st.lists(st.none() | st.integers(0, 40), max_size=40).flatmap(
 @given(FORESTS)
 def test_numbers_grow_in_steps_and_parents_come_first(events: list[SessionEvent]) -> None:
     """For every forest in every order `parent_seq` is the number of the parent."""
-    out = numbered(events)
+    out = number_events(events)
 
     assert [SEQ_STEP * at for at in range(len(events))] == [event.seq for event in out]
     assert {event.event_id for event in events} == {event.event_id for event in out}
@@ -494,7 +494,7 @@ def test_numbers_grow_in_steps_and_parents_come_first(events: list[SessionEvent]
 def test_links_that_lead_nowhere_or_in_circles_are_cut(links: list[tuple[int, int | None]]) -> None:
     """Numbers stay dense, and no event is numbered before its parent."""
     events = list({number: made(number, parent) for number, parent in links}.values())
-    out = numbered(events)
+    out = number_events(events)
 
     assert [SEQ_STEP * at for at in range(len(events))] == [event.seq for event in out]
     for event in out:
@@ -510,4 +510,4 @@ def test_long_chain_is_numbered() -> None:
     events = [made(n, n - 1 if n else None) for n in range(20_000)]
 
     expected = [None, *(SEQ_STEP * at for at in range(19_999))]
-    assert expected == [event.parent_seq for event in numbered(events[::-1])]
+    assert expected == [event.parent_seq for event in number_events(events[::-1])]

@@ -137,6 +137,6 @@ def test_evidence_alone_gives_the_ending_that_the_result_gives(tool: str, result
 
     for is_error in (None, True, False):
         for code in (None, 0, 1):
-            ended = kinds.ending(tool, result, is_error=is_error, exit_code=code)
+            ended = kinds.find_ending(tool, result, is_error=is_error, exit_code=code)
 
             assert ended == kinds.judge(evidence, is_error=is_error, exit_code=code)

@@ -66,7 +66,7 @@ def test_an_envelope_gives_its_exit_code_and_the_output(
     text: str, expected: tuple[int | None, str]
 ) -> None:
     """What the client added is taken off, and only what stands at the start is the client's."""
-    assert expected == output.opened(text)
+    assert expected == output.open_envelope(text)
 
 
 def test_lines_are_bare_of_colours_and_blanks() -> None:
@@ -86,7 +86,7 @@ def test_of_many_lines_the_first_and_last_are_kept() -> None:
 def test_nothing_raises_and_no_text_is_long(result: Any) -> None:
     """Results of every shape are read, and never more than their ends."""
     text = output.text(result)
-    _, body = output.opened(text)
+    _, body = output.open_envelope(text)
 
     assert len(body) <= len(text) <= 2 * CLIP + 1
     assert all(line.strip() for line in output.lines(body))

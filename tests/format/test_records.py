@@ -18,7 +18,7 @@ from thence.format.records import (
     Cwd,
     Decision,
     Event,
-    File,
+    FileRecord,
     Header,
     Interrupted,
     Malformed,
@@ -26,7 +26,7 @@ from thence.format.records import (
     Model,
     Origin,
     Payload,
-    Sidechain,
+    SidechainRecord,
     Terminator,
     Tip,
     Todos,
@@ -37,9 +37,9 @@ from thence.format.records import (
     blocks,
     count,
     is_permission,
+    parse_payload,
     text_of,
     time_text,
-    typed,
     usage_of,
     word,
 )
@@ -153,11 +153,11 @@ WRITTEN: list[tuple[str, dict[str, Any], Payload]] = [
         {"path": "/w", "branch": "b", "commit": "c", "dirty": True},
         Worktree("/w", "b", "c", dirty=True),
     ),
-    ("file", {"path": "a.py", "how": "add", "hash": "h"}, File("a.py", "add", "h")),
+    ("file", {"path": "a.py", "how": "add", "hash": "h"}, FileRecord("a.py", "add", "h")),
     (
         "sidechain",
         {"agent_id": "a", "tool_use_id": "c", "completion_status": "crashed", "summary": "s"},
-        Sidechain("a", "c", "crashed", "s"),
+        SidechainRecord("a", "c", "crashed", "s"),
     ),
 ]
 
@@ -168,7 +168,7 @@ WRITTEN: list[tuple[str, dict[str, Any], Payload]] = [
 @pytest.mark.parametrize(("kind", "payload", "expected"), WRITTEN, ids=[w[0] for w in WRITTEN])
 def test_every_type_gives_its_struct(kind: str, payload: Any, expected: Payload) -> None:
     """All fields of the wire format are read under their names."""
-    assert expected == typed(event(kind, payload))
+    assert expected == parse_payload(event(kind, payload))
 
 
 def test_no_type_is_left_out() -> None:
@@ -194,14 +194,14 @@ def test_no_type_is_left_out() -> None:
 )
 def test_only_what_a_type_cannot_do_without_is_required(kind: str, payload: Any) -> None:
     """Other writers leave fields out; defaults stand in."""
-    assert isinstance(typed(event(kind, payload)), PAYLOADS[kind])
+    assert isinstance(parse_payload(event(kind, payload)), PAYLOADS[kind])
 
 
 @pytest.mark.parametrize("kind", ["header", "user", "boundary", "tip", "todos", "cwd", "file"])
 @pytest.mark.parametrize("payload", [None, 1, "x", [], {}, {"session_id": 1, "to": [], "path": 2}])
 def test_payload_of_the_wrong_shape_is_a_value(kind: str, payload: Any) -> None:
     """What a type promises and a line does not keep is told, never raised."""
-    told = typed(event(kind, payload))
+    told = parse_payload(event(kind, payload))
 
     assert isinstance(told, Malformed)
     assert told.why
@@ -211,18 +211,18 @@ def test_unknown_fields_of_a_payload_do_no_harm() -> None:
     """A newer writer's fields are passed over; the event itself keeps them."""
     newer = event("tip", {"to": "e", "because": "asked"})
 
-    assert Tip("e") == typed(newer)
+    assert Tip("e") == parse_payload(newer)
     assert {"to": "e", "because": "asked"} == newer.fields
 
 
 def test_unknown_type_has_no_struct() -> None:
     """A harness's own events are none of ours."""
-    assert None is typed(event("deploy", {"to": "e"}))
+    assert None is parse_payload(event("deploy", {"to": "e"}))
 
 
 def test_boundary_is_read_in_the_other_spelling() -> None:
     """`headUuid` and its kin, which other writers of this format use, mean the same."""
-    told = typed(
+    told = parse_payload(
         event(
             "boundary",
             {"headUuid": "h", "anchorUuid": "a", "tailUuid": "t", "summaryEventUuid": "s"},
@@ -234,7 +234,7 @@ def test_boundary_is_read_in_the_other_spelling() -> None:
 
 def test_older_name_of_the_summary_is_read() -> None:
     """Version 2 called it `summary_uuid`."""
-    told = typed(event("boundary", {"anchor_uuid": "a", "summary_uuid": "s"}))
+    told = parse_payload(event("boundary", {"anchor_uuid": "a", "summary_uuid": "s"}))
 
     assert Boundary("a", "s") == told
 
@@ -245,7 +245,7 @@ def test_caches_of_a_boundary_do_not_spoil_it(cache: Any) -> None:
     fields = {"anchor_uuid": "a", "summary_event_uuid": "a"}
     caches = dict.fromkeys(("kept", "summary", "state", "totals"), cache)
 
-    assert isinstance(typed(event("boundary", fields | caches)), Boundary)
+    assert isinstance(parse_payload(event("boundary", fields | caches)), Boundary)
 
 
 def test_other_spelling_is_renamed_and_nothing_else() -> None:
@@ -259,7 +259,7 @@ def test_other_spelling_is_renamed_and_nothing_else() -> None:
 @given(st.sampled_from([*PAYLOADS, "permission_grant", "deploy"]), JSON)
 def test_no_payload_makes_reading_raise(kind: str, payload: Any) -> None:
     """Arbitrary JSON is the promised struct, malformed, or not ours."""
-    told = typed(event(kind, payload))
+    told = parse_payload(event(kind, payload))
 
     assert isinstance(told, (PAYLOADS.get(kind, type(None)), Malformed))
 
@@ -272,7 +272,7 @@ def test_payload_nested_beyond_all_sense_does_not_raise() -> None:
 
     for payload in (deep, {"role": "user", "content": [deep]}, {"to": deep}, {"todos": deep}):
         for kind in PAYLOADS:
-            told = typed(event(kind, payload))
+            told = parse_payload(event(kind, payload))
 
             assert isinstance(told, (PAYLOADS[kind], Malformed))
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.format import codec, schema
-from thence.format.records import JSON, Event, Header, Notice, Terminator, typed
+from thence.format.records import JSON, Event, Header, Notice, Terminator, parse_payload
 from thence.format.transcript import Transcript
 
 NATIVE = Path(__file__).resolve().parent.parent / "data" / "native"
@@ -194,8 +194,8 @@ def test_a_bare_old_event_is_still_one(version: int) -> None:
     decoded = codec.decode(lines, upcast=schema.upcaster(version))
 
     assert (["h", "u", "t"], []) == ([e.uuid for e in decoded.events], decoded.skipped)
-    assert Header("s", schema_version=3) == typed(decoded.events[0])
-    assert Terminator() == typed(decoded.events[2])
+    assert Header("s", schema_version=3) == parse_payload(decoded.events[0])
+    assert Terminator() == parse_payload(decoded.events[2])
 
 
 scalars = (

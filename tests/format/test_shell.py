@@ -9,7 +9,7 @@ from hypothesis import given
 
 from tests.format import foreign
 from thence.format import shell
-from thence.format.shell import Step, Write
+from thence.format.shell import ShellStep, Write
 
 
 def words(script: str) -> list[list[str]]:
@@ -53,7 +53,7 @@ def test_redirections_are_told_from_words() -> None:
     script = "a > 'x y' >> z <in 2>err >&2 &>all 1>one b"
 
     assert [
-        Step(
+        ShellStep(
             ["a", "b"],
             [Write("x y", False), Write("z", True), Write("all", False), Write("one", False)],
         )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.format.records import JSON, Event
-from thence.format.state import BUILT_IN, SNAPSHOT_VERSION, Domain, Domains, State
+from thence.format.state import BUILT_IN, SNAPSHOT_VERSION, Domain, Domains, SessionState
 from thence.testing import Draft
 
 NAMES = [domain.name for domain in BUILT_IN]
@@ -28,7 +28,7 @@ def heard(value: JSON, event: Event) -> JSON:
     return [*value, event.type]
 
 
-def fold(draft: Draft) -> State:
+def fold(draft: Draft) -> SessionState:
     """The built-in domains over all events of a draft."""
     return Domains().fold(draft.events)
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from thence.format.todos import Step, Todo, learn, pending, todos
+from thence.format.todos import Step, Todo, learn, pending_todos, todos
 
 PLANTED = Path(__file__).parents[1] / "data" / "todos" / "planted.json"
 STATUSES = {"pending", "in_progress", "done", "dropped"}
@@ -70,7 +70,7 @@ def open_texts(*parts: dict[str, Any]) -> list[str]:
 
 def pending_texts(*parts: dict[str, Any], ended_well: bool = False) -> list[str]:
     """What is shown as still to be done in a chain."""
-    return [todo.text for todo in pending(chain(*parts), ended_well=ended_well)]
+    return [todo.text for todo in pending_todos(chain(*parts), ended_well=ended_well)]
 
 
 # --- the planted conversations -----------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_an_id_used_again_is_a_new_task() -> None:
 )
 def test_a_task_list_tells_of_tasks_made_before_the_chain(result: Any) -> None:
     """What TaskList shows is known, even if its creation is not part of the chain."""
-    got = pending(chain(call("TaskList", {}, result)))
+    got = pending_todos(chain(call("TaskList", {}, result)))
     seen = todos(chain(call("TaskList", {}, result)))
 
     assert [] == got
@@ -603,7 +603,7 @@ def test_nothing_raises_and_pending_is_part_of_todos(steps: list[Step]) -> None:
     """Whatever the data, every answer is well formed and what is pending is open."""
     everything = todos(steps)
 
-    assert OPEN >= {todo.status for todo in pending(steps)}
+    assert OPEN >= {todo.status for todo in pending_todos(steps)}
     for todo in everything:
         assert todo.status in STATUSES
         assert todo.origin in ORIGINS
@@ -759,7 +759,7 @@ def test_real_todo_write_is_followed_to_its_end(shared: Path, version: str) -> N
     assert [("Step 1", "done"), ("Step 2", "done"), ("Step 3", "done")] == pairs(got)
     assert {step.id for step in lists} >= {todo.closed_by for todo in got}
     assert [("Step 2", "in_progress"), ("Step 3", "pending")] == pairs(
-        pending(steps[: steps.index(lists[1]) + 1])
+        pending_todos(steps[: steps.index(lists[1]) + 1])
     )
 
 
@@ -821,4 +821,4 @@ def test_a_list_of_a_tool_that_an_agent_names_is_known() -> None:
     rows = [{"content": "Mend the gauge", "status": "pending"}]
     step = Step("e1", "assistant", tool="made_up_list", input={"rows": rows})
 
-    assert ["Mend the gauge"] == [todo.text for todo in pending([step])]
+    assert ["Mend the gauge"] == [todo.text for todo in pending_todos([step])]

@@ -14,12 +14,12 @@ from tests.format.histories import History, Script, scripts
 from thence.format.codec import encode
 from thence.format.facts import Base, Block, Edge, Fact, fact_of, line_name
 from thence.format.graph import State
-from thence.format.joins import added
+from thence.format.joins import add_usage
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import Usage
 from thence.format.transcript import Transcript
-from thence.format.whole import REWRITTEN, Whole, said_in
+from thence.format.whole import REWRITTEN, SessionGraph, said_in
 
 UID = "codex:s"
 
@@ -50,12 +50,12 @@ def mark(line: int, **more: Any) -> Fact:
     return Fact(node, "mark", blocks=(Block("lifecycle", "system"),), line=line, **more)
 
 
-def said(whole: Whole) -> list[str]:
+def said(whole: SessionGraph) -> list[str]:
     """The texts the model sees."""
     return [b["text"] for m in whole.messages().messages for b in m["content"]]
 
 
-def states(whole: Whole) -> dict[str, State | None]:
+def states(whole: SessionGraph) -> dict[str, State | None]:
     """What became of each text."""
     return {e.summary: e.state for e in whole.events if e.summary}
 
@@ -75,7 +75,7 @@ def own(script: Script) -> tuple[Transcript, list[Fact]]:
 def test_own_events_are_the_same_session(script: Script) -> None:
     """The facts of our events tell the same states and messages as the transcript does."""
     transcript, facts = own(script)
-    whole = Whole("thence:s", facts)
+    whole = SessionGraph("thence:s", facts)
 
     assert transcript.states == whole.states
     assert transcript.messages().messages == whole.messages().messages
@@ -89,7 +89,7 @@ def test_order_and_pieces_do_not_matter(script: Script, chance: Any, copies: int
     shuffled = facts + [chance.choice(facts) for _ in range(copies) if facts]
     chance.shuffle(shuffled)
 
-    assert Whole("thence:s", facts).events == Whole("thence:s", shuffled).events
+    assert SessionGraph("thence:s", facts).events == SessionGraph("thence:s", shuffled).events
 
 
 # -- logs without links ---------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_order_and_pieces_do_not_matter(script: Script, chance: Any, copies: int
 
 def test_log_without_links_is_one_line() -> None:
     """Each record goes on from the one before."""
-    whole = Whole(UID, [reply("b", 2), prompt("a", 1), prompt("c", 3)])
+    whole = SessionGraph(UID, [reply("b", 2), prompt("a", 1), prompt("c", 3)])
 
     assert ["a", "b", "c"] == said(whole)
     assert [None, *(e.event_id for e in whole.events[:2])] == [e.parent_id for e in whole.events]
@@ -107,7 +107,7 @@ def test_rollback_takes_turns_off_the_line() -> None:
     """What is undone stays, rolled back, and is still billed."""
     undone = reply("b2", 4, usage=Usage(5, 5), usage_key="x")
     facts = [prompt("a", 1), reply("b", 2), prompt("a2", 3), undone]
-    whole = Whole(UID, [*facts, mark(5, undo=Undo(turns=1)), prompt("a3", 6)])
+    whole = SessionGraph(UID, [*facts, mark(5, undo=Undo(turns=1)), prompt("a3", 6)])
 
     assert ["a", "b", "a3"] == said(whole)
     assert {"a2", "b2"} == {t for t, s in states(whole).items() if s is State.ROLLED_BACK}
@@ -119,7 +119,7 @@ def test_second_log_goes_on_from_inside_the_first() -> None:
     first = [prompt("a", 1), reply("b", 2), prompt("old", 3), reply("older", 4)]
     base = Base("", offset=300)
     second = [mark(1, file="2", base=base), prompt("new", 2, file="2")]
-    whole = Whole(UID, [*second, *first])
+    whole = SessionGraph(UID, [*second, *first])
 
     assert ["a", "b", "new"] == said(whole)
     assert {"old": State.DEAD, "older": State.DEAD} == {
@@ -137,7 +137,7 @@ def test_rewind_of_a_rewind_is_followed_through_all_logs() -> None:
     ]
 
     assert ["a", "b", "c", "d"] == [
-        t for m in Whole(UID, logs).messages().messages for t in texts(m)
+        t for m in SessionGraph(UID, logs).messages().messages for t in texts(m)
     ]
 
 
@@ -151,21 +151,21 @@ def test_ordinals_tell_the_base_where_offsets_do_not() -> None:
     first = [prompt("a", 1, ordinal=0), prompt("b", 2, ordinal=1)]
     second = [mark(1, file="2", base=Base("", ordinal=1)), prompt("c", 2, file="2")]
 
-    assert ["a", "c"] == said(Whole(UID, [*first, *second]))
+    assert ["a", "c"] == said(SessionGraph(UID, [*first, *second]))
 
 
 def test_base_in_another_session_is_a_root() -> None:
     """What cannot be found here is the ancestor's, whose messages are given."""
     facts = [mark(1, base=Base("elsewhere", offset=9)), prompt("mine", 2)]
     before = [{"role": "user", "content": "theirs"}]
-    whole = Whole(UID, facts, ancestor=before)
+    whole = SessionGraph(UID, facts, ancestor=before)
 
     assert ["theirs", "mine"] == said(whole)
 
 
 def test_messages_before_a_base_are_those_of_its_line() -> None:
     """A fork sees what its ancestor's model saw at that place, not what came later."""
-    whole = Whole(UID, [prompt("a", 1), reply("b", 2), prompt("later", 3)])
+    whole = SessionGraph(UID, [prompt("a", 1), reply("b", 2), prompt("later", 3)])
 
     assert ["a", "b"] == [t for m in whole.said_before(Base("", offset=300)) for t in texts(m)]
 
@@ -174,7 +174,7 @@ def test_summary_stands_for_what_was_before_it() -> None:
     """A compaction's replacement is what the model sees; what it replaced is live all the same."""
     node = Node("c#1", PREVIOUS, Is.SUMMARY)
     blocks = (Block("lifecycle", "user", "sum", {"type": "text", "text": "sum"}),)
-    whole = Whole(
+    whole = SessionGraph(
         UID, [prompt("a", 1), Fact(node, "compacted", blocks=blocks, line=2), reply("b", 3)]
     )
 
@@ -187,21 +187,21 @@ def test_summary_stands_for_what_was_before_it() -> None:
 
 def test_same_line_written_twice_is_two_events() -> None:
     """Records without an id are known by their bytes and by how often they came."""
-    whole = Whole(UID, [prompt("yes", 1), prompt("yes", 2)])
+    whole = SessionGraph(UID, [prompt("yes", 1), prompt("yes", 2)])
 
     assert 2 == len({event.event_id for event in whole.events})
 
 
 def test_same_line_read_twice_is_one_event() -> None:
     """A last line without its LF is read again when it has one."""
-    assert 1 == len(Whole(UID, [prompt("yes", 1), prompt("yes", 1)]).events)
+    assert 1 == len(SessionGraph(UID, [prompt("yes", 1), prompt("yes", 1)]).events)
 
 
 def test_same_id_with_other_content_is_another_event() -> None:
     """Nothing vanishes: the second is told apart by its occurrence, and is no copy to follow."""
     one = Fact(Node("u", None, Is.PROMPT), "user", blocks=(text("one"),), line=1)
     two = Fact(Node("u", None, Is.PROMPT), "user", blocks=(text("two"),), line=2)
-    whole = Whole(UID, [one, two, msgspec.structs.replace(one, line=3)])
+    whole = SessionGraph(UID, [one, two, msgspec.structs.replace(one, line=3)])
 
     assert ["one", "two"] == [event.summary for event in whole.events]
     assert 2 == len({event.event_id for event in whole.events})
@@ -214,8 +214,8 @@ def test_what_a_rewritten_log_no_longer_holds_is_dead() -> None:
     """G9, X2: it stays, says why, and keeps its id; what is still there is the same event."""
     before = [prompt("a", 1), reply("b", 2), prompt("lost", 3)]
     after = [prompt("a", 1, generation=1), prompt("new", 2, generation=1)]
-    whole = Whole(UID, [*before, *after])
-    ids = {e.summary: e.event_id for e in Whole(UID, before).events}
+    whole = SessionGraph(UID, [*before, *after])
+    ids = {e.summary: e.event_id for e in SessionGraph(UID, before).events}
 
     assert ["a", "new"] == said(whole)
     assert {"b": REWRITTEN, "lost": REWRITTEN} == {e.summary: e.why for e in whole.events if e.why}
@@ -226,7 +226,7 @@ def test_rewritten_document_leaves_nothing_behind() -> None:
     """A fact that is no event is only about the session, and the newest word counts."""
     old = Fact(Node("d"), "summary", file="d", about={"cwd": "/old"})
     new = Fact(Node("d"), "summary", file="d", about={"cwd": "/new"}, generation=1)
-    whole = Whole(UID, [old, new])
+    whole = SessionGraph(UID, [old, new])
 
     assert ([], "/new") == (whole.events, whole.session().cwd)
 
@@ -239,7 +239,7 @@ def test_copies_of_another_session_are_replayed_and_not_billed() -> None:
     copied = Fact(
         Node("u", None, Is.REPLY), blocks=(text("a", "assistant"),), line=1, usage=Usage(9, 9)
     )
-    whole = Whole("claude:s", [copied], replayed={"u"})
+    whole = SessionGraph("claude:s", [copied], replayed={"u"})
 
     assert ([State.REPLAYED], Usage()) == (whole.states, whole.spent.live)
 
@@ -248,14 +248,14 @@ def test_record_that_names_its_owner_is_a_copy() -> None:
     """Known without the other session."""
     here, there = (prompt(name, n, origin=name) for n, name in enumerate(("s", "other"), 1))
 
-    assert [State.LIVE, State.REPLAYED] == Whole(UID, [here, there]).states
+    assert [State.LIVE, State.REPLAYED] == SessionGraph(UID, [here, there]).states
 
 
 def test_bill_that_another_session_pays_is_struck() -> None:
     """U4: the same response logged in two sessions is paid in one."""
     fact = reply("b", 1, usage=Usage(1, 1), usage_key="k")
 
-    assert Usage() == Whole(UID, [fact], billed={"k"}).spent.live
+    assert Usage() == SessionGraph(UID, [fact], billed={"k"}).spent.live
 
 
 def test_edges_are_told_once_and_not_to_itself() -> None:
@@ -263,7 +263,7 @@ def test_edges_are_told_once_and_not_to_itself() -> None:
     edge, own = Edge("fork", "other", "named"), Edge("fork", "s", "named")
     facts = [prompt("a", 1, edges=(edge, own)), prompt("b", 2, edges=(edge,))]
 
-    assert [edge] == Whole(UID, facts).edges
+    assert [edge] == SessionGraph(UID, facts).edges
 
 
 # -- running totals -------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_edges_are_told_once_and_not_to_itself() -> None:
 def running(*totals: Usage) -> Usage:
     """What a session took that tells only how much it is so far."""
     facts = [reply(f"r{n}", n, running=total) for n, total in enumerate(totals)]
-    return Whole(UID, facts).spent.live
+    return SessionGraph(UID, facts).spent.live
 
 
 def test_running_totals_are_their_last() -> None:
@@ -299,8 +299,8 @@ def test_running_totals_lose_nothing_at_a_reset(runs: list[list[Usage]]) -> None
     for steps in runs:
         totals.append(Usage(1))  # below the end of any run: every step adds at least two
         for step in steps:
-            totals.append(added(totals[-1], step))
-        expected = added(expected, totals[-1])
+            totals.append(add_usage(totals[-1], step))
+        expected = add_usage(expected, totals[-1])
 
     assert expected == running(*totals)
 
@@ -313,22 +313,22 @@ def test_single_bills_are_believed_before_totals() -> None:
         reply("c", 3, running=Usage(15)),
     ]
 
-    assert Usage(15) == Whole(UID, facts).spent.live
+    assert Usage(15) == SessionGraph(UID, facts).spent.live
 
 
 def test_running_totals_of_several_logs_are_added_up() -> None:
     """A segment that goes on from another counts on its own."""
     facts = [reply("a", 1, file="1", running=Usage(10)), reply("b", 1, file="2", running=Usage(15))]
 
-    assert 25 == Whole(UID, facts).spent.own
+    assert 25 == SessionGraph(UID, facts).spent.own
 
 
 # -- what is said of the session ------------------------------------------------------------
 
 
-def about(*said: dict[str, Any]) -> Whole:
+def about(*said: dict[str, Any]) -> SessionGraph:
     """A session whose records say these things of it."""
-    return Whole(UID, [mark(n, about=a) for n, a in enumerate(said)])
+    return SessionGraph(UID, [mark(n, about=a) for n, a in enumerate(said)])
 
 
 def test_first_word_counts_and_of_titles_the_last() -> None:
@@ -365,19 +365,22 @@ def test_a_prompt_that_begins_with_a_heading_is_named_by_it(said: str, title: st
     fact = prompt(said, 1)
     block = msgspec.structs.replace(fact.blocks[0], summary=one_line(said))
 
-    assert title == Whole(UID, [msgspec.structs.replace(fact, blocks=(block,))]).title
+    assert title == SessionGraph(UID, [msgspec.structs.replace(fact, blocks=(block,))]).title
 
 
 def test_first_prompt_is_the_last_resort_for_a_title() -> None:
     """A session always has a name, unless nobody said a word."""
-    assert ("hello", None) == (Whole(UID, [prompt("hello", 1)]).title, Whole(UID, []).title)
+    assert ("hello", None) == (
+        SessionGraph(UID, [prompt("hello", 1)]).title,
+        SessionGraph(UID, []).title,
+    )
 
 
 def test_missing_bills_are_told() -> None:
     """A total that lacks some is a lower bound, and says why."""
     facts = [prompt("a", 1, unbilled="killed"), prompt("b", 2, unbilled="copied", origin="other")]
 
-    assert ["killed"] == [notice.detail for notice in Whole(UID, facts).unbilled]
+    assert ["killed"] == [notice.detail for notice in SessionGraph(UID, facts).unbilled]
 
 
 def test_bill_that_is_due_and_follows_is_not_missing() -> None:
@@ -386,7 +389,7 @@ def test_bill_that_is_due_and_follows_is_not_missing() -> None:
     bill = mark(3, usage=Usage(1))
 
     def told(*facts: Fact) -> list[str]:
-        return [notice.detail for notice in Whole(UID, facts).unbilled]
+        return [notice.detail for notice in SessionGraph(UID, facts).unbilled]
 
     assert [] == told(prompt("p", 1), due, bill)
     assert ["cut off"] == told(prompt("p", 1), due)
@@ -399,7 +402,7 @@ def test_ties_of_a_copied_record_are_its_owners() -> None:
     """What another session spawned is not this one's child."""
     edge = Edge("subagent", "child", "said so", child=True)
 
-    assert [] == Whole(UID, [prompt("a", 1, edges=(edge,), origin="other")]).edges
+    assert [] == SessionGraph(UID, [prompt("a", 1, edges=(edge,), origin="other")]).edges
 
 
 def test_what_no_model_saw_is_in_no_message() -> None:
@@ -433,11 +436,11 @@ OLDER = [linked("one", None, 1, file="a"), linked("two", "one", 2, file="a")]
 NAMED = Base("a", session="a", event="one")
 
 
-def after(base: Base, *own: Fact) -> Whole:
+def after(base: Base, *own: Fact) -> SessionGraph:
     """A session that goes on from an older one, which goes on itself."""
     later = [linked("three", "two", 3, file="a")]
-    before = Whole("x:a", [*OLDER, *later]).up_to(base)
-    return Whole("x:b", [begun(base), *own], before=before)
+    before = SessionGraph("x:a", [*OLDER, *later]).up_to(base)
+    return SessionGraph("x:b", [begun(base), *own], before=before)
 
 
 def test_session_that_names_an_event_sees_its_line_only() -> None:
@@ -473,14 +476,16 @@ def test_lineage_of_three_is_read_through() -> None:
     second = after(NAMED, linked("four", "head", 2, file="b"))
     base = Base("b", session="b", event="four")
     first = linked("start", None, 1, flags=Is.INTERNAL, file="c", base=base)
-    third = Whole("x:c", [first, linked("five", "start", 2, file="c")], before=second.up_to(base))
+    third = SessionGraph(
+        "x:c", [first, linked("five", "start", 2, file="c")], before=second.up_to(base)
+    )
 
     assert ["one", "four", "five"] == [t for t in said(third) if t not in ("head", "start")]
 
 
 def test_summary_leaves_out_what_an_ancestor_said() -> None:
     """It stands for that as well."""
-    whole = Whole(
+    whole = SessionGraph(
         "codex:b",
         [
             prompt("in short", 1, file="b"),
@@ -498,7 +503,7 @@ def test_summary_leaves_out_what_an_ancestor_said() -> None:
 
 def test_repeated_records_of_a_rewritten_log_are_kept_apart() -> None:
     """Two of them once, one of them now: the other one is dead."""
-    whole = Whole(UID, [prompt("a", 1), prompt("a", 2), prompt("a", 1, generation=1)])
+    whole = SessionGraph(UID, [prompt("a", 1), prompt("a", 2), prompt("a", 1, generation=1)])
 
     assert [None, REWRITTEN] == [event.why for event in whole.events]
     assert 2 == len({event.event_id for event in whole.events})
@@ -508,7 +513,7 @@ def test_session_that_names_book_keeping_sees_the_line_to_it() -> None:
     """Not the last thing said before it, which may stand on another branch."""
     older = [*OLDER, linked("beside", "one", 3, flags=Is.INTERNAL, file="a")]
     base = Base("a", session="a", event="beside")
-    whole = Whole("x:b", [begun(base)], before=Whole("x:a", older).up_to(base))
+    whole = SessionGraph("x:b", [begun(base)], before=SessionGraph("x:a", older).up_to(base))
 
     assert ["one"] == [text for text in said(whole) if text != "beside"]
 
@@ -522,7 +527,7 @@ def test_moves_of_an_ancestors_tip_do_not_move_ours() -> None:
     ]
     base = Base("a", session="a", event="late")
     own = [begun(base), linked("ours", "head", 2, file="b")]
-    whole = Whole("x:b", own, before=Whole("x:a", older).up_to(base))
+    whole = SessionGraph("x:b", own, before=SessionGraph("x:a", older).up_to(base))
 
     assert ["one", "two", "late", "ours"] == [text for text in said(whole) if text != "head"]
 
@@ -537,7 +542,7 @@ def test_result_that_an_ancestor_got_later_is_not_ours() -> None:
         Fact(Node("got", "ask", 0, (), ("c",)), blocks=(result,), line=4, file="a"),
     ]
     base = Base("a", session="a", event="ask")
-    before = Whole("x:a", older).up_to(base)
-    whole = Whole("x:b", [begun(base), linked("ours", "head", 2, file="b")], before=before)
+    before = SessionGraph("x:a", older).up_to(base)
+    whole = SessionGraph("x:b", [begun(base), linked("ours", "head", 2, file="b")], before=before)
 
     assert ["c"] == [block["id"] for block in whole.messages().open_calls]

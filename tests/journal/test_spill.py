@@ -485,7 +485,7 @@ def test_real_copies_get_smaller_and_lose_nothing_else(shared: Path) -> None:
     dropped = records = 0
     for path in sorted((shared / "data").rglob("*.jsonl")):
         for found in codec.objects(path.read_bytes()):
-            if not isinstance(found, codec.Found) or "toolUseResult" not in found.value:
+            if not isinstance(found, codec.RawRecord) or "toolUseResult" not in found.value:
                 continue
             message = found.value.get("message")
             content = message.get("content") if isinstance(message, dict) else None

@@ -20,8 +20,8 @@ from tests.agents.groks import Folder
 from tests.agents.transcripts import Script
 from tests.agents.transcripts import write as write_claude
 from thence.agents.sessions import load
-from thence.format.whole import Whole
-from thence.memory.course import Course
+from thence.format.whole import SessionGraph
+from thence.memory.course import SessionTimeline
 from thence.memory.outcome import Basis, Verdict, judge
 from thence.memory.readouts import readout_of
 from thence.testing import Draft
@@ -213,7 +213,7 @@ def write(agent: str, home: Path, story: Iterable[str]) -> Path:
     return _WRITERS[agent](home, steps)
 
 
-def read(agent: str, home: Path, story: Iterable[str]) -> Whole:
+def read(agent: str, home: Path, story: Iterable[str]) -> SessionGraph:
     """Return a story as it is read back."""
     return load(write(agent, home, story)).whole
 
@@ -417,14 +417,17 @@ def judge_real(data: Path, some: Iterable[Label]) -> list[Judged]:
     for one in some:
         whole = load(data / one.path).whole
         assert one.uid == whole.uid
-        out.append(Judged(one.label, judge(Course(readout_of(whole)))))
+        out.append(Judged(one.label, judge(SessionTimeline(readout_of(whole)))))
     return out
 
 
 def judge_made_up(home: Path) -> list[Judged]:
     """Judge the made-up sessions."""
     return [
-        Judged(ending.label, judge(Course(readout_of(read(agent, home / f"{at}", ending.story)))))
+        Judged(
+            ending.label,
+            judge(SessionTimeline(readout_of(read(agent, home / f"{at}", ending.story)))),
+        )
         for at, (agent, ending) in enumerate(cases())
     ]
 

@@ -9,13 +9,13 @@ from typing import Any
 from tests.memory.killed import _arm
 from tests.memory.stored import opened
 from thence.analytics import parquet, views
-from thence.analytics.exports import MANIFEST, Folder, Manifest, read_manifest
+from thence.analytics.exports import MANIFEST, FolderTarget, Manifest, read_manifest
 from thence.analytics.parquet import ExportReport, export, load_duckdb
 from thence.analytics.tables import TABLES
 from thence.memory import disk
 
 _STEPS = (
-    *((Folder, name) for name in ("put", "swap", "delete")),
+    *((FolderTarget, name) for name in ("put", "swap", "delete")),
     *((parquet._Scratch, name) for name in ("flush", "touch", "write")),
     (disk, "sync"),
 )
@@ -25,7 +25,7 @@ def exported(folder: Path, target: Path) -> ExportReport:
     """Export the store of a folder."""
     store = opened(folder)
     try:
-        return export(store, Folder(target))
+        return export(store, FolderTarget(target))
     finally:
         store.close()
 
@@ -46,7 +46,7 @@ def manifest(target: Path) -> Manifest:
 
 def tables(target: Path) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of all tables, as a reader sees them."""
-    with views._open_engine(load_duckdb(), Folder(target), manifest(target)) as db:
+    with views._open_engine(load_duckdb(), FolderTarget(target), manifest(target)) as db:
         return {
             name: db.execute(f"SELECT * FROM {name} ORDER BY ALL").fetchall() for name in TABLES
         }

@@ -36,9 +36,9 @@ _REMOVING = (
 
 def small() -> None:
     """Let even a small sweep use all processes, and go in many steps."""
-    module.ALONE = 0
-    module.BATCH = module.COMMIT = 2500
-    module.DIGESTS = 2
+    module.OWN_PARCEL_BYTES = 0
+    module.PARCEL_BYTES = module.COMMIT_BYTES = 2500
+    module.DIGEST_BATCH = 2
 
 
 def swept(folder: str, home: str, point: int = 0) -> None:
@@ -62,7 +62,7 @@ def broken(folder: str, home: str) -> None:
     """Sweep with readers that die at the third session."""
     os.setsid()
     small()
-    whole, calls = keep.Keeper.keep, [0]
+    whole, calls = keep.Ingester.read, [0]
 
     def keeps(*args: Any, **more: Any) -> Any:
         calls[0] += 1
@@ -70,7 +70,7 @@ def broken(folder: str, home: str) -> None:
             os._exit(9)
         return whole(*args, **more)
 
-    keep.Keeper.keep = keeps  # type: ignore[method-assign]
+    keep.Ingester.read = keeps  # type: ignore[method-assign]
     try:
         sweep(Path(folder), {"claude": [Path(home)]}, address=f"{folder}/s.db")
     except parcels.SweepBroken as error:

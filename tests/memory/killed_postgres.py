@@ -58,8 +58,8 @@ def pushed(local: str, url: str, point: int = 0) -> None:
 
 def small() -> None:
     """Let even a small push go in many steps."""
-    pushing.PIECE = 3000
-    pushing.TOGETHER = 2
+    pushing.PIECE_BYTES = 3000
+    pushing.BATCH_SESSIONS = 2
 
 
 def push(local: str, url: str) -> None:

@@ -15,7 +15,7 @@ from thence.memory.pages import thin_row
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
-from thence.memory.sweep import Report, Sweep
+from thence.memory.sweep import Sweep, SweepReport
 from thence.team.postgres import Postgres
 
 KEY = b"a key for tests, 32 bytes long!!"
@@ -45,7 +45,7 @@ def address(folder: Path) -> str:
     return str(folder / "s.db")
 
 
-def sweep(folder: Path, roots: Mapping[str, Iterable[Path]], **more: Any) -> Report:
+def sweep(folder: Path, roots: Mapping[str, Iterable[Path]], **more: Any) -> SweepReport:
     """Sweep into the store of a folder, and close it."""
     store = opened(folder)
     try:
@@ -75,9 +75,9 @@ def everything(store: Sqlite | Postgres) -> dict[str, Any]:
         "events": sorted(_events(store)),
         "facts": {uid: _facts(store, uid) for uid in sessions},
         "words": sorted(_words(store)),
-        "spend": sorted(map(repr, store.kept("spend"))),
-        "digests": {d["uid"]: _lasting(d) for d in store.kept("digests")},
-        "signals": sorted(repr(_lasting(s)) for s in store.kept("signals")),
+        "spend": sorted(map(repr, store.read_table("spend"))),
+        "digests": {d["uid"]: _lasting(d) for d in store.read_table("digests")},
+        "signals": sorted(repr(_lasting(s)) for s in store.read_table("signals")),
         "families": _families(store),
     }
 
@@ -138,7 +138,7 @@ def _events(store: Sqlite | Postgres) -> Iterable[tuple[Any, ...]]:
 
 
 def _facts(store: Sqlite | Postgres, uid: str) -> list[Any]:
-    held = store.held(uid)
+    held = store.load_session(uid)
     facts = [] if held is None else held.facts
     told = [
         msgspec.structs.replace(

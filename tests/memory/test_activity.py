@@ -11,7 +11,7 @@ import pytest
 
 from thence.agents import adapters
 from thence.cli import madeup
-from thence.memory.activity import PARTS, Paced, pulse
+from thence.memory.activity import PULSE_PARTS, TimedStore, pulse
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
@@ -49,14 +49,14 @@ def test_every_event_with_a_time_is_in_one_part(store: Sqlite) -> None:
         timed = [1 for row in rows if row.event.ts for _ in (row, *row.derived)]
 
         assert sum(found.events) + sum(found.errors) == len(timed)
-        assert len(found.events) == PARTS
+        assert len(found.events) == PULSE_PARTS
 
 
 def test_a_store_that_does_not_count_gives_the_same_events(store: Sqlite) -> None:
     """By the pages of its events."""
     plain: Any = Plain(store)
-    assert isinstance(store, Paced)
-    assert not isinstance(plain, Paced)
+    assert isinstance(store, TimedStore)
+    assert not isinstance(plain, TimedStore)
     for row in store.sessions():
         uid = row.session.session_uid
 

@@ -61,7 +61,7 @@ def test_the_copy_put_in_the_place_of_the_store_goes_on(old: Path, tmp_path: Pat
     copy.rename(tmp_path / "again" / "s.db")
     store = opened(tmp_path / "again")
     uids = {row.session.session_uid for row in store.sessions()}
-    found = store.search(parse(logs.WORDS[0]), 5).found
+    found = store.search(parse(logs.WORDS[0]), 5).matches
     store.close()
     logs.write(tmp_path / "home", logs.script(1, 6))
     report = sweep(tmp_path / "again", {"claude": [tmp_path / "home"]})
@@ -112,7 +112,7 @@ def test_copies_are_there_for_a_month(old: Path, tmp_path: Path) -> None:
     other.write_bytes(copy.read_bytes())
     sweep(old, {"claude": [tmp_path / "none"]})
     young = backup.upgrade_copies(old / "s.db")
-    past = time.time() - (backup.DAYS + 1) * 86_400
+    past = time.time() - (backup.UPGRADE_COPY_DAYS + 1) * 86_400
     for path in (copy, other):
         os.utime(path, (past, past))
     sweep(old, {"claude": [tmp_path / "none"]})

@@ -16,13 +16,20 @@ from thence.agents.packages import entry_points
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
 from thence.format.records import JSON
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory import digest as module
 from thence.memory import spelling
-from thence.memory.account import LIMIT, SNIPPETS, Digest, account, noteworthy, relative
-from thence.memory.course import Course, short
-from thence.memory.derivation import DIGEST
-from thence.memory.digest import BuiltIn, Part, digest, digesters
+from thence.memory.account import (
+    MAX_DIGEST_BYTES,
+    MAX_SNIPPET_BYTES,
+    Digest,
+    account,
+    noteworthy,
+    relative,
+)
+from thence.memory.course import SessionTimeline, short
+from thence.memory.derivation import DIGEST_VERSION
+from thence.memory.digest import BuiltIn, DigestPart, digest, digesters
 from thence.memory.growth import Growth
 from thence.memory.outcome import TaskPattern
 from thence.memory.readouts import readout_of
@@ -41,7 +48,7 @@ def facts_of(draft: Draft) -> list[Fact]:
     return [fact_of(event, line=line) for line, event in enumerate(draft.events)]
 
 
-def row_of(whole: Whole) -> SessionRow:
+def row_of(whole: SessionGraph) -> SessionRow:
     """The row a sweep makes of a session."""
     session = whole.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
     facts = [spelling.plain_fact(fact) for fact in (*whole.about_only, *whole.facts)]
@@ -51,8 +58,8 @@ def row_of(whole: Whole) -> SessionRow:
 
 def told(draft: Draft) -> Digest:
     """The digest of a made-up session."""
-    whole = Whole(UID, facts_of(draft))
-    return account(Course(readout_of(whole)), row_of(whole))
+    whole = SessionGraph(UID, facts_of(draft))
+    return account(SessionTimeline(readout_of(whole)), row_of(whole))
 
 
 def shipped() -> list[Fact]:
@@ -96,10 +103,10 @@ def sweep(folder: Path, home: Path) -> Sqlite:
 
 def test_the_sample_is_told_in_full() -> None:
     """Outcome, money, tools, tests, files, branches, promises: all of one session."""
-    whole = Whole(UID, shipped())
-    seen = account(Course(readout_of(whole)), row_of(whole))
+    whole = SessionGraph(UID, shipped())
+    seen = account(SessionTimeline(readout_of(whole)), row_of(whole))
 
-    assert (DIGEST, "thence", "unknown") == (seen.version, seen.agent, seen.outcome)
+    assert (DIGEST_VERSION, "thence", "unknown") == (seen.version, seen.agent, seen.outcome)
     assert ("ENT-109", "branch") == (seen.task_ref, seen.task_from)
     assert (3, 334.0, 1) == (seen.turns, seen.seconds, seen.compactions)
     assert (11520, 2560) == (seen.cost.live.tokens, seen.cost.dead.tokens)
@@ -124,9 +131,9 @@ def test_the_sample_is_told_in_full() -> None:
 
 def test_the_same_bills_are_told_as_the_store_has_them() -> None:
     """The digest adds nothing up by itself: its money is the row's."""
-    whole = Whole(UID, shipped())
+    whole = SessionGraph(UID, shipped())
     row = row_of(whole)
-    cost = account(Course(readout_of(whole)), row).cost
+    cost = account(SessionTimeline(readout_of(whole)), row).cost
 
     assert row.ticks == {"live": cost.live.ticks, "dead": cost.dead.ticks}
     assert row.spent.rolled_up == cost.live.tokens + cost.dead.tokens + cost.side.tokens
@@ -196,8 +203,8 @@ def test_a_subagent_is_told_apart() -> None:
     side.reply(side.call("s1", "Grep", pattern="clock"), usage=(500, 50), id="msg_side")
     side.result("s1", "clock.py")
     more = [fact_of(e, channel="agent:a1", line=n, file="side") for n, e in enumerate(side.events)]
-    whole = Whole(UID, [*facts_of(draft), *more])
-    (seen,) = account(Course(readout_of(whole)), row_of(whole)).subagents
+    whole = SessionGraph(UID, [*facts_of(draft), *more])
+    (seen,) = account(SessionTimeline(readout_of(whole)), row_of(whole)).subagents
 
     assert ("agent:a1", 1, 550, "Look around.") == (
         seen.channel,
@@ -233,7 +240,7 @@ def hostile(rounds: int) -> Draft:
 
 def test_a_usual_digest_is_a_few_kilobytes() -> None:
     """What is kept for ever has to be small."""
-    whole = Whole(UID, shipped())
+    whole = SessionGraph(UID, shipped())
 
     assert len(msgspec.json.encode(digest(whole, row_of(whole)).digest)) < 8 << 10
 
@@ -244,10 +251,10 @@ def test_a_digest_is_bounded_however_long_the_session() -> None:
     body = msgspec.json.encode(seen)
     words = seen.snippets
 
-    assert len(body) <= LIMIT
+    assert len(body) <= MAX_DIGEST_BYTES
     assert seen.left_out["errors"] >= 250
     assert seen.left_out["files"] >= 90
-    assert SNIPPETS >= sum(
+    assert MAX_SNIPPET_BYTES >= sum(
         len(text.encode())
         for text in (words.first_prompt, words.last_prompt, words.last_reply, *words.corrections)
     )
@@ -263,7 +270,7 @@ def test_whatever_a_log_holds_can_be_stored() -> None:
     draft.rewind(kept or "")
     for _ in range(4):
         did(draft, "odd\udc80tool", "Error: it \udc80 broke\x1b", failed=True, a="\udc80")
-    whole = Whole(UID, facts_of(draft))
+    whole = SessionGraph(UID, facts_of(draft))
     made = digest(whole, row_of(whole))
 
     assert {"repeated_error", "retry_loop", "abandoned_branch"} <= {s["kind"] for s in made.signals}
@@ -274,11 +281,11 @@ def test_the_longest_lists_are_halved_when_all_together_are_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever the limit, it is kept, and the count of what was left out stays true."""
-    whole = Whole(UID, facts_of(hostile(40)))
+    whole = SessionGraph(UID, facts_of(hostile(40)))
     row = row_of(whole)
-    full = account(Course(readout_of(whole)), row)
-    monkeypatch.setattr("thence.memory.account.LIMIT", 9000)
-    small = account(Course(readout_of(whole)), row)
+    full = account(SessionTimeline(readout_of(whole)), row)
+    monkeypatch.setattr("thence.memory.account.MAX_DIGEST_BYTES", 9000)
+    small = account(SessionTimeline(readout_of(whole)), row)
 
     assert len(msgspec.json.encode(small)) <= 9000
     for name in ("errors", "files", "tools"):
@@ -298,7 +305,7 @@ def test_short_texts_are_bounded_in_bytes_and_printable(text: str, size: int) ->
 
 def test_no_session_makes_it_raise() -> None:
     """An empty one has a digest as well."""
-    whole = Whole("claude:none", [])
+    whole = SessionGraph("claude:none", [])
 
     assert "unknown" == digest(whole, row_of(whole)).outcome
 
@@ -310,8 +317,8 @@ def test_no_session_makes_it_raise() -> None:
 def test_the_order_of_facts_changes_nothing(data: st.DataObject) -> None:
     """Files come in any order; the same facts give the same digest, byte for byte."""
     facts = shipped()
-    mixed = Whole(UID, data.draw(st.permutations(facts)))
-    whole = Whole(UID, facts)
+    mixed = SessionGraph(UID, data.draw(st.permutations(facts)))
+    whole = SessionGraph(UID, facts)
 
     assert msgspec.json.encode(digest(whole, row_of(whole))) == msgspec.json.encode(
         digest(mixed, row_of(mixed))
@@ -320,13 +327,13 @@ def test_the_order_of_facts_changes_nothing(data: st.DataObject) -> None:
 
 def test_it_can_be_read_back() -> None:
     """What the store gives back is the digest and the signals that went in."""
-    whole = Whole(UID, shipped())
+    whole = SessionGraph(UID, shipped())
     row = row_of(whole)
     made = digest(whole, row)
     body = msgspec.json.decode(msgspec.json.encode(made.digest))
     kept = msgspec.json.decode(msgspec.json.encode(made.signals))
 
-    assert account(Course(readout_of(whole)), row) == msgspec.convert(body, Digest)
+    assert account(SessionTimeline(readout_of(whole)), row) == msgspec.convert(body, Digest)
     assert ["untested_edit", "abandoned_branch", "human_correction"] == [
         msgspec.convert(one, Signal).kind for one in kept
     ]
@@ -362,8 +369,8 @@ def test_a_sweep_keeps_it(tmp_path: Path) -> None:
         )
     )
     store = sweep(tmp_path, tmp_path / "home")
-    (kept,) = store.kept("digests")
-    (signal,) = store.kept("signals")
+    (kept,) = store.read_table("digests")
+    (signal,) = store.read_table("signals")
     store.close()
 
     assert ("success", "Undone.") == (kept["outcome"], kept["snippets"]["last_reply"])
@@ -379,10 +386,10 @@ class Counts:
 
     name = "counts"
 
-    def digest(self, course: Course, row: SessionRow) -> Part:
+    def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
         """Count the events of the line."""
         found = Signal("slow_tool", "low", "it was slow")
-        return Part({"line": len(course.line), "change": row.change}, [found])
+        return DigestPart({"line": len(timeline.line), "change": row.change}, [found])
 
 
 class Breaks:
@@ -390,14 +397,14 @@ class Breaks:
 
     name = "breaks"
 
-    def digest(self, course: Course, row: SessionRow) -> Part:
+    def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
         """Fail."""
         raise RuntimeError("out of order")
 
 
 def test_another_digester_adds_its_part() -> None:
     """What it says stands under its name, its signals beside ours."""
-    whole = Whole(UID, shipped())
+    whole = SessionGraph(UID, shipped())
     made = digest(whole, row_of(whole), others={"thence": BuiltIn(), "counts": Counts()})
 
     assert {"counts": {"line": 25, "change": 3}} == made.digest["more"]
@@ -407,7 +414,7 @@ def test_another_digester_adds_its_part() -> None:
 
 def test_a_digester_that_fails_costs_its_own_part_only() -> None:
     """Its reason is kept, and the digest stands."""
-    whole = Whole(UID, shipped())
+    whole = SessionGraph(UID, shipped())
     made = digest(whole, row_of(whole), others={"breaks": Breaks()})
 
     assert {"breaks": {"failed": "RuntimeError: out of order"}} == made.digest["more"]
@@ -446,7 +453,7 @@ def test_tasks_are_found_by_the_users_patterns() -> None:
     """Patterns from the settings take the place of ours."""
     draft = begun()
     draft.prompt("This is story 7.")
-    whole = Whole(UID, facts_of(draft))
+    whole = SessionGraph(UID, facts_of(draft))
     made = digest(whole, row_of(whole), tasks=[TaskPattern("story", r"story (\d+)", r"S\1")])
 
     assert "S7" == made.task_ref

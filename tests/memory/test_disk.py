@@ -14,10 +14,10 @@ def test_a_lock_is_had_by_one_until_its_file_is_closed(tmp_path: Path) -> None:
     """The second is told no, at once; when the first lets go, it has it."""
     first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT, 0o600) for _ in range(2))
     try:
-        had = (disk.locked(first), disk.locked(second))
+        had = (disk.try_lock(first), disk.try_lock(second))
         os.close(first)
 
-        assert (True, False, True) == (*had, disk.locked(second))
+        assert (True, False, True) == (*had, disk.try_lock(second))
     finally:
         os.close(second)
 

@@ -7,8 +7,8 @@ from thence.format.facts import COPIES_OF, Block, Fact
 from thence.format.nodes import Is, Node
 from thence.format.normal import Session
 from thence.format.records import Usage
-from thence.memory.families import settled
-from thence.memory.store import Held, SessionRow, owner_key
+from thence.memory.families import resolve_ownership
+from thence.memory.store import SessionRow, StoredSession, owner_key
 
 
 def fact(name: str, second: int, parent: str | None = None, **more: object) -> Fact:
@@ -26,20 +26,20 @@ def fact(name: str, second: int, parent: str | None = None, **more: object) -> F
     )
 
 
-def held(name: str, *facts: Fact, **more: object) -> Held:
+def held(name: str, *facts: Fact, **more: object) -> StoredSession:
     """A session as a store holds it."""
     uid = f"claude:{name}"
     row = SessionRow(Session(uid, "claude", name), change=1)
-    return Held(row, Cursor(), list(facts), **more)  # type: ignore[arg-type]
+    return StoredSession(row, Cursor(), list(facts), **more)  # type: ignore[arg-type]
 
 
 class Holder:
     """As much of a store as a family needs."""
 
-    def __init__(self, *sessions: Held) -> None:
+    def __init__(self, *sessions: StoredSession) -> None:
         self._held = {one.row.session.session_uid: one for one in sessions}
 
-    def held(self, uid: str) -> Held | None:
+    def load_session(self, uid: str) -> StoredSession | None:
         """What is held."""
         return self._held.get(uid)
 
@@ -47,7 +47,7 @@ class Holder:
 def told(holder: Holder, *names: str) -> dict[str, tuple[int, frozenset[str] | None]]:
     """What each member took, and what it repeats of others, where that was written anew."""
     first, *others = [f"claude:{name}" for name in names]
-    changes = [c for some in settled(holder, {first: set(others)}) for c in some]  # type: ignore[arg-type]
+    changes = [c for some in resolve_ownership(holder, {first: set(others)}) for c in some]  # type: ignore[arg-type]
     return {
         c.row.session.native_session_id: (c.row.spent.own, c.replayed)
         for c in changes
@@ -81,9 +81,9 @@ def test_family_that_was_settled_is_not_written_again() -> None:
         ties=(),
     )
     holder = Holder(held("old", A, B, C), new)
-    once = [c for some in settled(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
+    once = [c for some in resolve_ownership(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
     new.ties = once[0].ties
-    again = [c for some in settled(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
+    again = [c for some in resolve_ownership(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
 
     assert [True, True] == [c.settled for c in again]
     assert [None, None] == [c.replayed for c in again]
@@ -93,7 +93,11 @@ def test_family_that_was_settled_is_not_written_again() -> None:
 def test_who_owns_a_bill_is_written_down() -> None:
     """So that it is still known when the owner is evicted."""
     holder = Holder(held("old", A, B, C), held("new", A, B, D))
-    changes = [c for some in settled(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
+    changes = [
+        c
+        for some in resolve_ownership(holder, {"claude:new": {"claude:old"}})  # type: ignore[arg-type]
+        for c in some
+    ]
 
     assert {
         (owner_key("bill", "bill-a"), "claude:old"),
@@ -113,7 +117,11 @@ def test_bill_of_an_evicted_member_is_struck() -> None:
 def test_what_an_evicted_member_was_found_to_own_stays_found() -> None:
     """Nobody can compare with it any more."""
     one = held("new", A, B, D, replayed=frozenset({"a", "b"}))
-    changes = [c for some in settled(Holder(one), {"claude:new": {"claude:gone"}}) for c in some]  # type: ignore[arg-type]
+    changes = [
+        c
+        for some in resolve_ownership(Holder(one), {"claude:new": {"claude:gone"}})  # type: ignore[arg-type]
+        for c in some
+    ]
 
     assert [None] == [c.replayed for c in changes]
 
@@ -130,6 +138,6 @@ def test_copies_that_only_their_owner_knows_are_claimed() -> None:
 def test_sessions_of_other_agents_are_no_family() -> None:
     """Whatever they have in common."""
     holder = Holder(held("old", A), held("new", A, D))
-    changes = list(settled(holder, {"claude:new": {"codex:old"}}))  # type: ignore[arg-type]
+    changes = list(resolve_ownership(holder, {"claude:new": {"codex:old"}}))  # type: ignore[arg-type]
 
     assert [["claude:new"]] == [[c.row.session.session_uid for c in some] for some in changes]

@@ -17,10 +17,10 @@ from tests.memory import logs
 from tests.memory.stored import KEY, dump, opened, sweep
 from thence.agents import adapters
 from thence.format.readout import Readout
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.readouts import read_end, readout_of
 from thence.memory.redact import Redactor
-from thence.memory.sweep import Report, Sweep
+from thence.memory.sweep import Sweep, SweepReport
 from thence.serve.lines import EventLine
 
 WHOLE = settings.get_current_profile_name() == "whole"
@@ -35,10 +35,10 @@ def grow(home: Path, script: Script, text: str = "and one thing more") -> None:
         file.write(json.dumps(script.records[-1]).encode() + b"\n")
 
 
-def swept(folder: Path, home: Path) -> tuple[int, Report]:
+def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     """Sweep without digests, and count the lines that are executed."""
     store = opened(folder)
-    reports: list[Report] = []
+    reports: list[SweepReport] = []
     with store.sweeping():
         run = Sweep(store, adapters(), Redactor(key=KEY), digests=False)
         number = counted(lambda: reports.append(run.run({"claude": [home]})))
@@ -148,7 +148,7 @@ def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
 def anew_of(store: Any, uid: str) -> Readout:
     """Put a session together from all facts that are stored of it."""
     held = store.held(uid)
-    return readout_of(Whole(uid, held.facts, replayed=held.replayed, billed=held.billed))
+    return readout_of(SessionGraph(uid, held.facts, replayed=held.replayed, billed=held.billed))
 
 
 @pytest.mark.few(8)

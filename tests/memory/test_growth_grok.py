@@ -15,7 +15,7 @@ from tests.memory.stored import KEY, dump, opened, sweep
 from thence.agents import adapters
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
-from thence.memory.sweep import Report, Sweep
+from thence.memory.sweep import Sweep, SweepReport
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
 """Looks like a secret, and is none."""
@@ -52,10 +52,10 @@ def steps(folder: Folder, turns: int, seed: int = 0) -> list[Callable[[], object
     return out
 
 
-def swept(folder: Path, home: Path) -> tuple[int, Report]:
+def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     """Sweep without digests, and count the lines that are executed."""
     store = opened(folder)
-    reports: list[Report] = []
+    reports: list[SweepReport] = []
     with store.sweeping():
         run = Sweep(store, adapters(), Redactor(key=KEY), digests=False)
         number = counted(lambda: reports.append(run.run({"grok": [home]})))
@@ -140,7 +140,9 @@ def test_a_text_that_goes_on_is_found_whole(tmp_path: Path) -> None:
         folder.said(text)
         sweep(place, {"grok": [home]}, digests=False)
     store = opened(place)
-    hits = [store.search(parse(word), 5).found for word in ("harbour", "lantern", "harbour ferry")]
+    hits = [
+        store.search(parse(word), 5).matches for word in ("harbour", "lantern", "harbour ferry")
+    ]
     rows = list(store.events(f"grok:{folder.session}"))
     bodies = [store.blobs.read(row.event.payload_ref or "") for row in rows[1:]]
     store.close()
@@ -159,11 +161,11 @@ def test_a_secret_that_was_cut_in_two_is_nowhere(tmp_path: Path) -> None:
         folder.said(text)
         sweep(place, {"grok": [home]}, digests=False)
     store = opened(place)
-    stored = store.held(f"grok:{folder.session}")
+    stored = store.load_session(f"grok:{folder.session}")
     assert stored is not None
     refs = [block.ref for fact in stored.facts for block in fact.blocks if block.ref]
     bodies = b"".join(map(store.blobs.read, refs))
-    found = store.search(parse(TOKEN[:20]), 5).found
+    found = store.search(parse(TOKEN[:20]), 5).matches
     store.close()
 
     assert b"[REDACTED:" in bodies

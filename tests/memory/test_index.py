@@ -18,7 +18,7 @@ from tests.memory.stored import sweep
 from thence.errors import SessionNotFound
 from thence.format.normal import KINDS
 from thence.memory import index, ranking, sqlite
-from thence.memory.search import Answer, BadQuery, hits, parse
+from thence.memory.search import BadQuery, SearchAnswer, hits, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import STATES
 
@@ -137,10 +137,10 @@ def test_everything_is_searched_while_there_is_time(
     many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then nothing was left out, and the answer says so."""
-    monkeypatch.setattr(index, "BUDGET", 60.0)
+    monkeypatch.setattr(index, "BUDGET_S", 60.0)
     answer = many_tables.search(parse(WORD), 100)
 
-    assert (12, False) == (len(answer.found), answer.capped)
+    assert (12, False) == (len(answer.matches), answer.capped)
     assert (answer.searched_back_to or "").startswith("2026-01-01")
 
 
@@ -148,7 +148,7 @@ def test_without_time_the_newest_are_searched_and_that_is_told(
     many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As far back as it takes to have enough, and not a table further."""
-    monkeypatch.setattr(index, "BUDGET", -1.0)
+    monkeypatch.setattr(index, "BUDGET_S", -1.0)
     answer = many_tables.search(parse(WORD), 3)
 
     assert answer.capped
@@ -156,14 +156,14 @@ def test_without_time_the_newest_are_searched_and_that_is_told(
     assert ["2026-01-12", "2026-01-11", "2026-01-10"] == days(answer)
 
 
-def days(answer: Answer) -> list[str]:
+def days(answer: SearchAnswer) -> list[str]:
     """The days of what was found."""
-    return [str(index.time_told(one.ts))[:10] for one in answer.found]
+    return [str(index.time_column(one.ts))[:10] for one in answer.matches]
 
 
 def test_filters_come_before_the_cap(many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is wanted is found, however much newer there is that is not."""
-    monkeypatch.setattr(ranking, "CAP", 2)
+    monkeypatch.setattr(ranking, "MAX_ROWS", 2)
 
     assert ["2026-01-01"] == days(many_tables.search(parse(f"project:old {WORD}")))
     assert ["2026-01-03", "2026-01-02"] == days(
@@ -226,7 +226,7 @@ def test_every_word_of_the_language_narrows_as_it_says(
     reeds: Sqlite, text: str, number: int
 ) -> None:
     """On a real index, with what it makes of case, accents and signs."""
-    assert number == len(reeds.search(parse(text, exact=True)).found)
+    assert number == len(reeds.search(parse(text, exact=True)).matches)
 
 
 def test_evicted_sessions_are_found_by_their_digests(reeds: Sqlite) -> None:
@@ -238,7 +238,7 @@ def test_evicted_sessions_are_found_by_their_digests(reeds: Sqlite) -> None:
 
     assert (uid, "digest", None, None) == (hit.session_uid, hit.kind, hit.seq, hit.event_id)
     assert "heron" in hit.snippet
-    assert 1 == len(reeds.search(parse("bittern")).found)
+    assert 1 == len(reeds.search(parse("bittern")).matches)
 
 
 _signs = st.text(st.sampled_from("ab *\"'()-:^{}+\\NEAR AND OR NOT\0\n%_;<>=é\ud800"), max_size=24)
@@ -290,7 +290,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
 def test_no_question_breaks_the_index(asked: Sqlite, text: str) -> None:
     """Whatever is typed is answered, or refused in words."""
     with contextlib.suppress(BadQuery):
-        found = asked.search(parse(text)).found
+        found = asked.search(parse(text)).matches
 
         assert len(found) <= 2
 
@@ -305,7 +305,7 @@ def test_many_sessions_go_at_once_and_no_other(
 ) -> None:
     """However they share the tables of the index, and however few go in one transaction."""
     monkeypatch.setattr(index, "TABLE_BYTES", size)
-    monkeypatch.setattr(sqlite, "TOGETHER", together)
+    monkeypatch.setattr(sqlite, "BATCH_SESSIONS", together)
     for number in range(20):
         one = script(number)
         one.call("c1", "Bash", command="cat notes")
@@ -315,7 +315,7 @@ def test_many_sessions_go_at_once_and_no_other(
     going = [f"claude:{logs.name(number)}" for number in range(20) if number % 7 > 1]
     pending = store.remove(going, why={})
     kept = {f"claude:{logs.name(number)}" for number in range(20)} - {*going}
-    found = {one.session_uid for one in store.search(parse(WORD), 100).found}
+    found = {one.session_uid for one in store.search(parse(WORD), 100).matches}
 
     assert [] == pending
     assert kept == found
@@ -351,7 +351,7 @@ def test_rows_of_a_session_that_goes_are_looked_up_once(monkeypatch: pytest.Monk
     db = apsw.Connection(":memory:")
     for migration in sqlite.MIGRATIONS:
         db.execute(migration)
-    words = index.Words(db)
+    words = index.WordIndex(db)
     rows = [(number, number % 5, number) for number in range(1, 101)]
     db.executemany("INSERT INTO events VALUES(?, ?, ?, 0, 0, 0, NULL, 0, NULL, 0, 0, NULL)", rows)
     words.add((number, "eight words that fill a part of a table", "") for number, *_ in rows)

@@ -21,18 +21,18 @@ from thence.format.normal import SessionEvent
 from thence.format.records import JSON, Usage
 from thence.format.stored import events_of_session
 from thence.memory.growth import Growing, light
-from thence.memory.keep import Carried, Keeper, Kept, with_payloads
+from thence.memory.keep import CarriedSpend, Ingester, IngestResult, with_payloads
 from thence.memory.packs import Packs
-from thence.memory.pages import priced
+from thence.memory.pages import with_price
 from thence.memory.prices import price
 from thence.memory.redact import RULES, Redactor
 from thence.memory.rules import sample
 from thence.memory.spending import ticks_of
 from thence.memory.store import (
-    Change,
-    Held,
     NothingStored,
+    SessionChange,
     Spend,
+    StoredSession,
     Tail,
     unpack_facts,
     unpack_fold,
@@ -42,14 +42,14 @@ SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Keeper:
-    """A keeper with packs of its own."""
-    return Keeper(Packs(tmp_path / "packs"), Redactor(key=KEY), domains={"project": "work"})
+def ingester(tmp_path: Path) -> Ingester:
+    """A ingester with packs of its own."""
+    return Ingester(Packs(tmp_path / "packs"), Redactor(key=KEY), domains={"project": "work"})
 
 
-def growing(change: Change, *, folded: bool = True) -> Growing:
+def growing(change: SessionChange, *, folded: bool = True) -> Growing:
     """Give a session as a store has it after its first change."""
-    held = Held(change.row, change.cursor, unpack_facts(change.facts))
+    held = StoredSession(change.row, change.cursor, unpack_facts(change.facts))
     state, spend = unpack_fold(change.fold) if folded else (None, ())
     nothing = frozenset[str]()
     tail = Tail(change.row, change.cursor, state, spend, nothing, nothing, (), NothingStored())
@@ -62,36 +62,38 @@ def source_of(home: Path, script: Script) -> Source:
     return next(iter(adapters()["claude"].find(home)))
 
 
-def kept(keeper: Keeper, home: Path, script: Script, grown: Growing | None = None) -> Kept:
+def kept(
+    ingester: Ingester, home: Path, script: Script, grown: Growing | None = None
+) -> IngestResult:
     """Read a session from disk."""
-    return keeper.keep(adapters()["claude"], source_of(home, script), None, grown)
+    return ingester.read(adapters()["claude"], source_of(home, script), None, grown)
 
 
-def test_secrets_are_counted_by_rule_as_a_session_grows(keeper: Keeper, tmp_path: Path) -> None:
+def test_secrets_are_counted_by_rule_as_a_session_grows(ingester: Ingester, tmp_path: Path) -> None:
     """Once for each payload that held one; what was counted before goes on counting."""
     script = logs.script(1)
     script.user(f"use {SECRET} please")
-    first = kept(keeper, tmp_path / "home", script)
+    first = kept(ingester, tmp_path / "home", script)
     assert first.change is not None
     row = first.change.row
     script.user(f"or {SECRET}, and {SECRET[:-1]}9")
     script.user("or none")
-    second = kept(keeper, tmp_path / "home", script, growing(first.change))
+    second = kept(ingester, tmp_path / "home", script, growing(first.change))
     assert second.change is not None
 
     assert [{"github-token": 1}, {"github-token": 3}] == [row.redacted, second.change.row.redacted]
 
 
-def test_no_secret_gets_past(keeper: Keeper, tmp_path: Path) -> None:
+def test_no_secret_gets_past(ingester: Ingester, tmp_path: Path) -> None:
     """Not in payloads, summaries, words, facts, titles, nor what a record tells of its session."""
     script = logs.script(1, cwd=f"/home/dev/{SECRET}")
     script.user(f"use {SECRET} please")
     script.call("c9", command=f"curl -H 'authorization: {SECRET}' https://host")
     script.result("c9", f"{'x' * 110} {SECRET}", toolUseResult={"stdout": f"got {SECRET}"})
     script.note("custom-title", customTitle=f"with {SECRET}")
-    change = kept(keeper, tmp_path / "home", script).change
+    change = kept(ingester, tmp_path / "home", script).change
     assert change is not None
-    keeper.sync()
+    ingester.sync()
     told = msgspec.json.encode(change.row) + repr(change.words).encode()
     told += repr(unpack_facts(change.facts)).encode()
     packs = Packs(tmp_path / "packs")
@@ -134,7 +136,7 @@ def test_one_look_at_the_json_misses_nothing(value: JSON) -> None:
         assert clean == redactor.redact(value, suspects)
 
 
-def test_secret_that_was_cut_in_two_is_found(keeper: Keeper) -> None:
+def test_secret_that_was_cut_in_two_is_found(ingester: Ingester) -> None:
     """Some writers cut one text into many records: it is joined before it is searched."""
     facts = [
         Fact(
@@ -149,7 +151,9 @@ def test_secret_that_was_cut_in_two_is_found(keeper: Keeper) -> None:
         for at, part in enumerate((f"token {SECRET[:9]}", SECRET[9:], " done"))
     ]
     source = Source("grok", "s", (File("f", "log"),))
-    out = keeper.kept(source, Batch(facts, [], Cursor({"log": Mark(1, 2, 3, 4)})), None, None)
+    out = ingester.ingest_batch(
+        source, Batch(facts, [], Cursor({"log": Mark(1, 2, 3, 4)})), None, None
+    )
     assert out.change is not None
 
     assert 1 == len(out.change.events)
@@ -157,14 +161,14 @@ def test_secret_that_was_cut_in_two_is_found(keeper: Keeper) -> None:
     assert SECRET[9:] not in out.change.words[0].body
 
 
-def test_what_is_stored_is_light_and_leads_back(keeper: Keeper, tmp_path: Path) -> None:
+def test_what_is_stored_is_light_and_leads_back(ingester: Ingester, tmp_path: Path) -> None:
     """Facts hold refs in place of payloads; the refs lead to these very payloads."""
-    out = kept(keeper, tmp_path / "home", logs.script(1))
+    out = kept(ingester, tmp_path / "home", logs.script(1))
     assert out.change is not None
-    assert out.whole is not None
+    assert out.graph is not None
     facts = unpack_facts(out.change.facts)
     packs = Packs(tmp_path / "packs")
-    keeper.sync()
+    ingester.sync()
     payloads = {
         block.ref: json.loads(packs.read(block.ref))
         for fact in facts
@@ -173,8 +177,8 @@ def test_what_is_stored_is_light_and_leads_back(keeper: Keeper, tmp_path: Path) 
     }
 
     assert all(block.payload is None for fact in facts for block in fact.blocks)
-    assert {e.payload_ref: e.payload for e in out.whole.events if e.payload_ref} == payloads
-    assert [*map(priced, events_of_session(out.whole))] == out.change.events
+    assert {e.payload_ref: e.payload for e in out.graph.events if e.payload_ref} == payloads
+    assert [*map(with_price, events_of_session(out.graph))] == out.change.events
     assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
 
 
@@ -199,18 +203,18 @@ def test_no_copy_of_a_block_drops_a_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folded", [False, True])
-def test_a_line_more_is_one_event_more(keeper: Keeper, tmp_path: Path, *, folded: bool) -> None:
+def test_a_line_more_is_one_event_more(ingester: Ingester, tmp_path: Path, *, folded: bool) -> None:
     """Whether the session is continued or rebuilt, its row is that of a session read at once."""
     adapter, script = adapters()["claude"], logs.script(1)
     source = source_of(tmp_path / "home", script)
-    first = keeper.keep(adapter, source, None, None).change
+    first = ingester.read(adapter, source, None, None).change
     assert first is not None
     script.user("and one thing more")
     source = source_of(tmp_path / "home", script)
-    grown = keeper.keep(adapter, source, None, growing(first, folded=folded))
-    fresh = Keeper(Packs(tmp_path / "others"), Redactor(key=KEY), domains={"project": "work"}).keep(
-        adapter, source, None, None
-    )
+    grown = ingester.read(adapter, source, None, growing(first, folded=folded))
+    fresh = Ingester(
+        Packs(tmp_path / "others"), Redactor(key=KEY), domains={"project": "work"}
+    ).read(adapter, source, None, None)
     assert grown.change is not None
     assert fresh.change is not None
 
@@ -225,18 +229,18 @@ def test_a_line_more_is_one_event_more(keeper: Keeper, tmp_path: Path, *, folded
     assert fresh.change.spend == grown.change.spend
 
 
-def test_nothing_new_is_no_change(keeper: Keeper, tmp_path: Path) -> None:
+def test_nothing_new_is_no_change(ingester: Ingester, tmp_path: Path) -> None:
     """Read again from where it was read to."""
     adapter, source = adapters()["claude"], source_of(tmp_path / "home", logs.script(1))
-    first = keeper.keep(adapter, source, None, None).change
+    first = ingester.read(adapter, source, None, None).change
     assert first is not None
 
-    assert keeper.keep(adapter, source, None, growing(first)).change is None
+    assert ingester.read(adapter, source, None, growing(first)).change is None
 
 
-def test_row_tells_of_the_project(keeper: Keeper, tmp_path: Path) -> None:
+def test_row_tells_of_the_project(ingester: Ingester, tmp_path: Path) -> None:
     """Its name, and its domain as the settings have it."""
-    change = kept(keeper, tmp_path / "home", logs.script(1)).change
+    change = kept(ingester, tmp_path / "home", logs.script(1)).change
     assert change is not None
     session = change.row.session
 
@@ -244,31 +248,31 @@ def test_row_tells_of_the_project(keeper: Keeper, tmp_path: Path) -> None:
     assert 1 == change.row.change
 
 
-def test_last_line_without_its_end_is_one_event(keeper: Keeper, tmp_path: Path) -> None:
+def test_last_line_without_its_end_is_one_event(ingester: Ingester, tmp_path: Path) -> None:
     """It is given before and after its LF is there, and kept once."""
     script = logs.script(1)
     source = source_of(tmp_path / "home", script)
     path = Path(source.path)
     path.write_bytes(script.data[:-1])
     adapter = adapters()["claude"]
-    first = keeper.keep(adapter, source, None, None).change
+    first = ingester.read(adapter, source, None, None).change
     assert first is not None
     path.write_bytes(script.data)
-    second = keeper.keep(adapter, source, None, growing(first)).change
+    second = ingester.read(adapter, source, None, growing(first)).change
 
     assert second is None or ([], [], []) == (second.events, second.altered, second.vanished)
 
 
-def test_carried_money_is_added_to_what_came_later(keeper: Keeper, tmp_path: Path) -> None:
+def test_carried_money_is_added_to_what_came_later(ingester: Ingester, tmp_path: Path) -> None:
     """And bills up to the moment it goes to are counted there, not here."""
     script = Script(logs.name(1))
     script.user("go")
     script.reply([{"type": "text", "text": "a"}], usage=usage(5))
     script.reply([{"type": "text", "text": "b"}], usage=usage(7))
     spend = (Spend("2025-12-31", "claude-opus-5-5", "live", Usage(100, 1), 3, 9),)
-    carried = Carried(spend, "2026-01-01T00:00:02.000Z", 4)
+    carried = CarriedSpend(spend, "2026-01-01T00:00:02.000Z", 4)
     adapter, source = adapters()["claude"], source_of(tmp_path / "home", script)
-    change = keeper.keep(adapter, source, None, None, carried=carried).change
+    change = ingester.read(adapter, source, None, None, carried=carried).change
     assert change is not None
 
     assert {("2025-12-31", 101, 3), ("2026-01-01T00:00", 17, 1)} == {

@@ -20,7 +20,7 @@ from tests.memory.stored import opened, sweep
 from tests.memory.test_sweep import files_with, real_roots
 from thence.agents import adapters
 from thence.cli import madeup
-from thence.memory.recall import loaded
+from thence.memory.recall import load_session
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
@@ -44,7 +44,7 @@ def shown(store: Sqlite | Postgres, kinds: Sequence[str] = DERIVED) -> dict[str,
     """Return the events of each kind that are shown when the sessions of a store are."""
     out: dict[str, Events] = {kind: set() for kind in kinds}
     for row in store.sessions(Filter(evicted=False)):
-        whole = loaded(store, row).whole
+        whole = load_session(store, row).whole
         for one in (*whole.events, *whole.derived):
             if one.kind in out:
                 out[one.kind].add((whole.uid, one.event_id))
@@ -59,7 +59,7 @@ def searched(
     for kind in kinds:
         hits: list[tuple[str, int | None]] = []
         query = parse(f"kind:{kind} {words}")
-        while page := store.search(query, PAGE, len(hits)).found:
+        while page := store.search(query, PAGE, len(hits)).matches:
             assert {kind} == {one.kind for one in page}
             hits += [(one.session_uid, one.event_id) for one in page]
         out[kind] = set(hits)

@@ -49,7 +49,7 @@ def test_an_old_store_is_migrated_when_it_is_opened(old: Path) -> None:
     """Its sessions are listed and searched before anything is swept; it is done once."""
     for _ in range(2):
         store = opened(old)
-        found = store.search(parse(logs.WORDS[0]), 5).found
+        found = store.search(parse(logs.WORDS[0]), 5).matches
         rows = list(store.sessions())
         store.close()
 
@@ -84,7 +84,7 @@ def test_sessions_of_an_old_store_whose_logs_are_gone_stay(old: Path, tmp_path: 
     logs.write(home, logs.script(9, 2))
     sweep(old, {"claude": [home]})
     store = opened(old)
-    stored = store.held(f"claude:{logs.name(1)}")
+    stored = store.load_session(f"claude:{logs.name(1)}")
     number = len(list(store.sessions()))
     store.close()
 

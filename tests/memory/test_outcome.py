@@ -6,7 +6,7 @@ import pytest
 
 from thence.format.facts import Block, fact_of
 from thence.format.output import Table
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.format.wording import (
     ANNOUNCEMENTS,
     CORRECTIONS,
@@ -18,21 +18,21 @@ from thence.format.wording import (
     reports_fault,
     thanks,
 )
-from thence.memory.course import Course
+from thence.memory.course import SessionTimeline
 from thence.memory.outcome import RULES, TASKS, TaskPattern, Verdict, judge, task_of
 from thence.memory.readouts import readout_of
 from thence.testing import Draft
 
 
-def course(draft: Draft) -> Course:
-    """The course of a made-up session."""
+def timeline(draft: Draft) -> SessionTimeline:
+    """The timeline of a made-up session."""
     facts = [fact_of(event, line=line) for line, event in enumerate(draft.events)]
-    return Course(readout_of(Whole(f"thence:{draft.session}", facts)))
+    return SessionTimeline(readout_of(SessionGraph(f"thence:{draft.session}", facts)))
 
 
 def verdict(draft: Draft) -> Verdict:
     """How a made-up session is judged."""
-    return judge(course(draft))
+    return judge(timeline(draft))
 
 
 def asked(text: str = "Fix the clock.") -> Draft:
@@ -86,7 +86,7 @@ def test_a_session_without_a_prompt_is_unknown() -> None:
 
 def test_an_empty_session_is_judged_as_well() -> None:
     """No session makes the judge raise."""
-    assert "unknown" == judge(Course(readout_of(Whole("thence:none", [])))).outcome
+    assert "unknown" == judge(SessionTimeline(readout_of(SessionGraph("thence:none", [])))).outcome
 
 
 def test_an_unanswered_prompt_is_unknown() -> None:
@@ -205,7 +205,7 @@ def test_a_request_that_died_of_an_error_failed() -> None:
     fact = fact_of(draft.events[-1], line=9)
     changed = type(fact)(node=fact.node, type="error", ts=fact.ts, blocks=(*fact.blocks, block))
 
-    assert "fail" == judge(Course(readout_of(Whole("thence:x", [changed])))).outcome
+    assert "fail" == judge(SessionTimeline(readout_of(SessionGraph("thence:x", [changed])))).outcome
 
 
 def test_work_that_was_only_announced_is_unknown() -> None:
@@ -288,7 +288,7 @@ def test_corrections_are_found_in_any_dress() -> None:
 )
 def test_a_task_is_found_by_how_it_is_named(text: str, ref: str | None) -> None:
     """Tickets, work packages and issues are found; standards and pictures are not."""
-    found = task_of(course(asked(text)), branch=None, cwd=None)
+    found = task_of(timeline(asked(text)), branch=None, cwd=None)
 
     assert ref == (found.ref if found else None)
 
@@ -298,13 +298,13 @@ def test_the_branch_is_asked_before_the_prompt_and_commits_last() -> None:
     draft = asked("Work on ABC-2")
     did(draft, "c1", "done", command="git commit -m 'ABC-4 clock'")
     draft.reply("Done.")
-    seen = course(draft)
+    seen = timeline(draft)
     branch = task_of(seen, branch="alex/ent-109-text-output", cwd="/w/ABC-3")
     prompt = task_of(seen, branch="main", cwd="/w/ABC-3")
     plain = asked("Work")
     did(plain, "c1", "done", command="git commit -m 'ABC-4 clock'")
-    commit = task_of(course(plain), branch="fix-12", cwd="/w/clock")
-    folder = task_of(course(plain), branch=None, cwd="/w/ABC-3")
+    commit = task_of(timeline(plain), branch="fix-12", cwd="/w/clock")
+    folder = task_of(timeline(plain), branch=None, cwd="/w/ABC-3")
 
     assert [("ENT-109", "branch"), ("ABC-2", "prompt"), ("ABC-4", "commit"), ("ABC-3", "cwd")] == [
         (one.ref, one.found_in) for one in (branch, prompt, commit, folder) if one
@@ -314,7 +314,7 @@ def test_the_branch_is_asked_before_the_prompt_and_commits_last() -> None:
 def test_patterns_can_be_replaced() -> None:
     """Who names tasks in another way says so, and only that counts."""
     mine = [TaskPattern("story", r"\bstory (\d+)\b", r"S\1")]
-    found = task_of(course(asked("ABC-1 is story 7")), branch="ent-9", cwd=None, patterns=mine)
+    found = task_of(timeline(asked("ABC-1 is story 7")), branch="ent-9", cwd=None, patterns=mine)
 
     assert "S7" == (found.ref if found else None)
     assert {"work package", "ticket", "issue", "number"} == {one.name for one in TASKS}

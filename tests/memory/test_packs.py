@@ -22,7 +22,15 @@ from hypothesis import strategies as st
 
 from thence.errors import NotAppendable, SessionBusy
 from thence.memory import packs as module
-from thence.memory.packs import FRAME, Blobs, PackDamaged, PackMissing, Packs, Ref, pack_name
+from thence.memory.packs import (
+    FRAME_BYTES,
+    BlobStore,
+    PackDamaged,
+    PackMissing,
+    Packs,
+    Ref,
+    pack_name,
+)
 
 UID = "claude:17092961"
 CANARY = b"canary-7d1f"
@@ -62,7 +70,7 @@ def failing(call: Callable[..., object], *, after: int, code: int) -> Callable[.
 def test_every_ref_gives_back_its_payload(batches: list[list[bytes]], cached: int) -> None:
     """Whatever was appended in whatever batches is read back, by this process and the next."""
     with tempfile.TemporaryDirectory() as folder:
-        packs: Blobs = Packs(Path(folder), cached=cached)
+        packs: BlobStore = Packs(Path(folder), cached=cached)
         refs = [packs.append(UID, batch, sync=False) for batch in batches]
         packs.sync()
         again = Packs(Path(folder), cached=cached)
@@ -78,14 +86,14 @@ def test_small_payloads_share_a_frame(tmp_path: Path) -> None:
 
     frames = {(ref.offset, ref.length) for ref in map(Ref.parse, packs.append(UID, payloads))}
 
-    assert -(-1000 * 1000 // FRAME) == len(frames)
+    assert -(-1000 * 1000 // FRAME_BYTES) == len(frames)
     assert packs.size(UID) < 300_000
 
 
 def test_a_large_payload_has_a_frame_of_its_own(tmp_path: Path) -> None:
     """Reading a short payload never inflates a large neighbour."""
     packs = Packs(tmp_path)
-    payloads = [b"short", text(1, 3 * FRAME), b"", b"also short"]
+    payloads = [b"short", text(1, 3 * FRAME_BYTES), b"", b"also short"]
     refs = packs.append(UID, payloads)
     a, b, c, d = map(Ref.parse, refs)
 
@@ -98,7 +106,7 @@ def test_a_payload_over_the_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What could not be read back is not written."""
-    monkeypatch.setattr(module, "LARGEST", 1000)
+    monkeypatch.setattr(module, "MAX_PAYLOAD_BYTES", 1000)
 
     with pytest.raises(NotAppendable, match="over the limit"):
         Packs(tmp_path).append(UID, [bytes(1001)])
@@ -250,7 +258,7 @@ def test_a_frame_that_claims_too_much_is_not_inflated(
     """The limit holds for reading, too."""
     packs = Packs(tmp_path)
     ref = packs.append(UID, [bytes(5000)])[0]
-    monkeypatch.setattr(module, "LARGEST", 1000)
+    monkeypatch.setattr(module, "MAX_PAYLOAD_BYTES", 1000)
 
     with pytest.raises(PackDamaged, match="claims"):
         packs.read(ref)
@@ -326,7 +334,9 @@ def test_payloads_are_on_the_disk_before_append_returns(
 def test_many_sessions_wait_for_the_disk_together(tmp_path: Path) -> None:
     """More sessions than may wait at once are synced on the way, and none is lost."""
     packs = Packs(tmp_path)
-    refs = [packs.append(f"s{n}", [b"%d" % n], sync=False) for n in range(module.UNSYNCED + 5)]
+    refs = [
+        packs.append(f"s{n}", [b"%d" % n], sync=False) for n in range(module.MAX_UNSYNCED_PACKS + 5)
+    ]
 
     assert 5 == len(packs._unsynced)
 
@@ -531,7 +541,7 @@ def test_a_frame_is_decoded_once_for_all_its_payloads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading a session in order costs each frame once, and memory stays within its limit."""
-    packs = Packs(tmp_path, cached=2 * FRAME)
+    packs = Packs(tmp_path, cached=2 * FRAME_BYTES)
     payloads = [text(n, 5000) for n in range(300)]
     refs = packs.append(UID, payloads)
     frames = len({Ref.parse(ref).offset for ref in refs})
@@ -546,12 +556,12 @@ def test_a_frame_is_decoded_once_for_all_its_payloads(
 
     assert payloads == [packs.read(ref) for ref in refs]
     assert frames == len(decoded)
-    assert packs._frames._cached_bytes <= 2 * FRAME
+    assert packs._frames._cached_bytes <= 2 * FRAME_BYTES
 
 
 def test_threads_may_read_and_write_at_once(tmp_path: Path) -> None:
     """Readers need no lock, and writers of one object wait for each other."""
-    packs = Packs(tmp_path, cached=FRAME)
+    packs = Packs(tmp_path, cached=FRAME_BYTES)
     wrong: list[object] = []
 
     def work(n: int) -> None:

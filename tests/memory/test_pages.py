@@ -25,9 +25,9 @@ from thence.format.stored import (
     events_of_session,
     number_events,
 )
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory import pages
-from thence.memory.store import Change, SessionRow
+from thence.memory.store import SessionChange, SessionRow
 from thence.testing import Draft
 
 UID = "claude:s"
@@ -41,14 +41,14 @@ def row(number: int, text: str = "") -> StoredEvent:
     return StoredEvent(msgspec.structs.replace(event, native_id=native), "main", number)
 
 
-def draft() -> Whole:
+def draft() -> SessionGraph:
     """A session with calls, a failure and a subagent."""
     made = Draft()
     made.prompt("Go.")
     made.reply("", made.call("c1", "Bash", command="pytest -q"))
     made.prompt("And?")
     made.reply("Done.")
-    return Whole(UID, [fact_of(event) for event in made.events])
+    return SessionGraph(UID, [fact_of(event) for event in made.events])
 
 
 def test_refs_are_read_by_themselves_as_they_are_with_all_else() -> None:
@@ -88,7 +88,9 @@ class Stored:
 
     def change(self, new: list[StoredEvent], altered: list[StoredEvent], gone: list[int]) -> None:
         """Write a change."""
-        change = Change(SessionRow(Session(UID, "claude", "s")), Cursor(), b"", new, altered, gone)
+        change = SessionChange(
+            SessionRow(Session(UID, "claude", "s")), Cursor(), b"", new, altered, gone
+        )
         ids = [*(one.event.event_id for one in altered), *gone]
         known: dict[int, int | None] = {at: self.numbers[at] for at in ids}
         lowest = min((seq for seq in known.values() if seq is not None), default=1 << 62)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from thence.memory.parcels import WAITING, may_fork
+from thence.memory.parcels import MAX_WAITING_PARCELS, may_fork
 
 STORY = f"""
 import os, sys, time
@@ -37,7 +37,8 @@ try:
 except SweepBroken as error:
     print("broken", error.message)
 else:
-    print(sorted(got) == list(range(200)), most <= {WAITING} + readers, len(told) >= 200 // 3)
+    limit = {MAX_WAITING_PARCELS} + readers
+    print(sorted(got) == list(range(200)), most <= limit, len(told) >= 200 // 3)
 print(sorted(path.name for path in folder.iterdir()))
 """
 

@@ -13,12 +13,20 @@ from thence.agents import adapters
 from thence.agents.sessions import load
 from thence.format import kinds
 from thence.format.facts import fact_of
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.account import Digest
-from thence.memory.course import Course
+from thence.memory.course import SessionTimeline
 from thence.memory.digest import digest
 from thence.memory.growth import Growth
-from thence.memory.patterns import EVIDENCE, MOST, Memory, Pattern, memories, patterns, seen_before
+from thence.memory.patterns import (
+    MAX_EVIDENCE,
+    MAX_PATTERNS,
+    Memory,
+    Pattern,
+    memories,
+    patterns,
+    seen_before,
+)
 from thence.memory.readouts import readout_of
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
@@ -55,7 +63,7 @@ class Day(Draft):
     def kept(self, repo: str = "tidepool", cwd: str = "/w/tidepool") -> Memory:
         """What is left of it."""
         facts = [fact_of(event, line=line) for line, event in enumerate(self.events)]
-        whole = Whole(f"thence:{self.session}", facts)
+        whole = SessionGraph(f"thence:{self.session}", facts)
         growth = Growth(whole.uid, None, [*whole.about_only, *whole.facts], torn=whole.torn)
         row = growth.change(SessionRow(whole.session(repo=repo, cwd=cwd))).row
         made = digest(whole, row)
@@ -209,9 +217,9 @@ def test_a_loop_of_failures_is_a_detour() -> None:
 
 def test_so_many_detours_are_told_and_no_more() -> None:
     """The list is for reading."""
-    kept = [given_up(1 + number % 28, 1000 + number) for number in range(MOST + 5)]
+    kept = [given_up(1 + number % 28, 1000 + number) for number in range(MAX_PATTERNS + 5)]
 
-    assert MOST == len(found("costly_detour", *kept))
+    assert MAX_PATTERNS == len(found("costly_detour", *kept))
 
 
 # -- files and tests ------------------------------------------------------------------------
@@ -279,7 +287,7 @@ def test_the_order_of_sessions_changes_nothing(order: list[int]) -> None:
     kept = {number: unread(number, f"/w/tidepool/{number}.py") for number in order}
     (error,) = found("recurring_error", *(kept[number] for number in order))
 
-    assert EVIDENCE == len(error.evidence)
+    assert MAX_EVIDENCE == len(error.evidence)
     assert "thence:day7" == error.evidence[0].uid
 
 
@@ -297,7 +305,7 @@ def test_what_a_store_keeps_can_be_asked(shared: Path, tmp_path: Path) -> None:
     with store.sweeping():
         reader = Sweep(store, adapters(), Redactor(key=b"a key for tests, 32 bytes long!!"))
         reader.run({"claude": [shared / "data/public/claude/context-evaluator"]})
-    known = memories(store.kept("digests"), store.kept("signals"))
+    known = memories(store.read_table("digests"), store.read_table("signals"))
     store.close()
     error = found("recurring_error", *known)[0]
 
@@ -311,5 +319,5 @@ def test_a_real_session_says_the_same_twice(shared: Path) -> None:
     (path,) = (shared / "data/public/codex").rglob("*97b66f6c*.jsonl")
     first, second = (load(path).whole for _ in range(2))
 
-    assert Course(readout_of(first)).line == Course(readout_of(second)).line
+    assert SessionTimeline(readout_of(first)).line == SessionTimeline(readout_of(second)).line
     assert [e.event_id for e in first.derived] == [e.event_id for e in second.derived]

@@ -56,7 +56,7 @@ def test_a_price_explains_itself() -> None:
     assert priced is not None
     assert ["2,000 input at $5/M", "100 output at $25/M"] == [str(line) for line in priced.lines]
     assert (
-        "anthropic list, claude-opus-4-5 read without its context suffix and route" == priced.found
+        "anthropic list, claude-opus-4-5 read without its context suffix and route" == priced.match
     )
 
 

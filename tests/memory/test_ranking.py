@@ -17,9 +17,9 @@ from thence.format.joins import time_of
 from thence.format.normal import Kind
 from thence.format.stored import StoredEvent
 from thence.memory import index, ranking
-from thence.memory.search import Answer, meta, parse
+from thence.memory.search import SearchAnswer, meta, parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Store, Words
+from thence.memory.store import SessionChange, Store, Words
 from thence.team import postgres_search
 from thence.team.copying import copy
 from thence.team.postgres import Postgres
@@ -55,7 +55,7 @@ def moved(row: StoredEvent, kind: str, later: timedelta) -> StoredEvent:
     return msgspec.structs.replace(row, event=event)
 
 
-def planted(store: Store, name: str, said: Sequence[tuple[str, str]], day: int) -> Change:
+def planted(store: Store, name: str, said: Sequence[tuple[str, str]], day: int) -> SessionChange:
     """A session of this day that says these texts, each as an event of a kind."""
     change = stores._session(store, name, *["-"] * len(said))
     change.words = [
@@ -85,16 +85,16 @@ def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         store.close()
 
 
-def asked(both: list[Store], text: str, **more: bool) -> tuple[list[str], Answer]:
+def asked(both: list[Store], text: str, **more: bool) -> tuple[list[str], SearchAnswer]:
     """The sessions that answer, the best first; both stores must say the same."""
     one, other = (store.search(parse(text, **more), 50) for store in both)
     told = [
-        [(f.session_uid, f.event_id, f.kind, f.score, f.seq) for f in answer.found]
+        [(f.session_uid, f.event_id, f.kind, f.score, f.seq) for f in answer.matches]
         for answer in (one, other)
     ]
     assert told[0] == told[1]
     assert (one.how, one.words, one.instead) == (other.how, other.words, other.instead)
-    names = [found.session_uid.partition(":")[2] for found in one.found]
+    names = [found.session_uid.partition(":")[2] for found in one.matches]
     return list(dict.fromkeys(names)), one
 
 
@@ -168,11 +168,11 @@ def test_filters_alone_list_sessions(both: list[Store]) -> None:
     names, answer = asked(both, "agent:claude project:o")
 
     assert names
-    assert ("filters", {"session"}) == (answer.how, {found.kind for found in answer.found})
-    assert {None} == {found.event_id for found in answer.found}
+    assert ("filters", {"session"}) == (answer.how, {found.kind for found in answer.matches})
+    assert {None} == {found.event_id for found in answer.matches}
     assert names[:2] == [
         f.session_uid.partition(":")[2]
-        for f in both[0].search(parse("agent:claude project:o"), 2).found
+        for f in both[0].search(parse("agent:claude project:o"), 2).matches
     ]
 
 
@@ -203,7 +203,7 @@ def test_few_hits_of_a_session_come_before_more_of_it(postgres: Cluster, tmp_pat
         store.write([planted(store, "long", long, 2)])
         store.write([planted(store, "short", [("user_msg", "kelp once")], 1)])
     orders = [
-        [found.session_uid.partition(":")[2] for found in store.search(parse("kelp"), 6).found]
+        [found.session_uid.partition(":")[2] for found in store.search(parse("kelp"), 6).matches]
         for store in made
     ]
     for store in made:
@@ -219,7 +219,7 @@ def test_both_stores_answer_all_questions_alike(
 ) -> None:
     """The questions of the benchmark, over real logs, give the same sessions in the same order."""
     for module in (index, postgres_search):
-        monkeypatch.setattr(module, "BUDGET", 600.0)  # a busy machine must not cut one of them
+        monkeypatch.setattr(module, "BUDGET_S", 600.0)  # a busy machine must not cut one of them
     for name in ("CAP", "WORD_CAP"):  # the newest rows of a copy are those that came last
         monkeypatch.setattr(ranking, name, 100_000)
     from bench import bench_questions
@@ -237,7 +237,7 @@ def test_both_stores_answer_all_questions_alike(
         for question in bench_questions.questions()[:: by_pace(everyday=5, whole=5, prove=1)]:
             query = parse(question.question)
             told = [
-                [(f.session_uid, f.event_id) for f in store.search(query, 20).found]
+                [(f.session_uid, f.event_id) for f in store.search(query, 20).matches]
                 for store in (one, other)
             ]
 

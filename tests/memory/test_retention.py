@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from thence.agents import Cursor
 from thence.memory import store
-from thence.memory.retention import GIB, Inventory, Item, Plan, Policy, inventory, plan, rule
+from thence.memory.retention import (
+    GIB,
+    Policy,
+    RetentionInventory,
+    RetentionItem,
+    RetentionPlan,
+    inventory,
+    plan,
+    rule,
+)
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 CAPS = Policy(raw_soft_cap_bytes=100, raw_hard_cap_bytes=150, raw_max_age_days=45)
@@ -27,10 +36,10 @@ policies = st.builds(
     distilled_cap_bytes=st.integers(0, 100),
 )
 stocks = st.builds(
-    Inventory,
+    RetentionInventory,
     st.lists(
         st.builds(
-            Item,
+            RetentionItem,
             st.uuids().map(str),
             st.integers(0, 100),
             last_event=st.none() | ages,
@@ -54,18 +63,18 @@ def days(number: float) -> datetime:
     return NOW - timedelta(days=number)
 
 
-def item(uid: str, size: int, *, analysed: float | None = 1, last: float = 50) -> Item:
+def item(uid: str, size: int, *, analysed: float | None = 1, last: float = 50) -> RetentionItem:
     """A session whose analysis and last event are so many days old."""
     at = None if analysed is None else days(analysed)
-    return Item(uid, size, last_event=days(last), analyzed_at=at)
+    return RetentionItem(uid, size, last_event=days(last), analyzed_at=at)
 
 
-def decide(*items: Item, policy: Policy = CAPS, distilled: int = 0) -> Plan:
+def decide(*items: RetentionItem, policy: Policy = CAPS, distilled: int = 0) -> RetentionPlan:
     """A plan for these sessions."""
-    return plan(policy, Inventory(items, distilled), NOW)
+    return plan(policy, RetentionInventory(items, distilled), NOW)
 
 
-def actions(planned: Plan) -> list[tuple[str, str | None]]:
+def actions(planned: RetentionPlan) -> list[tuple[str, str | None]]:
     """What is to be done with whom, in order."""
     return [(entry.action, entry.session_uid) for entry in planned.items]
 
@@ -112,7 +121,7 @@ def test_only_copies_go_after_all_that_has_a_source() -> None:
 
 def test_a_session_whose_source_is_gone_is_an_only_copy() -> None:
     """The store knows that an agent deleted a session; the plan takes it from there."""
-    known = store.Known(Cursor(), 1, 1, 1, gone=True, bytes=9, analysed=1, ended=1)
+    known = store.SweepEntry(Cursor(), 1, 1, 1, gone=True, bytes=9, analysed=1, ended=1)
     held = inventory(store.Inventory({"a:b": known}, frozenset()))
 
     assert [True] == [one.only_copy for one in held.items]
@@ -157,7 +166,7 @@ def test_over_the_soft_cap_the_oldest_analysis_goes_first() -> None:
 @pytest.mark.parametrize("failed", [False, True])
 def test_ties_are_broken_by_the_id(failed: bool) -> None:
     """Sessions of the same times go in the order of their ids, however they were listed."""
-    same = [Item(uid, 80, days(9), analysis_failed=failed) for uid in "ab"]
+    same = [RetentionItem(uid, 80, days(9), analysis_failed=failed) for uid in "ab"]
     digested = [item(uid, 80) for uid in "ab"]
     word = "drop_unanalysed" if failed else "analyse"
 
@@ -177,7 +186,7 @@ def test_between_the_caps_what_was_not_analysed_stays() -> None:
 
 def test_a_digest_that_misses_the_newest_events_is_none() -> None:
     """A session that grew since its analysis is not evictable."""
-    grown = Item("a", 140, analyzed_at=days(60), digest_covers_all=False)
+    grown = RetentionItem("a", 140, analyzed_at=days(60), digest_covers_all=False)
 
     assert () == decide(grown).items
 
@@ -214,14 +223,14 @@ def test_what_could_not_be_analysed_goes_last_and_is_reported() -> None:
 
 def test_nothing_is_dropped_while_something_can_still_be_analysed() -> None:
     """A failure on one session does not cost it while another may make room."""
-    failed = Item("a", 100, last_event=days(9), analysis_failed=True)
+    failed = RetentionItem("a", 100, last_event=days(9), analysis_failed=True)
 
     assert [("analyse", "b")] == actions(decide(failed, item("b", 100, analysed=None)))
 
 
 def test_running_sessions_go_last() -> None:
     """They would come straight back; at rest, they are like the others."""
-    running = Item("a", 60, analyzed_at=days(80), last_event=days(80), running=True)
+    running = RetentionItem("a", 60, analyzed_at=days(80), last_event=days(80), running=True)
 
     assert [("evict", "b")] == actions(decide(running, item("b", 60, analysed=1)))
     assert [("evict", "a")] == actions(decide(msgspec.structs.replace(running, running=False)))
@@ -230,7 +239,7 @@ def test_running_sessions_go_last() -> None:
 
 def test_kept_sessions_over_the_hard_cap_are_an_alert() -> None:
     """The user asked for them; the user is told what they cost."""
-    planned = decide(Item("a", 200, analyzed_at=days(90), pinned=True))
+    planned = decide(RetentionItem("a", 200, analyzed_at=days(90), pinned=True))
 
     assert [("alert", None)] == actions(planned)
     assert "all of it in 1 pinned sessions" in planned.items[0].reason
@@ -249,20 +258,20 @@ def test_the_distilled_cap_alerts_only() -> None:
 
 @given(policies, stocks, st.randoms(use_true_random=False))
 def test_the_order_of_the_inventory_does_not_matter(
-    policy: Policy, stock: Inventory, dice: random.Random
+    policy: Policy, stock: RetentionInventory, dice: random.Random
 ) -> None:
     """The same sessions give the same plan, however they were listed."""
     mixed = list(stock.items)
     dice.shuffle(mixed)
 
     assert plan(policy, stock, NOW) == plan(
-        policy, Inventory(tuple(mixed), stock.distilled_bytes), NOW
+        policy, RetentionInventory(tuple(mixed), stock.distilled_bytes), NOW
     )
 
 
 @given(policies, stocks)
 def test_only_the_digested_is_evicted_and_only_the_tried_is_dropped(
-    policy: Policy, stock: Inventory
+    policy: Policy, stock: RetentionInventory
 ) -> None:
     """No digest, no eviction; the reported path takes what analysis has failed on, and no other."""
     by_uid = {item.session_uid: item for item in stock.items}
@@ -279,7 +288,7 @@ def test_only_the_digested_is_evicted_and_only_the_tried_is_dropped(
 
 
 @given(policies, stocks)
-def test_what_the_user_keeps_is_never_touched(policy: Policy, stock: Inventory) -> None:
+def test_what_the_user_keeps_is_never_touched(policy: Policy, stock: RetentionInventory) -> None:
     """Neither evicted nor dropped, nor analysed to make room."""
     kept = {item.session_uid for item in stock.items if item.pinned}
 
@@ -287,7 +296,7 @@ def test_what_the_user_keeps_is_never_touched(policy: Policy, stock: Inventory) 
 
 
 @given(policies, stocks)
-def test_never_more_goes_than_is_needed(policy: Policy, stock: Inventory) -> None:
+def test_never_more_goes_than_is_needed(policy: Policy, stock: RetentionInventory) -> None:
     """Without the last eviction for space, or the last drop, the cache would be over its cap."""
     planned = plan(policy, stock, NOW)
     usage = planned.usage_before
@@ -305,7 +314,7 @@ def test_never_more_goes_than_is_needed(policy: Policy, stock: Inventory) -> Non
 
 
 @given(policies, stocks)
-def test_no_more_stays_than_may(policy: Policy, stock: Inventory) -> None:
+def test_no_more_stays_than_may(policy: Policy, stock: RetentionInventory) -> None:
     """What is left over the soft cap has no digest or is kept; over the hard cap, it is said."""
     planned = plan(policy, stock, NOW)
     gone = {entry.session_uid for entry in planned.items if entry.action != "analyse"}
@@ -317,10 +326,10 @@ def test_no_more_stays_than_may(policy: Policy, stock: Inventory) -> None:
 
 
 @given(policies, stocks)
-def test_digests_cost_no_session(policy: Policy, stock: Inventory) -> None:
+def test_digests_cost_no_session(policy: Policy, stock: RetentionInventory) -> None:
     """The size of the distilled memory adds an alert to a plan, and changes nothing else."""
     planned = plan(policy, stock, NOW)
-    without = plan(policy, Inventory(stock.items), NOW)
+    without = plan(policy, RetentionInventory(stock.items), NOW)
     more = [entry for entry in planned.items if entry not in without.items]
 
     assert without.items == planned.items[: len(without.items)]
@@ -329,19 +338,19 @@ def test_digests_cost_no_session(policy: Policy, stock: Inventory) -> None:
 
 
 @given(policies, stocks)
-def test_every_item_says_why(policy: Policy, stock: Inventory) -> None:
+def test_every_item_says_why(policy: Policy, stock: RetentionInventory) -> None:
     """A reason in words, with a number in it; and a plan goes through JSON."""
     planned = plan(policy, stock, NOW)
 
     assert all(any(map(str.isdigit, entry.reason)) for entry in planned.items)
-    assert planned == msgspec.json.decode(msgspec.json.encode(planned), type=Plan)
+    assert planned == msgspec.json.decode(msgspec.json.encode(planned), type=RetentionPlan)
 
 
-def carry_out(policy: Policy, items: dict[str, Item], *, fails: set[str]) -> list[str]:
+def carry_out(policy: Policy, items: dict[str, RetentionItem], *, fails: set[str]) -> list[str]:
     """Do what plans say until one asks for nothing more; the sessions that were lost."""
     lost: list[str] = []
     while True:
-        planned = plan(policy, Inventory(tuple(items.values())), NOW)
+        planned = plan(policy, RetentionInventory(tuple(items.values())), NOW)
         for entry in planned.items:
             uid = entry.session_uid or ""
             if entry.action == "analyse":
@@ -381,16 +390,16 @@ def test_under_pressure_only_what_cannot_be_analysed_is_lost(seed: int) -> None:
 def test_inventory_is_what_the_store_holds_and_no_more() -> None:
     """Times are told as times, and what was evicted is not there to be evicted again."""
     known = {
-        "a": store.Known(Cursor(), 1, 1, 1, bytes=7, pinned=True, ended=1000, ingested=2000),
-        "b": store.Known(Cursor(), 1, 1, 1, bytes=8, analysed=3000),
-        "c": store.Known(Cursor(), 1, 1, 1, bytes=9, evicted=4000),
+        "a": store.SweepEntry(Cursor(), 1, 1, 1, bytes=7, pinned=True, ended=1000, ingested=2000),
+        "b": store.SweepEntry(Cursor(), 1, 1, 1, bytes=8, analysed=3000),
+        "c": store.SweepEntry(Cursor(), 1, 1, 1, bytes=9, evicted=4000),
     }
 
     def at(second: int) -> datetime:
         return datetime.fromtimestamp(second, UTC)
 
-    first = Item("a", 7, last_event=at(1), ingested_at=at(2), pinned=True, running=True)
-    other = Item("b", 8, analyzed_at=at(3), analysis_failed=True)
+    first = RetentionItem("a", 7, last_event=at(1), ingested_at=at(2), pinned=True, running=True)
+    other = RetentionItem("b", 8, analyzed_at=at(3), analysis_failed=True)
     made = inventory(store.Inventory(known, frozenset(), 5), running={"a"}, failed={"b"})
 
-    assert Inventory((first, other), 5) == made
+    assert RetentionInventory((first, other), 5) == made

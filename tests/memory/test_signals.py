@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.format.facts import fact_of
-from thence.format.whole import Whole
-from thence.memory.course import Course
+from thence.format.whole import SessionGraph
+from thence.memory.course import SessionTimeline
 from thence.memory.readouts import readout_of
-from thence.memory.signals import FINDERS, MOST, QUOTE, Kind, Signal, signals
+from thence.memory.signals import FINDERS, MAX_PER_KIND, QUOTE_BYTES, Kind, Signal, signals
 from thence.testing import Draft
 
 Story = Callable[["Play"], None]
@@ -63,7 +63,7 @@ def found(story: Story) -> list[Signal]:
     play = Play()
     story(play)
     facts = [fact_of(event, line=line) for line, event in enumerate(play.events)]
-    return signals(Course(readout_of(Whole(f"thence:{play.session}", facts))))
+    return signals(SessionTimeline(readout_of(SessionGraph(f"thence:{play.session}", facts))))
 
 
 # -- repeated_error -------------------------------------------------------------------------
@@ -567,8 +567,8 @@ def test_what_was_planted_is_found(kind: Kind, story: Story) -> None:
     play = Play()
     story(play)
     facts = [fact_of(event, line=line) for line, event in enumerate(play.events)]
-    whole = Whole(f"thence:{play.session}", facts)
-    seen = [signal for signal in signals(Course(readout_of(whole))) if signal.kind == kind]
+    whole = SessionGraph(f"thence:{play.session}", facts)
+    seen = [signal for signal in signals(SessionTimeline(readout_of(whole))) if signal.kind == kind]
     known = {event.event_id for event in whole.events}
 
     assert seen
@@ -619,7 +619,7 @@ def test_the_heaviest_of_a_kind_are_kept() -> None:
             play.reply("Done.")
             play.prompt("No, that is wrong.")
 
-    assert MOST == sum(signal.kind == "human_correction" for signal in found(grumble))
+    assert MAX_PER_KIND == sum(signal.kind == "human_correction" for signal in found(grumble))
 
 
 def test_quotes_are_short_and_of_one_line() -> None:
@@ -631,7 +631,7 @@ def test_quotes_are_short_and_of_one_line() -> None:
 
     (signal,) = found(rave)
 
-    assert len(signal.quote.encode()) <= QUOTE
+    assert len(signal.quote.encode()) <= QUOTE_BYTES
     assert signal.quote.isprintable()
 
 
@@ -647,6 +647,6 @@ def test_the_order_of_facts_changes_nothing(stories: list[Story], data: st.DataO
     shuffled = data.draw(st.permutations(facts))
     uid = f"thence:{play.session}"
 
-    assert signals(Course(readout_of(Whole(uid, facts)))) == signals(
-        Course(readout_of(Whole(uid, shuffled)))
+    assert signals(SessionTimeline(readout_of(SessionGraph(uid, facts)))) == signals(
+        SessionTimeline(readout_of(SessionGraph(uid, shuffled)))
     )

@@ -26,7 +26,7 @@ from thence.format.records import JSON
 from thence.memory import spelling
 from thence.memory import sweep as module
 from thence.memory.sqlite import Sqlite
-from thence.memory.sweep import Report
+from thence.memory.sweep import SweepReport
 
 AGENTS = {
     "claude": samples.claude,
@@ -107,7 +107,7 @@ def test_what_is_nested_too_deep_becomes_text() -> None:
     for _ in range(5000):
         deep = [deep]
     value = spelling.load(spelling.dump(deep))
-    for _ in range(spelling.LEVELS):
+    for _ in range(spelling.MAX_LEVELS):
         value = value[0]
 
     assert isinstance(value, str)
@@ -198,7 +198,7 @@ def spoiled(home: Path, odd: str) -> list[tuple[Path, bytes]]:
     return [(path, text.encode()) for path, text in out]
 
 
-def check(store: Path, report: Report, told: bytes) -> None:
+def check(store: Path, report: SweepReport, told: bytes) -> None:
     """Nothing failed, all was digested, and every row can be read."""
     held = Sqlite(str(store / "s.db"))
     undigested = [uid for uid, one in held.known().sessions.items() if one.analysed is None]
@@ -273,7 +273,7 @@ def test_names_that_are_no_text_cost_nothing(
         for name in (beside + b"/" + os.fsencode(file.name), os.fsencode(file)[:-3] + b"\xff"):
             copy = Path(os.fsdecode(name + (b"" if name.endswith(ending) else ending)))
             copy.write_bytes(file.read_bytes() + b"\xff{\n")
-    monkeypatch.setattr(module, "ALONE", 1 << 30 if alone else 0)
+    monkeypatch.setattr(module, "OWN_PARCEL_BYTES", 1 << 30 if alone else 0)
     address = f"sqlite:{tmp_path / 'store' / 's.db'}"
     first = sweep(tmp_path / "store", {agent: [home]}, address=address)
     again = sweep(tmp_path / "store", {agent: [home]}, address=address)

@@ -88,8 +88,8 @@ def test_the_file_shrinks_by_what_was_let_go_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, room: bool
 ) -> None:
     """With room on the disk at once, without it in pieces; and goes on as it was."""
-    monkeypatch.setattr(sqlite, "_MANY", 100)
-    monkeypatch.setattr(sqlite, "_PIECE", 64)
+    monkeypatch.setattr(sqlite, "_SHRINK_ALL_AT_PAGES", 100)
+    monkeypatch.setattr(sqlite, "_SHRINK_PAGES", 64)
     monkeypatch.setattr(Sqlite, "_has_room", lambda _self, _pages: room)
     store = Sqlite(f"{tmp_path}/s.db")
     db = apsw.Connection(str(store.path))

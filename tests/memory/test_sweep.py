@@ -30,8 +30,8 @@ from thence.agents.sessions import read_all
 from thence.errors import ThenceError
 from thence.format import fold, lineage
 from thence.format.facts import COPIES_OF
-from thence.format.normal import numbered
-from thence.format.whole import Whole
+from thence.format.normal import number_events
+from thence.format.whole import SessionGraph
 from thence.memory import derivation, keep
 from thence.memory import sweep as module
 from thence.memory.digest import digest
@@ -42,8 +42,8 @@ from thence.memory.retention import Policy
 from thence.memory.rows import REPACK
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
-from thence.memory.store import DATA_LOSS, Change, Filter, Store, StoreLocked
-from thence.memory.sweep import Report, Sweep
+from thence.memory.store import DATA_LOSS, Filter, SessionChange, Store, StoreLocked
+from thence.memory.sweep import Sweep, SweepReport
 
 KILLS = int(os.environ.get("THENCE_KILLS", "0")) or settings().max_examples // 5
 """At how many points a sweep is killed; 300 for a release."""
@@ -96,7 +96,7 @@ def kept(folder: Path, what: Any) -> list[dict[str, Any]]:
     """What tier 2 keeps."""
     store = opened(folder)
     try:
-        return list(store.kept(what))
+        return list(store.read_table(what))
     finally:
         store.close()
 
@@ -293,7 +293,7 @@ def test_others_read_while_one_sweeps(home: Path, tmp_path: Path) -> None:
         Sweep(store, adapters(), Redactor(key=KEY), progress=look).run({"claude": [home]})
     with other.sweeping():
         pass
-    counts = [len(other.search(parse("harbour")).found) > 0, max(seen)]
+    counts = [len(other.search(parse("harbour")).matches) > 0, max(seen)]
     store.close()
     other.close()
 
@@ -346,10 +346,10 @@ def test_what_was_read_stays_when_the_source_is_rewritten(
     sweep(tmp_path, {"claude": [home]})
     after = rows(tmp_path)[one.session]
     store = opened(tmp_path)
-    held = store.held(f"claude:{one.session}")
+    held = store.load_session(f"claude:{one.session}")
     store.close()
     assert held is not None
-    whole = Whole(f"claude:{one.session}", held.facts)
+    whole = SessionGraph(f"claude:{one.session}", held.facts)
 
     assert before.events <= after.events
     assert "dead" in after.states
@@ -431,16 +431,16 @@ def test_one_bad_source_does_not_end_the_sweep(
 ) -> None:
     """It is told with its reason, and read the next time."""
     bad = logs.name(2)
-    whole = keep.Keeper.keep
+    read = keep.Ingester.read
 
     def keeps(self: Any, adapter: Any, source: Any, *args: Any, **more: Any) -> Any:
         if source.session == bad:
             raise RuntimeError("no")
-        return whole(self, adapter, source, *args, **more)
+        return read(self, adapter, source, *args, **more)
 
-    monkeypatch.setattr(keep.Keeper, "keep", keeps)
+    monkeypatch.setattr(keep.Ingester, "read", keeps)
     report = sweep(tmp_path, {"claude": [home]})
-    monkeypatch.setattr(keep.Keeper, "keep", whole)
+    monkeypatch.setattr(keep.Ingester, "read", read)
     again = sweep(tmp_path, {"claude": [home]})
 
     assert (1, 4, 1) == (report.failed, report.sessions_new, again.sessions_new)
@@ -461,7 +461,7 @@ def _with_secret(home: Path, number: int = 6) -> str:
 NEWER = Redactor(key=KEY, extra=[rule_of("word", CANARY, keywords=(CANARY,))])
 
 
-def _sweep_newer(folder: Path, home: Path) -> Report:
+def _sweep_newer(folder: Path, home: Path) -> SweepReport:
     store = opened(folder)
     with store.sweeping():
         report = Sweep(store, adapters(), NEWER).run({"claude": [home]})
@@ -485,7 +485,7 @@ def test_newer_rules_go_over_everything_again(home: Path, tmp_path: Path, case: 
         store.close()
     _sweep_newer(folder, home)
     store = opened(folder)
-    found = store.search(parse(CANARY)).found
+    found = store.search(parse(CANARY)).matches
     known = store.known()
     store.settle()
     store.close()
@@ -538,7 +538,7 @@ def test_newer_readers_read_again(
     """From the start; and come to the same."""
     sweep(tmp_path, {"claude": [home]})
     before = dump(tmp_path)
-    monkeypatch.setattr(derivation, "READER", 99)
+    monkeypatch.setattr(derivation, "READER_VERSION", 99)
     report = sweep(tmp_path, {"claude": [home]})
     after = dump(tmp_path)
     for told in (*before["sessions"].values(), *after["sessions"].values()):
@@ -587,8 +587,8 @@ def test_another_digest_version_digests_again_and_reads_nothing(
     """Every session that is in the store, once; what was evicted keeps the digest it has."""
     sweep(tmp_path, {"claude": [home]})
     _evict(tmp_path, 2)
-    before = derivation.DIGEST
-    monkeypatch.setattr(derivation, "DIGEST", 99)
+    before = derivation.DIGEST_VERSION
+    monkeypatch.setattr(derivation, "DIGEST_VERSION", 99)
     stages: list[tuple[str, int]] = []
     report = sweep(
         tmp_path, {"claude": [home]}, progress=lambda p: stages.append((p.stage, p.all_sources))
@@ -630,7 +630,7 @@ def test_a_session_read_anew_is_as_if_its_pack_had_never_broken(home: Path, tmp_
 def _is_whole(place: Path, uid: str) -> bool:
     """Whether every payload of a session can be read."""
     store = opened(place)
-    held = store.held(uid)
+    held = store.load_session(uid)
     assert held is not None
     try:
         with_payloads(held.facts, store.blobs)
@@ -761,7 +761,7 @@ def test_unanalysed_go_only_when_analysis_failed(
     tried: Counter[str] = Counter()
     bad = {f"claude:{logs.name(n)}" for n in ((1, 2, 3, 4, 5) if failing == "all" else (1, 4))}
 
-    def digests(session: Whole, row: Any, **more: Any) -> Any:
+    def digests(session: SessionGraph, row: Any, **more: Any) -> Any:
         tried[session.uid] += 1
         if session.uid in bad:
             raise RuntimeError("analysis is out of order")
@@ -802,7 +802,7 @@ def test_running_and_pinned_sessions_stay_longest(
     store = opened(tmp_path)
     row = next(iter(store.sessions(Filter(uid=logs.name(2)))))
     cursor = store.known().sessions[row.session.session_uid].cursor
-    store.write([Change(msgspec.structs.replace(row, pinned=True), cursor)])
+    store.write([SessionChange(msgspec.structs.replace(row, pinned=True), cursor)])
     store.close()
     live = type(adapters()["claude"])
     told = Source("claude", logs.name(3), ())
@@ -876,7 +876,7 @@ def test_real_totals_are_those_of_the_adapters(shared: Path, tmp_path: Path) -> 
     assert (0, 0, 0) == (again.read, again.lines, again.digested)
 
 
-def _wholes(agent: str, places: list[Path]) -> Iterator[Whole]:
+def _wholes(agent: str, places: list[Path]) -> Iterator[SessionGraph]:
     """All sessions of an agent, put together without a store."""
     adapter = adapters()[agent]
     facts, torn = {}, {}
@@ -888,10 +888,10 @@ def _wholes(agent: str, places: list[Path]) -> Iterator[Whole]:
     for name, found in told.items():
         owner = next((f.about[COPIES_OF] for f in found if COPIES_OF in f.about), None)
         if owner in told:
-            facts[name] = lineage.claimed(found, owner, told[owner])
-    shared = lineage.shared(facts)
+            facts[name] = lineage.claim_copies(found, owner, told[owner])
+    shared = lineage.find_shared(facts)
     for name, found in facts.items():
-        yield Whole(
+        yield SessionGraph(
             f"{agent}:{name}",
             found,
             replayed=shared.replayed[name],
@@ -900,7 +900,7 @@ def _wholes(agent: str, places: list[Path]) -> Iterator[Whole]:
         )
 
 
-def _by_day(whole: Whole) -> Counter[str]:
+def _by_day(whole: SessionGraph) -> Counter[str]:
     from thence.format import joins
 
     counted = joins.bills(whole.events)
@@ -1012,7 +1012,7 @@ def test_a_hit_has_the_number_it_is_shown_with(grown: list[int], late: bool) -> 
             _write_subagents(home, texts, late=late)
             sweep(place, {"claude": [home]})
         store = opened(place)
-        hits = store.search(parse(CANARY), 100).found
+        hits = store.search(parse(CANARY), 100).matches
         shown = {uid: _shown(store, uid) for uid in {hit.session_uid for hit in hits}}
         store.close()
 
@@ -1022,12 +1022,14 @@ def test_a_hit_has_the_number_it_is_shown_with(grown: list[int], late: bool) -> 
 
 def _shown(store: Store, uid: str) -> dict[int, int | None]:
     """The numbers with which `show` gives the events of a session."""
-    held = store.held(uid)
+    held = store.load_session(uid)
     assert held is not None
-    whole = Whole(uid, held.facts, replayed=held.replayed, billed=held.billed)
+    whole = SessionGraph(uid, held.facts, replayed=held.replayed, billed=held.billed)
     seqs = {row.event.event_id: row.seq for row in store.events(uid)}
     assert {event.event_id for event in whole.events} == seqs.keys()
-    return {event.event_id: event.seq for event in numbered([*whole.events, *whole.derived], seqs)}
+    return {
+        event.event_id: event.seq for event in number_events([*whole.events, *whole.derived], seqs)
+    }
 
 
 def _write_subagents(home: Path, texts: dict[int, list[str]], *, late: bool) -> None:

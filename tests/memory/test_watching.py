@@ -23,7 +23,7 @@ def test_a_file_that_grows_is_told_until_it_is_stopped(
     """By the system, or by looking where the system does not tell."""
     if not told:
         monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
-        monkeypatch.setattr(watching, "POLL", 0.02)
+        monkeypatch.setattr(watching, "POLL_S", 0.02)
     folder, queue = tmp_path / "logs", tmp_path / "queue"
     folder.mkdir()
     path, stop = folder / "a.jsonl", threading.Event()
@@ -58,7 +58,7 @@ def test_what_was_written_before_anybody_listened_is_told(
     """
     if not told:
         monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
-        monkeypatch.setattr(watching, "POLL", 0.02)
+        monkeypatch.setattr(watching, "POLL_S", 0.02)
     folder, queue = tmp_path / "logs", tmp_path / "queue"
     folder.mkdir()
     (folder / "old.jsonl").write_text("{}\n", encoding="utf-8")
@@ -95,7 +95,7 @@ def _gathered(folder: Path, queue: Path, wanted: set[Path], act: Callable[[], ob
 
 def test_files_of_a_new_folder_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system tells of the folder; what was written there before it listened it does not."""
-    monkeypatch.setattr(watching, "AGAIN", 10 * LONG)
+    monkeypatch.setattr(watching, "RESCAN_S", 10 * LONG)
     folder, queue, aside = tmp_path / "logs", tmp_path / "queue", tmp_path / "aside"
     folder.mkdir()
     (aside / "deep").mkdir(parents=True)
@@ -107,7 +107,7 @@ def test_files_of_a_new_folder_are_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_folder_may_be_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent used for the first time: its folder is watched like those that were there."""
-    monkeypatch.setattr(watching, "AGAIN", 10 * LONG)
+    monkeypatch.setattr(watching, "RESCAN_S", 10 * LONG)
     here, later, queue = tmp_path / "here", tmp_path / "later", tmp_path / "queue"
     here.mkdir()
     path, stop = later / "a.jsonl", threading.Event()
@@ -128,7 +128,7 @@ def test_a_folder_may_be_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_rest_is_told_once(told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each change, and not before the first."""
     monkeypatch.setattr(watching, "LOOK_MS", 20)
-    monkeypatch.setattr(watching, "POLL", 0.02)
+    monkeypatch.setattr(watching, "POLL_S", 0.02)
     if not told:
         monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
     folder, queue, stop = tmp_path / "logs", tmp_path / "queue", threading.Event()
@@ -153,7 +153,7 @@ def test_what_the_system_did_not_tell_is_found(
 ) -> None:
     """Its queue may be full; every so often files are looked at."""
     watchfiles = pytest.importorskip("watchfiles")
-    monkeypatch.setattr(watching, "AGAIN", 0.05)
+    monkeypatch.setattr(watching, "RESCAN_S", 0.05)
     monkeypatch.setattr(watching, "LOOK_MS", 20)
 
     def deaf(*_folders: object, **_options: object) -> Iterator[set[object]]:

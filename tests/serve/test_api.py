@@ -21,7 +21,7 @@ from tests.serve.conftest import House, empty
 from thence.cli.madeup import fake_token, made_id
 from thence.format import layout
 from thence.format.graph import State
-from thence.memory.bills import Bill, with_dollars
+from thence.memory.bills import CostTable, with_dollars
 from thence.memory.store import Filter
 from thence.serve.api import PagePosition, cursor_at, cursor_text, paginate
 
@@ -262,7 +262,7 @@ def test_hits_of_a_search_are_paged(house: House) -> None:
 def test_costs_add_up_whatever_they_are_cut_by(house: House, by: Any) -> None:
     """Live, dead and subagents' money; each part its own, the sum the same."""
     answer = house.ask(f"/api/costs?by={by}&tz=UTC").json
-    bill = Bill(house.store, by, Filter(), UTC)
+    bill = CostTable(house.store, by, Filter(), UTC)
 
     assert {**bill.object(), "tz": "UTC"} == answer
     for name in ("live_usd", "dead_usd", "subagents_usd"):
@@ -285,10 +285,10 @@ def test_projects_name_their_folders(house: House) -> None:
 
 def test_digests_signals_and_patterns_are_those_of_the_store(house: House) -> None:
     """All of them, page by page; of one session, its own."""
-    signals = list(house.store.kept("signals"))
+    signals = list(house.store.read_table("signals"))
     digests = all_of(house, "/api/digests", "digests", 3)
 
-    assert list(map(with_dollars, house.store.kept("digests"))) == digests
+    assert list(map(with_dollars, house.store.read_table("digests"))) == digests
     assert signals == all_of(house, "/api/signals", "signals", 2)
     assert [s for s in signals if s["uid"] == MAIN] == all_of(
         house, f"/api/signals?session={MAIN}", "signals", 10

@@ -21,7 +21,7 @@ from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.readout import Readout, read_window
 from thence.format.stored import events_of_session
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.serve.chart import Chart
 from thence.serve.clock import DisplayClock
@@ -41,7 +41,7 @@ def drawn(chart: Chart) -> Drawing:
 def charts(grown: Grown) -> tuple[Chart, Chart]:
     """Return the charts of a session and of its end, both of events without their payloads."""
     assert grown.state is not None
-    whole = Whole(grown.uid, grown.facts)
+    whole = SessionGraph(grown.uid, grown.facts)
     head = readout_of(whole).head
     end = read_window(grown.uid, grown.state, grown.fetch, head)
     return Chart(Readout(grown.uid, events_of_session(whole), head)), Chart(end, grown.state)

@@ -17,7 +17,7 @@ from tests.serve.conftest import House, empty
 from tests.serve.test_pages import goes_on, tides, uid_of
 from thence.agents.claude.sample import SampleTranscript
 from thence.memory.dismissals import dismissed_todos
-from thence.memory.promised import promised
+from thence.memory.promised import open_promises
 from thence.memory.search import parse
 from thence.memory.store import Filter
 from thence.serve import finding
@@ -107,7 +107,7 @@ def test_opening_a_hit_shows_the_hit(
     with browsers.tab(browser, house, width=width, dark=dark) as tab:
         opened = 0
         for query in QUERIES:
-            for hit in house.store.search(parse(query), 40).found[:6]:
+            for hit in house.store.search(parse(query), 40).matches[:6]:
                 event = hit.event_id if hit.derived_from is None else hit.derived_from
                 if event is None:
                     continue
@@ -283,7 +283,7 @@ def test_a_todo_is_dismissed_on_every_list_and_comes_back(
         expect(page.locator("#toast")).to_contain_text("Dismissed")
         page.reload()
         expect(todos).to_have_count(number - 1)
-        asked = promised(own_house.store, Filter(), dismissed_todos(own_house.homes.thence))
+        asked = open_promises(own_house.store, Filter(), dismissed_todos(own_house.homes.thence))
         assert text not in [todo["text"] for todo in asked]
         assert [] == tab.errors
 

@@ -9,7 +9,7 @@ from tests.format.histories import History, Script, scripts
 from thence.format.facts import fact_of
 from thence.format.normal import SessionEvent
 from thence.format.stored import StoredEvent
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.serve.lines import EventLine, StreamPosition, _common
 from thence.testing import Draft
@@ -26,7 +26,7 @@ def line_of(draft: Draft, events: int | None = None) -> EventLine:
         fact_of(event, file="a", line=at + 1, offset=at)
         for at, event in enumerate(draft.events[:events])
     ]
-    return EventLine(readout_of(Whole("thence:model", facts)))
+    return EventLine(readout_of(SessionGraph("thence:model", facts)))
 
 
 @given(scripts, st.integers(0, 200), st.integers(0, 200))

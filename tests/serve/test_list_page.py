@@ -106,7 +106,7 @@ def test_a_hit_whose_text_is_lost_says_so(own_house: House) -> None:
     """The others are found as before."""
     wanted = ListQuery(q="clock")
     before = page(own_house.context, wanted, DisplayClock())
-    uid = own_house.store.search(parse("clock")).found[0].session_uid
+    uid = own_house.store.search(parse("clock")).matches[0].session_uid
     for pack in own_house.store.path.with_name("packs").glob(f"{pack_name(uid)}-*"):
         pack.unlink()
     after = page(own_house.context, wanted, DisplayClock())

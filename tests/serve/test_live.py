@@ -441,7 +441,7 @@ def test_a_nudge_of_a_hook_is_swept_at_once(own_house: House, tmp_path: Path) ->
     wait_until(lambda: own_house.context.row(uid).events > events)
     wait_until(lambda: not list(queue.iterdir()))
 
-    assert ["claude"] == [path.name for path in (home / nudges.HEARD).iterdir()]
+    assert ["claude"] == [path.name for path in (home / nudges.LAST_NUDGES_FOLDER).iterdir()]
 
 
 # -- clients --------------------------------------------------------------------------------

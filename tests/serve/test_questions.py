@@ -99,7 +99,7 @@ def test_a_derived_kind_is_found_and_leads_to_where_it_comes_from(
     store: Sqlite, questions: Questions, kind: str
 ) -> None:
     """As many as the sessions show; each name is what the next question takes."""
-    wholes = [recall.loaded(store, row).whole for row in store.sessions()]
+    wholes = [recall.load_session(store, row).whole for row in store.sessions()]
     shown = [e for one in wholes for e in one.derived if e.kind == kind and e.state != "internal"]
     lines = inside(questions.answer("search", {"query": f"kind:{kind}", "limit": 50}))
     event, session = event_of(questions, f"kind:{kind}")
@@ -127,7 +127,7 @@ def test_a_broken_pack_costs_only_the_texts_in_it(tmp_path: Path) -> None:
     store = swept(written(tmp_path))
     questions = Questions(store, Redactor(key=KEY).redact, lambda _text, _session: {})
     before = inside(questions.answer("search", {"query": "module"}))
-    uid = store.search(parse("module")).found[0].session_uid
+    uid = store.search(parse("module")).matches[0].session_uid
     for pack in store.path.with_name("packs").glob(f"{pack_name(uid)}-*"):
         pack.unlink()
     after = inside(questions.answer("search", {"query": "module"}))
@@ -291,7 +291,7 @@ def test_the_hostile_corpus_answers_in_frames(shared: Path, tmp_path: Path) -> N
     uids = [row.session.session_uid for row in kept.sessions()]
     for uid in uids:
         answers = [asked.answer("outline", {"session": uid})]
-        held = kept.held(uid)
+        held = kept.load_session(uid)
         for fact in held.facts[:3] if held is not None else ():
             with contextlib.suppress(ThenceError):  # a record that is no event
                 given = {"session": uid, "event": fact.node.id[:200], "before": 9, "after": 9}

@@ -25,15 +25,15 @@ from thence.format.normal import DERIVED
 from thence.format.outcomes import CallOutcome
 from thence.format.readout import Readout
 from thence.format.stored import StoredEvent
-from thence.format.whole import Whole
-from thence.memory.course import Course
+from thence.format.whole import SessionGraph
+from thence.memory.course import SessionTimeline
 from thence.memory.growth import Growing
-from thence.memory.keep import Keeper
+from thence.memory.keep import Ingester
 from thence.memory.packs import Packs
-from thence.memory.readouts import opened, read_session
+from thence.memory.readouts import open_loaded, read_session
 from thence.memory.store import unpack_facts
 from thence.serve.chart import Chart
-from thence.team.copying import _AsIs
+from thence.team.copying import _NoRedaction
 
 LONG = "/home/dev/" + "a-long-folder-name/" * 8
 FAILED_TESTS = "=== 1 failed, 4 passed in 0.1s ==="
@@ -191,14 +191,14 @@ def sources(folder: Path) -> list[tuple[Adapter, Source]]:
 
 
 def stored(
-    keeper: Keeper, adapter: Adapter, source: Source
+    keeper: Ingester, adapter: Adapter, source: Source
 ) -> tuple[list[Fact], dict[int, StoredEvent]]:
     """Return the facts and events of a session as they are stored, without payloads."""
     out: list[Fact] = []
     rows: dict[int, StoredEvent] = {}
     grown: Growing | None = None
     while True:
-        kept = keeper.keep(adapter, source, None, grown)
+        kept = keeper.read(adapter, source, None, grown)
         if (change := kept.change) is not None:
             out += unpack_facts(change.facts) if change.facts else []
             rows = {} if change.rebuilt else rows
@@ -212,20 +212,20 @@ def stored(
 def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_path: Path) -> None:
     """The terminal on a file; viewer, digest and API on what is stored; facts without payloads."""
     calls = sessions = 0
-    keeper = Keeper(Packs(tmp_path / "packs"), _AsIs())
+    keeper = Ingester(Packs(tmp_path / "packs"), _NoRedaction())
     for adapter, source in sources(shared / "data"):
         try:
             facts, batch = read_all(adapter, source)
         except ThenceError:
             continue
-        read = Whole(source.uid, facts, torn=batch.torn)
+        read = SessionGraph(source.uid, facts, torn=batch.torn)
         expected = [(e.event_id, e.kind, e.summary, e.failed) for e in read.derived]
         outcomes = {pair.call.event_id: pair.outcome for pair in read.calls}
         light_facts, rows = stored(keeper, adapter, source)
-        light = Whole(source.uid, light_facts, torn=batch.torn)
-        terminal = Page(opened(LoadedSession(source, read, [], [])), 100)
+        light = SessionGraph(source.uid, light_facts, torn=batch.torn)
+        terminal = Page(open_loaded(LoadedSession(source, read, [], [])), 100)
         session = Readout(source.uid, rows.values(), terminal.session.head)
-        viewer, digest = Chart(session), Course(session)
+        viewer, digest = Chart(session), SessionTimeline(session)
         own = [row for row in rows.values() if row.event.state is not State.REPLAYED]
         sessions += 1
         calls += len(outcomes)

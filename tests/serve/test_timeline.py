@@ -23,7 +23,7 @@ from thence.format.facts import Fact
 from thence.format.normal import SEQ_STEP
 from thence.format.readout import read_window
 from thence.format.stored import StoredEvent
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import readout_of
 from thence.serve import api
@@ -44,7 +44,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
         rebuilt = grown.rebuilt.total()
         grown.add(piece)
         assert grown.state is not None
-        whole = readout_of(Whole(uid, grown.facts))
+        whole = readout_of(SessionGraph(uid, grown.facts))
         anew = timeline_of(whole)
         made: Timeline | None = None
         if timeline is not None and grown.rebuilt.total() == rebuilt:

@@ -16,7 +16,7 @@ from thence.agents.sessions import load
 from thence.cli import madeup
 from thence.format.graph import State
 from thence.format.nodes import Is
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.memory.store import Filter
 from thence.serve.chart import Chart, ChartRow
@@ -136,7 +136,7 @@ def test_a_call_says_how_it_went(tmp_path: Path) -> None:
 
 def test_nothing_was_said_and_nothing_is_shown() -> None:
     """An empty session has no rows, and no row fails."""
-    chart = Chart(readout_of(Whole("claude:x", [])))
+    chart = Chart(readout_of(SessionGraph("claude:x", [])))
     drawing = drawn(chart)
     window = drawing.main()
 
@@ -152,7 +152,7 @@ def test_every_event_can_be_found_and_is_drawn(house: House) -> None:
     """By its name, wherever it stands: what holds it is opened."""
     for row in house.store.sessions(Filter()):
         chart = charts_of(house.context).get(house.context, row)
-        held = house.store.held(row.session.session_uid)
+        held = house.store.load_session(row.session.session_uid)
         assert held is not None
         drawing = drawn(chart)
         for event in (one.event.event_id for one in house.store.events(row.session.session_uid)):
@@ -309,7 +309,7 @@ def test_charts_are_made_once_and_let_go_when_there_are_too_many(house: House) -
 def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
     """Also where every turn left a branch behind."""
 
-    def whole(size: int) -> Whole:
+    def whole(size: int) -> SessionGraph:
         s = SampleTranscript(f"size-{size}", tmp_path, NOON - timedelta(days=30))
         for _ in range(size):
             s.prompt("Go on.")
@@ -322,7 +322,7 @@ def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
     made = {size: whole(size) for size in (60, 480)}
 
     def work(size: int) -> None:
-        chart = Chart(readout_of(Whole("claude:x", made[size].facts)))
+        chart = Chart(readout_of(SessionGraph("claude:x", made[size].facts)))
         drawing = drawn(chart)
         window = drawing.main()
         SessionOutline(drawing, window, DisplayClock(UTC), "/x").map()

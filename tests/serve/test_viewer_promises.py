@@ -20,7 +20,7 @@ from tests.serve import laid
 from tests.serve.conftest import House, built
 from tests.serve.test_pages import tides
 from thence.agents.claude.sample import SampleTranscript
-from thence.memory.patterns import Evidence, Pattern
+from thence.memory.patterns import Pattern, PatternEvidence
 from thence.memory.store import Filter
 from thence.serve import list_page, pattern_page, projects, year
 from thence.serve.clock import DisplayClock
@@ -284,7 +284,7 @@ def test_the_year_is_shown_when_it_is_not_this_one(browser: Browser, tmp_path: P
 
 def a_pattern(name: str, quotes: list[str]) -> Pattern:
     """Return a repeated error with a quote from each session."""
-    proofs = tuple(Evidence(f"claude:{n}", (1,), quote) for n, quote in enumerate(quotes))
+    proofs = tuple(PatternEvidence(f"claude:{n}", (1,), quote) for n, quote in enumerate(quotes))
     return Pattern("recurring_error", name, name, len(quotes), len(quotes), proofs)
 
 

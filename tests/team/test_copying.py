@@ -15,7 +15,7 @@ from thence.agents import adapters
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Digested, Filter, Store
+from thence.memory.store import DigestRecord, Filter, SessionChange, Store
 from thence.memory.sweep import Sweep
 from thence.team.copying import copy, hash_of
 from thence.team.postgres import Postgres
@@ -50,7 +50,7 @@ def filled(store: Store, home: Path) -> Store:
         Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [home]})
     [row] = store.sessions(Filter(uid=logs.name(3)))
     cursor = store.known().sessions[row.session.session_uid].cursor
-    store.write([Change(msgspec.structs.replace(row, pinned=True), cursor)])
+    store.write([SessionChange(msgspec.structs.replace(row, pinned=True), cursor)])
     store.remove([f"claude:{logs.name(2)}"], why={})
     store.remove([f"claude:{logs.name(6)}"], why={}, forget=True)
     return store
@@ -65,7 +65,7 @@ def found(store: Store, text: str) -> list[tuple[str, int | None, int | None]]:
     """What a search finds."""
     return [
         (one.session_uid, one.event_id, one.seq)
-        for one in store.search(parse(text), limit=1000).found
+        for one in store.search(parse(text), limit=1000).matches
     ]
 
 
@@ -116,8 +116,8 @@ def test_copy_that_was_cut_short_goes_on(tmp_path: Path, stores: dict[str, Open]
 
             def breaks(
                 self: Sqlite,
-                changes: Sequence[Change] = (),
-                digests: Sequence[Digested] = (),
+                changes: Sequence[SessionChange] = (),
+                digests: Sequence[DigestRecord] = (),
                 left: list[int] = left,
             ) -> dict[str, set[str]]:
                 left[0] -= bool(digests)

@@ -20,13 +20,21 @@ from tests.memory.stored import KEY
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.errors import BadConfig, NotAppendable
-from thence.memory.packs import Blobs, PackDamaged, PackMissing, pack_name
+from thence.memory.packs import BlobStore, PackDamaged, PackMissing, pack_name
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Store, open_store
 from thence.memory.sweep import Sweep
 from thence.team import objects as module
-from thence.team.objects import Absent, Bucket, ObjectRef, Objects, Shelf, ShelfError, shelf_at
+from thence.team.objects import (
+    BackendError,
+    BlobBackend,
+    Bucket,
+    ObjectAbsent,
+    ObjectRef,
+    Objects,
+    shelf_at,
+)
 from thence.team.postgres import Postgres
 from thence.testing.stores import CHECKS, StoreSuite
 
@@ -38,7 +46,7 @@ class Loud:
 
     parallel = True
 
-    def __init__(self, shelf: Shelf, fails: Callable[[str], str]) -> None:
+    def __init__(self, shelf: BlobBackend, fails: Callable[[str], str]) -> None:
         self.shelf = shelf
         self._fails = fails
 
@@ -67,7 +75,7 @@ class Loud:
         if told != "before":
             work()
         if told:
-            raise ShelfError("the line is cut")
+            raise BackendError("the line is cut")
 
 
 @pytest.fixture(params=["memory:", "file:"])
@@ -80,7 +88,7 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
 def test_every_ref_gives_back_its_payload(batches: list[list[bytes]], cached: int) -> None:
     """Whatever was appended in whatever batches is read back, by this process and the next."""
     shelf = shelf_at("memory:")
-    objects: Blobs = Objects(shelf, cached=cached)
+    objects: BlobStore = Objects(shelf, cached=cached)
     refs = [objects.append(UID, batch, sync=False) for batch in batches]
     objects.sync()
     again = Objects(shelf, cached=cached)
@@ -103,7 +111,7 @@ def test_batch_is_one_object_of_plain_zstd(shelf: Bucket) -> None:
 
 def test_large_batch_goes_on_in_another_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that no object grows without bound, and every ref leads to its own."""
-    monkeypatch.setattr(module, "OBJECT", 300_000)
+    monkeypatch.setattr(module, "OBJECT_BYTES", 300_000)
     shelf = shelf_at("memory:")
     payloads = [random.Random(n).randbytes(200_000) for n in range(5)]
     refs = Objects(shelf).append(UID, payloads)
@@ -117,7 +125,7 @@ def test_nothing_is_written_over(shelf: Bucket) -> None:
     shelf.put("a/b", b"first")
     shelf.put("a/b", b"first")
 
-    with pytest.raises(ShelfError):
+    with pytest.raises(BackendError):
         shelf.put("a/b", b"other")
     assert b"first" == shelf.get("a/b", 0, 99)
 
@@ -255,7 +263,7 @@ def test_many_threads_share_a_shelf(shelf: Bucket) -> None:
 
 def test_shelf_says_what_is_absent(shelf: Bucket) -> None:
     """Which is another thing than a shelf that cannot be reached."""
-    with pytest.raises(Absent):
+    with pytest.raises(ObjectAbsent):
         shelf.get("not/there", 0, 1)
 
 
@@ -312,7 +320,7 @@ def test_objects_named_without_a_tenant_go_with_their_own_tenant_alone(
     read = [_payloads(store, uid) for store in (one, two) for uid in uids]
     one.remove(uids[:1], why={}, forget=True)
     after_forget = set(shelf.sizes(""))
-    held = one.held(uids[1])
+    held = one.load_session(uids[1])
     assert held is not None
     refs = [block.ref for fact in held.facts for block in fact.blocks if block.ref]
     with one.blobs.repack(uids[1], refs) as renamed:
@@ -332,6 +340,6 @@ def test_objects_named_without_a_tenant_go_with_their_own_tenant_alone(
 
 
 def _payloads(store: Store, uid: str) -> list[bytes]:
-    held = store.held(uid)
+    held = store.load_session(uid)
     assert held is not None
     return [store.blobs.read(b.ref) for fact in held.facts for b in fact.blocks if b.ref]

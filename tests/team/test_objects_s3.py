@@ -13,7 +13,7 @@ from tests.bucket import Bucket
 from thence.memory.packs import PackDamaged, PackMissing, pack_name
 from thence.memory.sqlite import Sqlite
 from thence.team import objects as module
-from thence.team.objects import Absent, Objects, ShelfError, shelf_at
+from thence.team.objects import BackendError, ObjectAbsent, Objects, shelf_at
 from thence.testing.stores import CHECKS, StoreSuite
 
 UID = "claude:17092961"
@@ -49,7 +49,7 @@ def test_objects_are_written_once_and_read_in_parts(anywhere: str) -> None:
     other = objects.append("claude:other", [b"stays"])
     again = Objects(shelf_at(URL))
     name = refs[0].partition("#")[0]
-    with pytest.raises(ShelfError, match="already exists"):
+    with pytest.raises(BackendError, match="already exists"):
         again.shelf.put(name, b"something else")
 
     assert [b"one" * 50, b"two", b"three"] == [again.read(ref) for ref in (*refs, *more)]
@@ -64,11 +64,11 @@ def test_objects_are_written_once_and_read_in_parts(anywhere: str) -> None:
 def test_large_object_goes_in_parts(anywhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is the same; whether its name is taken is asked before."""
     assert anywhere
-    monkeypatch.setattr(module, "PARTS", 5 << 20)  # no server takes smaller ones
+    monkeypatch.setattr(module, "PART_BYTES", 5 << 20)  # no server takes smaller ones
     shelf, body = shelf_at(URL), os.urandom(12 << 20)
     shelf.put("pack/large", body)
     shelf.put("pack/large", body)  # the answer to the first try was lost
-    with pytest.raises(ShelfError):
+    with pytest.raises(BackendError):
         shelf.put("pack/large", body[::-1])
 
     assert body == shelf.get("pack/large", 0, len(body))
@@ -77,7 +77,7 @@ def test_large_object_goes_in_parts(anywhere: str, monkeypatch: pytest.MonkeyPat
 
 def test_parts_are_sent_apart(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that is refused is sent again, and not the rest."""
-    monkeypatch.setattr(module, "PARTS", 5 << 20)
+    monkeypatch.setattr(module, "PART_BYTES", 5 << 20)
     shelf, body = shelf_at(URL), os.urandom(12 << 20)
     bucket.faults[:] = ["", "", "refuse", "lose"]
     shelf.put("pack/large", body)
@@ -122,7 +122,7 @@ def test_bytes_that_changed_on_the_way_are_noticed(bucket: Bucket) -> None:
 def test_name_that_nothing_has_is_absent(bucket: Bucket) -> None:
     """Neither an error of the line nor an empty object."""
     assert {} == bucket.objects
-    with pytest.raises(Absent):
+    with pytest.raises(ObjectAbsent):
         shelf_at(URL).get("pack/none", 0, 10)
 
 

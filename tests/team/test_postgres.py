@@ -21,7 +21,7 @@ from thence.format.normal import SEQ_STEP
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Filter, Store, StoreLocked, open_store
+from thence.memory.store import Filter, SessionChange, Store, StoreLocked, open_store
 from thence.team import postgres as module
 from thence.team import postgres_schema as schema
 from thence.team import postgres_search as module_search
@@ -47,7 +47,7 @@ def files(cluster: Cluster, database: str) -> list[Path]:
     return [path for path in (cluster.data / "base" / f"{number}").iterdir() if path.is_file()]
 
 
-def session(store: Store, name: str, *texts: str) -> Change:
+def session(store: Store, name: str, *texts: str) -> SessionChange:
     """A made-up session, as a sweep keeps it."""
     return stores._session(store, name, *texts)
 
@@ -112,15 +112,15 @@ def test_texts_that_the_database_refuses_are_kept(store: Postgres) -> None:
     listed = list(store.sessions(Filter(project="\0ODD", model="M\0")))
 
     assert ["/p/\0odd"] == [one.session.cwd for one in listed]
-    assert [1, 1] == [len(store.search(parse(ask)).found) for ask in ("zero here", "there")]
-    assert 0 == len(store.search(parse("zero project:\0x")).found)
+    assert [1, 1] == [len(store.search(parse(ask)).matches) for ask in ("zero here", "there")]
+    assert 0 == len(store.search(parse("zero project:\0x")).matches)
 
 
 def test_write_that_is_refused_half_way_leaves_nothing(
     store: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though the database takes one lot of words while the next is made; then it goes on."""
-    monkeypatch.setattr(writing, "_LOT", 1)
+    monkeypatch.setattr(writing, "_LOT_BYTES", 1)
     change = session(store, "one", *(f"text number{at}" for at in range(20)))
     where = {"tenant": store.tenant, "event": change.events[10].event.event_id}
     store._db.execute(
@@ -130,10 +130,10 @@ def test_write_that_is_refused_half_way_leaves_nothing(
     )
     with pytest.raises(StoreLost, match="refused"):
         store.write([change])
-    there = [len(list(store.sessions())), len(store.search(parse("text")).found)]
+    there = [len(list(store.sessions())), len(store.search(parse("text")).matches)]
     store._db.execute("DELETE FROM words WHERE tenant=%(tenant)s AND pieces=1 AND id=1", where)
     store.write([change])
-    found = store.search(parse("text"), limit=50).found
+    found = store.search(parse("text"), limit=50).matches
 
     assert [0, 0] == there
     assert [SEQ_STEP * at for at in range(20)] == sorted(one.seq or 0 for one in found)
@@ -152,7 +152,7 @@ def test_what_is_told_twice_in_one_write_is_there_as_told_last(store: Postgres) 
     )
 
     assert [0, 0, 1] == [
-        len(store.search(parse(word)).found) for word in ("first", "second", "other")
+        len(store.search(parse(word)).matches) for word in ("first", "second", "other")
     ]
     assert (1, 1) == (events, words)
 
@@ -174,11 +174,11 @@ def test_machines_sweep_beside_each_other(postgres: Cluster) -> None:
         pass
 
     [row] = two.sessions(Filter(uids=("claude:a",)))
-    two.write([Change(msgspec.structs.replace(row, pinned=True), Cursor())])
+    two.write([SessionChange(msgspec.structs.replace(row, pinned=True), Cursor())])
 
     assert [["claude:a"], ["claude:b"]] == [list(s.known().sessions) for s in (one, two)]
     assert one.known().sessions["claude:a"].pinned
-    assert 2 == len(list(one.sessions())) == len(two.search(parse("hello")).found)
+    assert 2 == len(list(one.sessions())) == len(two.search(parse("hello")).matches)
     for store in (one, two, again):
         store.close()
 
@@ -192,13 +192,13 @@ def test_session_of_two_machines_is_that_of_the_one_with_more_of_it(postgres: Cl
     lagging = [sorted(s.known().sessions) for s in (one, two)]
     two.write([session(two, "a", "first", "second", "third")])
     leading = [sorted(s.known().sessions) for s in (one, two)]
-    held = one.held("claude:a")
+    held = one.load_session("claude:a")
 
     assert [["claude:a"], []] == lagging
     assert [[], ["claude:a"]] == leading
     assert held is not None
     assert (3, 3, 2) == (len(held.facts), len(one.events("claude:a")), held.row.change)
-    assert [1, 1] == [len(one.search(parse(word)).found) for word in ("first", "third")]
+    assert [1, 1] == [len(one.search(parse(word)).matches) for word in ("first", "third")]
     for store in (one, two):
         store.close()
 
@@ -424,7 +424,9 @@ def test_fleet_survives_a_migration(
         assert 1 == Pusher(source, laptop, Redactor(key=bytes(32))).run().sessions
 
     def read(_: int) -> None:
-        assert len(reader.search(parse("hello"), limit=1000).found) <= len(list(reader.sessions()))
+        assert len(reader.search(parse("hello"), limit=1000).matches) <= len(
+            list(reader.sessions())
+        )
 
     threads = [
         threading.Thread(target=_repeat, args=(work, done, counts, errors))
@@ -450,7 +452,7 @@ def test_fleet_survives_a_migration(
     for thread in threads:
         thread.join()
     listed = len(list(reader.sessions()))
-    found = reader.search(parse("hello"), limit=1000).found
+    found = reader.search(parse("hello"), limit=1000).matches
     for store in (old, laptop, reader, source):
         store.close()
 
@@ -510,8 +512,8 @@ def test_member_of_the_schema_before_searches_after_a_migration(
     owner.write([session(owner, "one", "hello")])
     owner.close()
     member = Postgres(postgres.url(database, role, tenant="early", machine="here"))
-    found = member.search(parse("hello")).found
-    stored = member.held("claude:one")
+    found = member.search(parse("hello")).matches
+    stored = member.load_session("claude:one")
     member.write([stores._grown(member, stored, "one", "hello", "again")] if stored else [])
     tail = member.tail("claude:one")
     member.close()
@@ -574,12 +576,12 @@ def test_member_reads_her_team(teams: dict[str, Postgres]) -> None:
     """Lists, digests, payloads and words."""
     for name in ("red", "blue"):
         store = teams[name]
-        found = store.search(parse(CANARY)).found
-        held = store.held(f"claude:{name}")
+        found = store.search(parse(CANARY)).matches
+        held = store.load_session(f"claude:{name}")
 
         assert [f"claude:{name}"] == [row.session.session_uid for row in store.sessions()]
         assert [f"claude:{name}"] == [one.session_uid for one in found]
-        assert [f"claude:{name}"] == [one["uid"] for one in store.kept("digests")]
+        assert [f"claude:{name}"] == [one["uid"] for one in store.read_table("digests")]
         assert held is not None
         assert b"of " in store.blobs.read(found[0].ref or "")
 
@@ -589,9 +591,9 @@ def test_member_sees_nothing_of_another_team(teams: dict[str, Postgres]) -> None
     red, crossed = teams["red"], teams["red in blue"]
 
     assert [] == list(crossed.sessions())
-    assert [] == crossed.search(parse(CANARY)).found
-    assert crossed.held("claude:blue") is None
-    assert [] == list(crossed.kept("digests"))
+    assert [] == crossed.search(parse(CANARY)).matches
+    assert crossed.load_session("claude:blue") is None
+    assert [] == list(crossed.read_table("digests"))
     assert 0 == crossed.totals()[0].sessions
     for table in schema.TABLES:
         assert {("red",)} >= set(red._every(f"SELECT DISTINCT tenant FROM {table}")), table
@@ -653,8 +655,8 @@ def test_no_search_reaches_another_team_or_breaks_out(
     teams: dict[str, Postgres], asked: str
 ) -> None:
     """Whatever signs the words hold, they are words."""
-    found = [one.session_uid for one in teams["red"].search(parse(asked)).found]
-    again = [one.session_uid for one in teams["red"].search(parse(CANARY)).found]
+    found = [one.session_uid for one in teams["red"].search(parse(asked)).matches]
+    again = [one.session_uid for one in teams["red"].search(parse(CANARY)).matches]
 
     assert [] == [uid for uid in found if uid != "claude:red"]
     assert ["claude:red"] == again
@@ -662,7 +664,7 @@ def test_no_search_reaches_another_team_or_breaks_out(
 
 def _looked(store: Postgres, tenant: str) -> int:
     """How much the function that searches tells of a tenant, by whatever store it is asked."""
-    rows = module_search.Rows(store._db, tenant)
+    rows = module_search.PostgresWords(store._db, tenant)
     [found] = rows.lists([parse(CANARY)], 20, 20).rows
     events = rows.look_up([((number, tenant, 0, 0, 0), 1.0) for number in range(1, 50)])
     return len(found) + len(events) + len(rows.words(CANARY[:3].lower(), ""))
@@ -691,7 +693,7 @@ def test_what_a_member_removes_is_pending_until_the_owner_comes(teams: dict[str,
 
     assert ["claude:red"] == pending
     assert store.known().pending
-    assert [] == [one for one in store.search(parse(CANARY)).found if one.kind != "digest"]
+    assert [] == [one for one in store.search(parse(CANARY)).matches if one.kind != "digest"]
 
 
 # -- removing -------------------------------------------------------------------------------
@@ -703,7 +705,7 @@ def test_table_that_is_in_use_or_large_makes_an_eviction_pending(
     """It is done when the others are gone, and asked of the next sweep until then."""
     database = postgres.database()
     store = opened(postgres, database)
-    monkeypatch.setattr(module, "_PATIENCE", "50ms")
+    monkeypatch.setattr(module, "_LOCK_TIMEOUT", "50ms")
     store.write([session(store, "one", CANARY), session(store, "two", "other")])
     with psycopg.connect(postgres.url(database)) as reader:
         reader.execute("SELECT count(*) FROM thence.words")
@@ -711,7 +713,7 @@ def test_table_that_is_in_use_or_large_makes_an_eviction_pending(
     waiting = store.known().pending
     again = store.remove((), why={})
     settled = store.known().pending
-    monkeypatch.setattr(module, "REWRITTEN", 0)
+    monkeypatch.setattr(module, "REWRITE_AT_BYTES", 0)
     large = store.remove(["claude:two"], why={})
     left = [path for path in files(postgres, database) if CANARY.encode() in path.read_bytes()]
     store.close()

@@ -24,7 +24,7 @@ from thence.memory.index import every
 from thence.memory.pairs import index_text
 from thence.memory.search import BadQuery, Query, parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Filter, Store, Words
+from thence.memory.store import Filter, SessionChange, Store, Words
 from thence.team import postgres_schema as schema
 from thence.team import postgres_search as module
 from thence.team.postgres import Postgres
@@ -51,7 +51,9 @@ ODD = "/Wörk/50%_off!/Back\\slash/ÄPFEL"
 WORDS = sorted({word for text in TEXTS for word in words_in(text)})
 
 
-def change_of(store: Store, name: str, texts: Sequence[str], agent: str = "claude") -> Change:
+def change_of(
+    store: Store, name: str, texts: Sequence[str], agent: str = "claude"
+) -> SessionChange:
     """A session whose events say these texts, kinds and tools in turn."""
     change = stores._session(store, name, *["-"] * len(texts))
     kinds = itertools.cycle((("user_msg", None), ("tool_call", "Bash"), ("tool_result", "Bash")))
@@ -72,8 +74,8 @@ def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """The same texts in both stores; pieces so short that many texts are cut."""
     place = tmp_path_factory.mktemp("both")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "PLACES", 100)
-        patched.setattr(module, "OVERLAP", 8)
+        patched.setattr(module, "MAX_PLACES", 100)
+        patched.setattr(module, "OVERLAP_CHARS", 8)
         stored: list[Store] = [
             Sqlite(f"{place}/s.db"),
             Postgres(postgres.url(tenant="same hits", machine="here")),
@@ -96,7 +98,7 @@ def hits(store: Store, query: Query) -> list[tuple[object, ...]]:
     """All that is found, without the numbers of rows."""
     answer = store.search(query, limit=1000)
     return [
-        (f.session_uid, f.event_id, f.ts, f.kind, f.state, f.score, f.seq) for f in answer.found
+        (f.session_uid, f.event_id, f.ts, f.kind, f.state, f.score, f.seq) for f in answer.matches
     ]
 
 
@@ -167,7 +169,7 @@ def test_pages_are_parts_of_the_whole(both: list[Store]) -> None:
     query = parse("cat")
     for offset in range(0, 8, 3):
         pages = [
-            [(f.session_uid, f.event_id) for f in store.search(query, 3, offset).found]
+            [(f.session_uid, f.event_id) for f in store.search(query, 3, offset).matches]
             for store in both
         ]
         assert pages[0] == pages[1]
@@ -202,9 +204,9 @@ def unpacked(vector: bytes) -> dict[str, list[int]]:
 def test_pieces_hold_every_word_and_every_short_phrase(text: str, places: int, often: int) -> None:
     """However small they are cut: what stands together stands together in one of them."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "PLACES", places)
-        patched.setattr(module, "OFTEN", often)
-        patched.setattr(module, "OVERLAP", 3)
+        patched.setattr(module, "MAX_PLACES", places)
+        patched.setattr(module, "MAX_WORD_PLACES", often)
+        patched.setattr(module, "OVERLAP_CHARS", 3)
         cut = [
             {place: word for word, at in unpacked(vector).items() for place in at}
             for vector in vectors(text, ["=mark"])
@@ -258,7 +260,7 @@ def test_name_of_a_tool_may_be_of_any_length(postgres: Cluster) -> None:
         for event in change.events
     ]
     store.write([change])
-    found = [len(store.search(parse(f"tool:{'t' * size} hello")).found) for size in (5000, 10)]
+    found = [len(store.search(parse(f"tool:{'t' * size} hello")).matches) for size in (5000, 10)]
     store.close()
 
     assert [1, 0] == found
@@ -307,7 +309,7 @@ def test_rare_and_common_words_are_found_over_many_runs(
     """A rare word in the first event; of a common one the newest, and that there are more."""
     monkeypatch.setattr(module, "RUN", 3)
     monkeypatch.setattr(module, "ERA", 5)
-    monkeypatch.setattr(ranking, "CAP", 40)
+    monkeypatch.setattr(ranking, "MAX_ROWS", 40)
     database = postgres.database()
     store = Postgres(postgres.url(database, tenant="runs", machine="here"))
     postgres.sql("SELECT setval('thence.event_ids', 1, false)", database)  # few runs below it
@@ -316,13 +318,13 @@ def test_rare_and_common_words_are_found_over_many_runs(
         store.write([change_of(store, f"s{number}", texts)])
     rare = store.search(parse("word0"))
     common = store.search(parse("common"), limit=100)
-    every = [len(store.search(parse(f"word{at}")).found) for at in range(0, 160, 7)]
+    every = [len(store.search(parse(f"word{at}")).matches) for at in range(0, 160, 7)]
     store.close()
 
-    assert (["claude:s0"], False) == ([one.session_uid for one in rare.found], rare.capped)
+    assert (["claude:s0"], False) == ([one.session_uid for one in rare.matches], rare.capped)
     assert ({"claude:s7", "claude:s6"}, 40, True) == (
-        {one.session_uid for one in common.found},
-        len(common.found),
+        {one.session_uid for one in common.matches},
+        len(common.matches),
         common.capped,
     )
     assert {1} == set(every)
@@ -404,7 +406,7 @@ def test_parts_of_names_have_an_index(postgres: Cluster) -> None:
     for asked in ("s0777", "S00", "%"):
         with store._db.transaction():
             before = _scans(store, names)
-            found.append(len(store.search(parse(f"project:{asked} cat"), limit=1000).found))
+            found.append(len(store.search(parse(f"project:{asked} cat"), limit=1000).matches))
             after = _scans(store, names)
         told.append([after[name] - before[name] for name in names])
     lacking = store.lacks()
@@ -428,7 +430,7 @@ def test_without_the_extension_parts_are_found_all_the_same(
         patched.setattr(schema, "MIGRATIONS", tuple(steps))
         store = Postgres(postgres.url(database, tenant="bare", machine="here"))
     store.write([change_of(store, "one", ["cat"]), change_of(store, "two", ["cat"])])
-    found = [one.session_uid for one in store.search(parse("project:TW cat")).found]
+    found = [one.session_uid for one in store.search(parse("project:TW cat")).matches]
     listed = [row.session.session_uid for row in store.sessions(Filter(project="TW"))]
     told = [one.words for one in checks.integrity(store, deep=False)]
     store.close()

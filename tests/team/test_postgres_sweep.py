@@ -26,8 +26,8 @@ from thence.agents import adapters
 from thence.memory import sweep as module
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
-from thence.memory.store import Change, Digested
-from thence.memory.sweep import Progress, Report, Sweep
+from thence.memory.store import DigestRecord, SessionChange
+from thence.memory.sweep import Progress, Sweep, SweepReport
 from thence.team.postgres import Postgres
 
 __all__ = ["home", "tmp_path"]
@@ -90,7 +90,7 @@ def test_both_stores_hold_the_same(home: Path, tmp_path: Path) -> None:
     assert words[0] == words[1] != []
 
 
-def _counts(report: Report) -> tuple[int, ...]:
+def _counts(report: SweepReport) -> tuple[int, ...]:
     return (report.read, report.sessions_new, report.events, report.lines, report.digested)
 
 
@@ -166,8 +166,8 @@ def test_sweep_whose_server_is_killed_converges(
                 postgres.start()
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(module, "COMMIT", 1)
-            patched.setattr(module, "DIGESTS", 1)
+            patched.setattr(module, "COMMIT_BYTES", 1)
+            patched.setattr(module, "DIGEST_BATCH", 1)
             told.append(sweep(place, {"claude": [home]}, progress=crash).failed)
         _swept(place, home)
 
@@ -196,7 +196,7 @@ def test_eviction_that_is_killed_is_done_by_the_next_sweep(
         [row] = [one for one in store.sessions() if one.session.session_uid == uid]
         size = store.blobs.size(uid)
         pending = store.known().pending
-        found = [one.kind for one in store.search(parse(CANARY)).found]
+        found = [one.kind for one in store.search(parse(CANARY)).matches]
         if not row.session.evicted_at:
             store.remove([uid], why={})
         store.close()
@@ -252,7 +252,7 @@ def test_answers_do_not_depend_on_the_order_of_reading(tmp_path: Path) -> None:
             what: _without_paths(said) for what, said in dump(place).items() if what != "words"
         }
         store = stored.opened(place)
-        found = store.search(parse("harbour"), 100).found
+        found = store.search(parse("harbour"), 100).matches
         hits[name] = [(hit.session_uid, hit.event_id) for hit in found]
         store.close()
 
@@ -273,14 +273,16 @@ def test_a_first_sweep_reads_the_newest_first(
     """What its first transaction holds is found, and the rest follows below it."""
     home, place = tmp_path / "claude", tmp_path / "store"
     written(home, range(DAYS))
-    monkeypatch.setattr(module, "FIRST_COMMIT", 1)
-    monkeypatch.setattr(module, "COMMIT", 1)
+    monkeypatch.setattr(module, "FIRST_COMMIT_BYTES", 1)
+    monkeypatch.setattr(module, "COMMIT_BYTES", 1)
     store = stored.opened(place)
     assert isinstance(store, Postgres)
     order: list[str] = []
     write = store.write
 
-    def noting(changes: Sequence[Change] = (), digests: Sequence[Digested] = ()) -> object:
+    def noting(
+        changes: Sequence[SessionChange] = (), digests: Sequence[DigestRecord] = ()
+    ) -> object:
         order.extend(change.row.session.session_uid for change in changes if change.events)
         return write(changes, digests)
 

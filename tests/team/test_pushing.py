@@ -21,11 +21,11 @@ from thence.memory.redact import Redactor
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import Change, Filter, Store, pack_fold, unpack_fold
+from thence.memory.store import Filter, SessionChange, Store, pack_fold, unpack_fold
 from thence.memory.sweep import Sweep
 from thence.team import pushing as module
 from thence.team.postgres import Postgres, StoreLost
-from thence.team.pushing import Due, Pushed, Pusher, marks_in
+from thence.team.pushing import Due, Pusher, PushReport, marks_in
 
 
 class Team:
@@ -60,7 +60,7 @@ class Team:
             sweep.run({"claude": [self.home(machine)]})
         return store
 
-    def push(self, machine: str = "one", **more: Any) -> Pushed:
+    def push(self, machine: str = "one", **more: Any) -> PushReport:
         """Push what is new on a machine."""
         redactor = more.pop("redactor", Redactor(key=KEY))
         target = more.pop("target", None) or self.store(machine)
@@ -95,7 +95,7 @@ def test_what_is_pushed_is_what_is_kept(team: Team) -> None:
     here = team.sweep()
     [row] = here.sessions(Filter(uid=logs.name(3)))
     cursor = here.known().sessions[row.session.session_uid].cursor
-    here.write([Change(msgspec.structs.replace(row, pinned=True), cursor)])
+    here.write([SessionChange(msgspec.structs.replace(row, pinned=True), cursor)])
     here.remove([f"claude:{logs.name(2)}"], why={})
     report = team.push()
     there = team.store()
@@ -251,7 +251,7 @@ def test_large_session_goes_in_pieces(team: Team, monkeypatch: pytest.MonkeyPatc
     """Each in a transaction of its own; one that is cut short goes on behind the last."""
     logs.write(team.home(), logs.script(1, turns=30))
     here = team.sweep()
-    monkeypatch.setattr(module, "PIECE", 2000)
+    monkeypatch.setattr(module, "PIECE_BYTES", 2000)
     push, left = Postgres.push, [4]
 
     def breaks(self: Postgres, sent: Any) -> Any:
@@ -288,7 +288,7 @@ def test_rewritten_or_swept_anew_is_sent_in_its_place(team: Team) -> None:
 
     assert 2 == report.sessions
     assert held(here) == held(there)
-    assert [len(there.search(parse(word)).found) > 0 for word in ("harbour", "lantern")]
+    assert [len(there.search(parse(word)).matches) > 0 for word in ("harbour", "lantern")]
 
 
 def test_excluded_projects_stay(team: Team) -> None:
@@ -323,8 +323,8 @@ def test_rules_of_today_hold_for_what_leaves(team: Team) -> None:
     report = team.push(redactor=Redactor(key=KEY, extra=[rule]))
     there = team.store()
 
-    assert 1 == len({one.session_uid for one in here.search(parse("443322")).found})
-    assert [] == there.search(parse("443322")).found
+    assert 1 == len({one.session_uid for one in here.search(parse("443322")).matches})
+    assert [] == there.search(parse("443322")).matches
     assert report.redactions["ticket"] >= 2
     assert 0 == team.push(redactor=Redactor(key=KEY, extra=[rule])).sessions
 
@@ -342,7 +342,7 @@ def test_what_is_forgotten_here_is_forgotten_there(team: Team) -> None:
 
     assert (1, 1) == (report.forgotten, report.elsewhere)
     assert [f"claude:{logs.name(2)}"] == [row.session.session_uid for row in there.sessions()]
-    assert there.held(f"claude:{logs.name(2)}") is not None
+    assert there.load_session(f"claude:{logs.name(2)}") is not None
 
 
 def test_session_of_two_machines_is_pushed_by_the_one_with_more_of_it(team: Team) -> None:

@@ -110,9 +110,9 @@ class Stage:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Writer, "_many", crash)
-            for name in ("PIECE", "TOGETHER"):
-                patch.setattr(pushing, name, {"PIECE": 3000, "TOGETHER": 2}[name])
-            patch.setattr(sweep, "COMMIT", 2500)
+            for name in ("PIECE_BYTES", "BATCH_SESSIONS"):
+                patch.setattr(pushing, name, {"PIECE_BYTES": 3000, "BATCH_SESSIONS": 2}[name])
+            patch.setattr(sweep, "COMMIT_BYTES", 2500)
             try:
                 if what == "push":
                     killed_postgres.push(self.local, url)

@@ -104,7 +104,7 @@ class Records:
         self.file, self.mark = file, mark
         self.sum = mark.carry if isinstance(mark.carry, int) else 0
 
-    def facts(self, found: codec.Found) -> list[Fact]:
+    def facts(self, found: codec.RawRecord) -> list[Fact]:
         """Trust nothing."""
         number = found.value.get("n")
         fact = Fact(
@@ -119,7 +119,7 @@ class Records:
         self.sum += number if type(number) is int and abs(number) < 100 else 0
         return [fact]
 
-    def name(self, found: codec.Found) -> str:
+    def name(self, found: codec.RawRecord) -> str:
         """By its bytes."""
         return line_name(self.file.key, found.raw)
 
@@ -198,7 +198,7 @@ def test_one_that_loses_lines_is_found_out() -> None:
     """What it does not know it must tell all the same."""
 
     class Picky(Records):
-        def facts(self, found: codec.Found) -> list[Fact]:
+        def facts(self, found: codec.RawRecord) -> list[Fact]:
             return super().facts(found) if "said" in found.value else []
 
     class Silent(Notes):
@@ -212,7 +212,7 @@ def test_one_that_names_records_by_their_place_is_found_out() -> None:
     """An id must hold when lines before it go."""
 
     class Placed(Records):
-        def name(self, found: codec.Found) -> str:
+        def name(self, found: codec.RawRecord) -> str:
             return f"{self.file.key}-{found.place.offset}"
 
     class Counting(Notes):
@@ -246,7 +246,7 @@ def test_one_that_trusts_a_type_is_found_out() -> None:
     """The error passes, so that its trace tells where."""
 
     class Trusting(Records):
-        def facts(self, found: codec.Found) -> list[Fact]:
+        def facts(self, found: codec.RawRecord) -> list[Fact]:
             found.value["said"].upper()
             return super().facts(found)
 

@@ -18,7 +18,7 @@ from thence.agents import File, Mark, Source
 from thence.agents.files import UnreadableDocument
 from thence.agents.records import LineReader, Record, moment, note
 from thence.format import codec
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, Fact, answers_of, calls_of, line_name
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON, Place, Usage, count, word
@@ -34,11 +34,11 @@ class ListReader(LineReader):
         self.generation = mark.generation
         self._known: Record = {}
 
-    def items(self, _entry: Found) -> Sequence[Record]:
+    def items(self, _entry: RawRecord) -> Sequence[Record]:
         """Return the items of a document, oldest first; raise Unreadable if it has no list."""
         return ()
 
-    def item_facts(self, _entry: Found) -> Iterable[Fact]:
+    def item_facts(self, _entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one item."""
         return ()
 
@@ -56,7 +56,7 @@ class ListReader(LineReader):
         """Return what the next items need to know."""
         return {}
 
-    def facts(self, entry: Found) -> Iterator[Fact]:
+    def facts(self, entry: RawRecord) -> Iterator[Fact]:
         """Yield the facts of the items that are new, and what the document says as a whole."""
         items = self.items(entry)
         carried = self._carried
@@ -72,13 +72,13 @@ class ListReader(LineReader):
         for nth, item in enumerate(items[first:], first + 1):
             raw = codec.dump(item)
             _add(total, raw)
-            yield from self.item_facts(Found(item, Place(nth, 0, len(raw)), raw))
+            yield from self.item_facts(RawRecord(item, Place(nth, 0, len(raw)), raw))
         line = max(len(items), count(carried.get("line")))
         about = self.about(entry.value)
         name = line_name(self._file.key, repr(sorted(about.items())).encode("utf-8", "replace"))
         if about and name != word(carried.get("about")):
             line += first == len(items)
-            place = Found(entry.value, Place(line, 0, 0), b"")
+            place = RawRecord(entry.value, Place(line, 0, 0), b"")
             yield self._fact(place, Node(name, flags=Is.INTERNAL), "document", **about)
         self._known = {
             "items": len(items),
@@ -90,7 +90,7 @@ class ListReader(LineReader):
 
     def _message_fact(
         self,
-        entry: Found,
+        entry: RawRecord,
         kind: str,
         name: str,
         parts: Sequence[Block],
@@ -124,11 +124,11 @@ class TotalReader(LineReader):
         self._line = count(self._carried.get("line"))
         self._counts = self._carried.get("counts")
 
-    def total(self, _entry: Found) -> tuple[Usage, str | None] | None:
+    def total(self, _entry: RawRecord) -> tuple[Usage, str | None] | None:
         """Return the total of a session, and its model; None if it has none yet."""
         raise NotImplementedError
 
-    def facts(self, entry: Found) -> Iterator[Fact]:
+    def facts(self, entry: RawRecord) -> Iterator[Fact]:
         """Yield the total, if it has changed since the last read."""
         usage, model = self.total(entry) or (Usage(), None)
         counts = list(msgspec.structs.astuple(usage))
@@ -136,7 +136,7 @@ class TotalReader(LineReader):
             return
         self._line, self._counts = self._line + 1, counts
         yield self._fact(
-            Found({}, Place(self._line, 0, 0), b""),
+            RawRecord({}, Place(self._line, 0, 0), b""),
             Node(f"{self._file.key}#{self._line}", None, Is.INTERNAL),
             "total",
             ts=self._moment,

@@ -86,7 +86,7 @@ class Limits(msgspec.Struct, frozen=True):
 class Records(Protocol):
     """Turns the records of one file into facts, and remembers what later ones need."""
 
-    def facts(self, entry: codec.Found) -> Iterable[Fact]:
+    def facts(self, entry: codec.RawRecord) -> Iterable[Fact]:
         """Return the facts of one record, with file, channel, generation, line and offset set."""
         ...
 
@@ -285,7 +285,7 @@ class _FileReader:
         try:
             raw = _content(handle, MAX_LIST_BYTES if is_list else MAX_DOCUMENT_BYTES)
             self._batch.bytes += len(raw)
-            entry = codec.Found(_parse_document(raw), Place(1, 0, len(raw)), raw)
+            entry = codec.RawRecord(_parse_document(raw), Place(1, 0, len(raw)), raw)
             events = list(records.facts(entry))
         except UnreadableDocument as error:
             is_torn = error.is_torn and is_list
@@ -316,7 +316,7 @@ class _FileReader:
         mark, edges = self._find_start(status, content)
         records = self._open_records(self._source, self._file, mark)
         facts, events, is_record = records.facts, self._batch.events, self._is_record
-        quick, make_entry = codec.quick, codec.Found
+        quick, make_entry = codec.quick, codec.RawRecord
         flow = _Flow(content, mark.offset, until, edges)
         offset, line = mark.offset, mark.line
         stop = offset + room
@@ -436,7 +436,7 @@ def _parse_document(raw: bytes) -> dict[str, JSON]:
     except (ValueError, RecursionError) as error:
         place = Place(1, 0, len(raw))
         for entry in codec.parse(place, raw, ended=True, is_record=lambda _value: False):
-            if isinstance(entry, codec.Found):
+            if isinstance(entry, codec.RawRecord):
                 return entry.value
         raise UnreadableDocument(codec.BAD_JSON, is_torn="truncated" in str(error)) from None
     if not isinstance(value, dict):
@@ -444,7 +444,7 @@ def _parse_document(raw: bytes) -> dict[str, JSON]:
     return value
 
 
-def _start_in_line(raw: bytes, at: int, entry: codec.Found | Skipped) -> int | None:
+def _start_in_line(raw: bytes, at: int, entry: codec.RawRecord | Skipped) -> int | None:
     """Where in its line a record starts that stands at a place, white space left out."""
     if isinstance(entry, Skipped):
         return None

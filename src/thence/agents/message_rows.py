@@ -17,7 +17,7 @@ import msgspec
 from thence.agents import File, Mark, Source
 from thence.agents.records import LineReader, Record, moment, note
 from thence.agents.sqlite_rows import Database, row
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Fact
 from thence.format.nodes import Is, Node
 from thence.format.records import JSON, Usage, count
@@ -56,7 +56,7 @@ class MessageRows(LineReader):
         ((left,),) = self._database.ask(query, self._session)
         return bool(left == 0)
 
-    def rows(self) -> Iterator[Found]:
+    def rows(self) -> Iterator[RawRecord]:
         """Yield the rows after the last one that was read."""
         if not self._database.has_columns("messages", ("id", "session_id")):
             return
@@ -98,7 +98,7 @@ class Totals(LineReader):
         """Return True: a total that falls has begun anew, which those who add up know."""
         return True
 
-    def rows(self) -> Iterator[Found]:
+    def rows(self) -> Iterator[RawRecord]:
         """Yield the totals that are others than before."""
         for name, (model, usage) in self.totals().items():
             counts = [
@@ -113,7 +113,7 @@ class Totals(LineReader):
             yield row(self._line, {"name": name, "model": model, "counts": counts}, 0)
             self._line += 1
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return a total as a record of the log that has totals of its kind alone."""
         name, counts = entry.value["name"], entry.value["counts"]
         node = Node(f"usage {name} {' '.join(map(str, counts))}", None, Is.INTERNAL)

@@ -14,7 +14,7 @@ import msgspec
 
 from thence.agents import AgentPrompt, File, Live, Mark, Source, files
 from thence.format import kinds
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
@@ -43,10 +43,10 @@ class LineReader:
         """Return what later records need to know: nothing, unless a reader says otherwise."""
         return None
 
-    def _name(self, entry: Found) -> str:
+    def _name(self, entry: RawRecord) -> str:
         return line_name(self._file.key, entry.raw)
 
-    def _fact(self, entry: Found, node: Node, type_: str, **more: Any) -> Fact:
+    def _fact(self, entry: RawRecord, node: Node, type_: str, **more: Any) -> Fact:
         more.setdefault("channel", self._file.channel)
         return Fact(
             node,
@@ -58,7 +58,7 @@ class LineReader:
             **more,
         )
 
-    def _document(self, entry: Found, type_: str, **more: Any) -> Fact:
+    def _document(self, entry: RawRecord, type_: str, **more: Any) -> Fact:
         """Return what a document says of its session: a fact without an event."""
         return self._fact(entry, Node(self._name(entry), flags=Is.INTERNAL), type_, **more)
 

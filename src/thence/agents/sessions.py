@@ -21,7 +21,7 @@ from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Edge, Fact
 from thence.format.nodes import PREVIOUS
 from thence.format.records import JSON, Notice, Skipped
-from thence.format.whole import Before, Whole
+from thence.format.whole import AncestorFacts, SessionGraph
 
 MAX_ANCESTORS = 32
 """How many generations of ancestors are followed."""
@@ -31,7 +31,7 @@ class LoadedSession(msgspec.Struct):
     """A session and what was found while it was read."""
 
     source: Source
-    whole: Whole
+    whole: SessionGraph
     skipped: list[Skipped]
     """Lines that could not be read; last lines that were cut short among them."""
     notices: list[Notice]
@@ -166,7 +166,7 @@ def _claim_copied(
     if parent is None:
         notices.append(Notice("lineage unresolved", f"starts with copies of {owner}, not found"))
         return events
-    return lineage.claimed(events, owner, read_all(adapter, parent)[0])
+    return lineage.claim_copies(events, owner, read_all(adapter, parent)[0])
 
 
 Find = Callable[[Generation, Base], Generation | None]
@@ -211,15 +211,15 @@ def lineage_of(own: Generation, find: Find, notices: list[Notice]) -> list[Gener
     return out
 
 
-def join_generations(generations: Sequence[Generation]) -> Whole:
+def join_generations(generations: Sequence[Generation]) -> SessionGraph:
     """Return the youngest session of a lineage, behind those it continues."""
-    above: Whole | None = None
+    above: SessionGraph | None = None
     for generation in reversed(generations):
         link = generation.link
         base = link.base if link is not None else None
         ancestor: Sequence[JSON] = ()
-        before: Before | None = None
-        origin: tuple[Whole, int] | None = None
+        before: AncestorFacts | None = None
+        origin: tuple[SessionGraph, int] | None = None
         if above is not None and link is not None and base is not None:
             if link.node.parent == PREVIOUS:
                 ancestor = above.said_before(base)
@@ -227,7 +227,7 @@ def join_generations(generations: Sequence[Generation]) -> Whole:
                 origin = (above, place) if place is not None else None
             else:
                 before = above.up_to(base)
-        above = Whole(
+        above = SessionGraph(
             *(generation.uid, generation.facts),
             replayed=generation.replayed,
             billed=generation.billed,

@@ -34,7 +34,7 @@ from thence.agents.files import (
     reason_of,
     rewritten_fact,
 )
-from thence.format.codec import LINE_LIMIT, TOO_LONG, Found
+from thence.format.codec import LINE_LIMIT, TOO_LONG, RawRecord
 from thence.format.facts import Fact
 from thence.format.records import JSON, Notice, Place, Skipped
 
@@ -73,11 +73,11 @@ class RowLog(Protocol):
         """Return whether the rows that the mark tells of are still there."""
         ...
 
-    def rows(self) -> Iterator[Found]:
+    def rows(self) -> Iterator[RawRecord]:
         """Yield the rows after the mark, each with a line number that grows."""
         ...
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one row."""
         ...
 
@@ -527,9 +527,9 @@ class _RowReader:
         batch.cursor.marks[file.key] = made
 
 
-def row(line: int, value: dict[str, JSON], length: int) -> Found:
+def row(line: int, value: dict[str, JSON], length: int) -> RawRecord:
     """Return a row as records are given to readers."""
-    return Found(value, Place(line, line, length), b"")
+    return RawRecord(value, Place(line, line, length), b"")
 
 
 def parse_json(value: JSON) -> JSON:

@@ -27,18 +27,18 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import zstandard
 
-from thence.analytics.tables import SCHEMA, TABLES, Day
+from thence.analytics.tables import SCHEMA_VERSION, TABLES, Day
 from thence.errors import BadConfig, NotAppendable
 from thence.memory import disk
-from thence.memory.store import Known, StoreLocked
-from thence.team.objects import Absent, Bucket, ShelfError, shelf_at
+from thence.memory.store import StoreLocked, SweepEntry
+from thence.team.objects import BackendError, Bucket, ObjectAbsent, shelf_at
 
 FORMAT: Final = "thence analytics"
 MANIFEST: Final = "_manifest.json"
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 """What the readers of such folders call a day that is none."""
 
-WAIT: Final = 60.0
+LOCK_WAIT_S: Final = 60.0
 """Seconds that whoever lets go waits for an export to end, which may bring back what went."""
 
 _STAGING, _LOCK = "_staging", "_lock"
@@ -48,7 +48,7 @@ _STATE = re.compile(r"_state-[0-9a-f]{32}\.json\.zst")
 _STATE_BYTES: Final = 1 << 30
 
 
-class File(msgspec.Struct, frozen=True):
+class ExportFile(msgspec.Struct, frozen=True):
     """One file of an export."""
 
     path: str
@@ -59,11 +59,11 @@ class File(msgspec.Struct, frozen=True):
     """BLAKE2b of its bytes, 16 of them."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class ExportPart(msgspec.Struct, frozen=True):
     """One table of an export."""
 
     columns: dict[str, str]
-    files: tuple[File, ...] = ()
+    files: tuple[ExportFile, ...] = ()
     rows: int = 0
     bytes: int = 0
 
@@ -74,25 +74,25 @@ class Manifest(msgspec.Struct, frozen=True):
     format: str
     schema: int
     made_at: str
-    tables: dict[str, Part]
+    tables: dict[str, ExportPart]
     state: str
 
     def names(self) -> set[str]:
-        """Give the names of all files of it."""
+        """Return the names of all files of it."""
         return {file.path for part in self.tables.values() for file in part.files} | {self.state}
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class ExportEntry(msgspec.Struct, frozen=True, array_like=True):
     """What was exported of a session: a hash of its row, and the days its rows stand under."""
 
     stamp: str
     """Empty where it must be read again, whatever its row says."""
     days: tuple[Day, ...]
-    held: bool = False
+    has_events: bool = False
     """Whether its events are among them."""
 
 
-State = dict[str, Entry]
+State = dict[str, ExportEntry]
 
 
 def read_manifest(body: bytes | None) -> Manifest | None:
@@ -103,7 +103,7 @@ def read_manifest(body: bytes | None) -> Manifest | None:
         return None
     if (
         manifest.format != FORMAT
-        or manifest.schema != SCHEMA
+        or manifest.schema != SCHEMA_VERSION
         or set(manifest.tables) != set(TABLES)
     ):
         return None
@@ -113,18 +113,18 @@ def read_manifest(body: bytes | None) -> Manifest | None:
 
 
 def pack_manifest(manifest: Manifest) -> bytes:
-    """Give the bytes of a manifest, for people as well."""
+    """Return the bytes of a manifest, for people as well."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1)
 
 
-def part_of(columns: dict[str, str], files: Sequence[File]) -> Part:
-    """Give a table of some files."""
+def part_of(columns: dict[str, str], files: Sequence[ExportFile]) -> ExportPart:
+    """Return a table of some files."""
     rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-    return Part(columns, tuple(files), rows, size)
+    return ExportPart(columns, tuple(files), rows, size)
 
 
 def pack_state(state: State) -> tuple[str, bytes]:
-    """Give the name and the bytes of a state."""
+    """Return the name and the bytes of a state."""
     encoded = msgspec.json.encode(dict(sorted(state.items())))
     body = zstandard.ZstdCompressor(level=3).compress(encoded)
     return f"_state-{hash_of(body)}.json.zst", body
@@ -157,16 +157,16 @@ class Target(Protocol):
 
     address: str
 
-    def held(self) -> contextlib.AbstractContextManager[Path]:
+    def lock(self) -> contextlib.AbstractContextManager[Path]:
         """Keep other exports out, and give an empty folder for what is under way."""
         ...
 
     def get(self, name: str) -> bytes | None:
-        """Give a small file; None when there is none."""
+        """Return a small file; None when there is none."""
         ...
 
     def local(self, name: str) -> Path | None:
-        """Give a file of the export as one of this machine; None when there is none."""
+        """Return a file of the export as one of this machine; None when there is none."""
         ...
 
     def put(self, path: Path, name: str) -> None:
@@ -178,7 +178,7 @@ class Target(Protocol):
         ...
 
     def names(self) -> set[str]:
-        """Give the names of all files that an export may have left here."""
+        """Return the names of all files that an export may have left here."""
         ...
 
     def delete(self, names: Collection[str]) -> None:
@@ -187,16 +187,16 @@ class Target(Protocol):
 
 
 def target_at(address: str) -> Target:
-    """Give the place that a folder or an address means."""
+    """Return the place that a folder or an address means."""
     parts = urlsplit(address)
     if "://" not in address:
-        return Folder(Path(address).expanduser())
+        return FolderTarget(Path(address).expanduser())
     if parts.scheme == "file":
-        return Folder(Path(unquote(parts.path)))
-    return Remote(shelf_at(address), address)
+        return FolderTarget(Path(unquote(parts.path)))
+    return RemoteTarget(shelf_at(address), address)
 
 
-class Folder:
+class FolderTarget:
     """An export in a folder of this machine."""
 
     def __init__(self, path: Path) -> None:
@@ -204,14 +204,14 @@ class Folder:
         self.address = str(self.path)
 
     @contextlib.contextmanager
-    def held(self, wait: float = 0.0) -> Iterator[Path]:
+    def lock(self, wait: float = 0.0) -> Iterator[Path]:
         """Keep other exports out, and give an empty folder for what is under way."""
         with _name_errors(self.address):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(self.path / _LOCK, flags, 0o600)
         until = time.monotonic() + wait
-        while not disk.locked(handle):
+        while not disk.try_lock(handle):
             if time.monotonic() >= until:
                 os.close(handle)
                 raise StoreLocked(
@@ -229,13 +229,13 @@ class Folder:
             os.close(handle)
 
     def get(self, name: str) -> bytes | None:
-        """Give a small file; None when there is none."""
+        """Return a small file; None when there is none."""
         path = self.local(name)
         with _name_errors(self.address):
             return None if path is None else path.read_bytes()
 
     def local(self, name: str) -> Path | None:
-        """Give a file of the export; None when there is none, or a link."""
+        """Return a file of the export; None when there is none, or a link."""
         path = self.path / name
         return path if path.is_file() and not path.is_symlink() else None
 
@@ -264,7 +264,7 @@ class Folder:
             disk.sync(self.path)
 
     def names(self) -> set[str]:
-        """Give the names of all files that an export may have left here."""
+        """Return the names of all files that an export may have left here."""
         names = {path.name for path in self.path.glob("_state-*") if _STATE.fullmatch(path.name)}
         for table in TABLES:
             for path in self.path.glob(f"{table}/day=*/*.parquet"):
@@ -283,14 +283,14 @@ class Folder:
                     with contextlib.suppress(OSError):  # others are in it
                         path.parent.rmdir()
 
-    def let_go(self, known: Mapping[str, Known], wait: float = WAIT) -> int:
+    def let_go(self, known: Mapping[str, SweepEntry], wait: float = LOCK_WAIT_S) -> int:
         """Take out at once what a store has let go since; the days that went with it.
 
         Their files go whole. The next export reads again what else stood there.
         """
         if not self.path.is_dir():
             return 0
-        with self.held(wait):
+        with self.lock(wait):
             manifest, state = last(self)
             gone = {uid for uid, entry in state.items() if _is_gone(entry, known.get(uid))}
             days = {day for uid in gone for day in state[uid].days}
@@ -298,7 +298,9 @@ class Folder:
                 self.delete(self.names() - (manifest.names() if manifest else set()))
                 return 0
             left = {
-                uid: msgspec.structs.replace(entry, stamp="", held=entry.held and uid not in gone)
+                uid: msgspec.structs.replace(
+                    entry, stamp="", held=entry.has_events and uid not in gone
+                )
                 if not days.isdisjoint(entry.days)
                 else entry
                 for uid, entry in state.items()
@@ -322,7 +324,7 @@ class Folder:
         self.delete(self.names() - short.names())
 
 
-class Remote:
+class RemoteTarget:
     """An export in an object store. Only one export at a time: the manifest's tag tells others."""
 
     def __init__(self, bucket: Bucket, address: str) -> None:
@@ -332,18 +334,18 @@ class Remote:
         self._staging: Path | None = None
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Path]:
-        """Give an empty folder for what is under way."""
+    def lock(self) -> Iterator[Path]:
+        """Return an empty folder for what is under way."""
         with tempfile.TemporaryDirectory(prefix="thence-export-") as folder:
             self._staging = Path(folder)
             yield self._staging
 
     def get(self, name: str) -> bytes | None:
-        """Give a small file; None when there is none."""
+        """Return a small file; None when there is none."""
         with _name_errors(self.address):
             try:
                 body, tag = self._bucket.read_versioned(name)
-            except Absent:
+            except ObjectAbsent:
                 return None
         if name == MANIFEST:
             self._tag = tag
@@ -356,7 +358,7 @@ class Remote:
             with _name_errors(self.address):
                 try:
                     self._bucket.fetch(name, path)
-                except Absent:
+                except ObjectAbsent:
                     return None
         return path
 
@@ -376,7 +378,7 @@ class Remote:
                 )
 
     def names(self) -> set[str]:
-        """Give the names of all files that an export may have left here."""
+        """Return the names of all files that an export may have left here."""
         with _name_errors(self.address):
             sizes = self._bucket.sizes("")
         return {name for name in sizes if _DATA.fullmatch(name) or _STATE.fullmatch(name)}
@@ -389,7 +391,7 @@ class Remote:
 
 
 def last(target: Target) -> tuple[Manifest | None, State]:
-    """Give the last export and its state; nothing when one cannot be gone on from."""
+    """Return the last export and its state; nothing when one cannot be gone on from."""
     manifest = read_manifest(target.get(MANIFEST))
     if manifest is None:
         return None, {}
@@ -397,16 +399,16 @@ def last(target: Target) -> tuple[Manifest | None, State]:
     return (manifest, state) if state is not None else (None, {})
 
 
-def _is_gone(entry: Entry, now: Known | None) -> bool:
-    return now is None or (entry.held and now.evicted is not None)
+def _is_gone(entry: ExportEntry, now: SweepEntry | None) -> bool:
+    return now is None or (entry.has_events and now.evicted is not None)
 
 
-def own_folder(path: Path) -> Folder:
-    """Give the folder of an export that is there to be read; an error when there is none."""
-    folder = Folder(path)
+def own_folder(path: Path) -> FolderTarget:
+    """Return the folder of an export that is there to be read; an error when there is none."""
+    folder = FolderTarget(path)
     if read_manifest(folder.get(MANIFEST)) is None:
         raise BadConfig(
-            f"no export of schema {SCHEMA} in {path}", hint=f"thence export parquet {path}"
+            f"no export of schema {SCHEMA_VERSION} in {path}", hint=f"thence export parquet {path}"
         )
     return folder
 
@@ -416,7 +418,7 @@ def _name_errors(address: str) -> Iterator[None]:
     """Turn what a disk or an object store says into what the user can do."""
     try:
         yield
-    except (OSError, ShelfError) as error:
+    except (OSError, BackendError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise NotAppendable(
             f"cannot export to {address}: {why}",

@@ -24,10 +24,10 @@ import msgspec
 from thence.analytics.exports import (
     FORMAT,
     NO_DAY,
-    Entry,
-    File,
+    ExportEntry,
+    ExportFile,
+    ExportPart,
     Manifest,
-    Part,
     State,
     Target,
     hash_file,
@@ -37,7 +37,7 @@ from thence.analytics.exports import (
     pack_state,
     part_of,
 )
-from thence.analytics.tables import SCHEMA, TABLES, Day, TableRow, accounts
+from thence.analytics.tables import SCHEMA_VERSION, TABLES, Day, TableRow, accounts
 from thence.errors import MissingPackage
 from thence.memory.notes import Note
 from thence.memory.rows import clean
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 
     import duckdb
 
-BATCH: Final = 32
+BATCH_SESSIONS: Final = 32
 """Sessions that are asked for together."""
 
-STAGED: Final = 8_192
+STAGED_ROWS: Final = 8_192
 """Rows of a table that wait in Python."""
 
-GROUP: Final = 122_880
+GROUP_ROWS: Final = 122_880
 """Rows of a row group: what a reader takes at a time, and what it can skip."""
 
-MEMORY: Final = "256MB"
+MEMORY_LIMIT: Final = "256MB"
 """What DuckDB may take; it puts the rest into the folder of what is under way."""
 
 
@@ -65,7 +65,7 @@ class ExportReport(msgspec.Struct):
     """What an export did. The names are those of `thence export parquet --json`."""
 
     target: str
-    schema: int = SCHEMA
+    schema: int = SCHEMA_VERSION
     dry_run: bool = False
     is_complete: bool = msgspec.field(default=False, name="whole")
     """Made from nothing: the first one, one of another schema, or files were damaged."""
@@ -112,7 +112,7 @@ def export(
         )
         now.plan(*last(target))
         return report
-    with target.held() as staging:
+    with target.lock() as staging:
         before, state = last(target)
         report.is_complete = before is None
         try:
@@ -132,7 +132,7 @@ def export(
 
 
 def load_duckdb() -> ModuleType:
-    """Give the module of DuckDB, or an error that says how to get it."""
+    """Return the module of DuckDB, or an error that says how to get it."""
     try:
         import duckdb
     except ImportError as error:
@@ -225,7 +225,7 @@ class _Export:
             for account in accounts(self._store, some, self._notes):
                 scratch.add(account.rows)
                 days = dict.fromkeys(row.day for row in account.rows)
-                state[account.uid] = Entry(stamps[account.uid], tuple(days), account.is_held)
+                state[account.uid] = ExportEntry(stamps[account.uid], tuple(days), account.is_held)
             done += len(some)
             self._progress("sessions", done, len(uids))
         scratch.flush()
@@ -235,7 +235,7 @@ class _Export:
         self, scratch: _Scratch, before: Manifest | None, dirty: set[Day], state: State
     ) -> Manifest:
         """Write the files of days anew, and the state; both are there when this returns."""
-        parts: dict[str, Part] = {}
+        parts: dict[str, ExportPart] = {}
         old = {
             name: {file.day: file for file in (before.tables[name].files if before else ())}
             for name in TABLES
@@ -257,9 +257,11 @@ class _Export:
         passing.write_bytes(body)
         self._target.put(passing, name)
         at_last = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        return Manifest(FORMAT, SCHEMA, at_last, parts, name)
+        return Manifest(FORMAT, SCHEMA_VERSION, at_last, parts, name)
 
-    def _file(self, scratch: _Scratch, table: str, day: Day, old: File | None) -> File | None:
+    def _file(
+        self, scratch: _Scratch, table: str, day: Day, old: ExportFile | None
+    ) -> ExportFile | None:
         """Write the rows of a day; None when there are none."""
         before = None
         if old is not None:
@@ -278,7 +280,7 @@ class _Export:
         self._target.put(passing, name)
         self._report.files += 1
         self._report.bytes += size
-        return File(name, day, rows, size, made)
+        return ExportFile(name, day, rows, size, made)
 
 
 class _Scratch:
@@ -289,7 +291,7 @@ class _Scratch:
         for leftover in folder.glob("rows.duckdb*"):
             leftover.unlink(missing_ok=True)
         settings = {
-            "memory_limit": MEMORY,
+            "memory_limit": MEMORY_LIMIT,
             "threads": 1,  # so that equal rows give equal bytes
             "temp_directory": str(folder / "spill"),
             "autoinstall_known_extensions": False,
@@ -310,7 +312,7 @@ class _Scratch:
             self.days[table].add(day)
             waiting = self._waiting[table]
             waiting.append((day, *values))
-            if len(waiting) >= STAGED:
+            if len(waiting) >= STAGED_ROWS:
                 self._append(table)
 
     def flush(self) -> None:
@@ -351,8 +353,8 @@ class _Scratch:
         )
         [(count,)] = self._db.execute(
             f"COPY today TO {_quote(str(path))}"
-            f" (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP},"
-            f" KV_METADATA {{thence_schema: '{SCHEMA}', thence_table: '{name}'}})"
+            f" (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP_ROWS},"
+            f" KV_METADATA {{thence_schema: '{SCHEMA_VERSION}', thence_table: '{name}'}})"
         ).fetchall()
         return int(count)
 
@@ -362,7 +364,7 @@ class _Scratch:
 
 
 def _add_totals(report: ExportReport, manifest: Manifest | None) -> None:
-    parts = {name: manifest.tables[name] if manifest else Part({}) for name in TABLES}
+    parts = {name: manifest.tables[name] if manifest else ExportPart({}) for name in TABLES}
     report.rows = {name: part.rows for name, part in parts.items()}
     report.all_bytes = sum(part.bytes for part in parts.values())
 
@@ -389,5 +391,5 @@ def _quote(text: str) -> str:
 
 
 def _batches(uids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(uids), BATCH):
-        yield uids[at : at + BATCH]
+    for at in range(0, len(uids), BATCH_SESSIONS):
+        yield uids[at : at + BATCH_SESSIONS]

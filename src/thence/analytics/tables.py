@@ -1,6 +1,6 @@
 """Tables for analysts: what the rows of a store say, flat, one meaning a column.
 
-`TABLES` is the schema, `SCHEMA` its version: docs/analytics.md tells both, and a test holds the
+`TABLES` is the schema, `SCHEMA_VERSION` its version: docs/analytics.md has both; a test holds the
 page against this. Everything here was redacted when it was stored. No payload, quote or prompt is
 among it: texts are the short lines that rows and facts carry, and the columns that hold them are
 marked `said`. Copies of other sessions' records are left out, and a bill stands on one event, so
@@ -28,10 +28,10 @@ from thence.memory.notes import Note, note_events
 from thence.memory.rows import clean
 from thence.memory.store import Filter, SessionRow, Store
 
-SCHEMA: Final = 3
+SCHEMA_VERSION: Final = 3
 """Raise it when a column gets another name, type or meaning; exports are then made anew."""
 
-DAYS: Final = 400
+MAX_DAYS: Final = 400
 """Days that one session may be spread over: a log of made-up times must not make a file a line."""
 
 TEXT, COUNT, NUMBER, FLAG = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
@@ -47,13 +47,13 @@ WORDS: Final = "VARCHAR[]"
 ERRORS: Final = "STRUCT(fingerprint VARCHAR, tool VARCHAR, count BIGINT, settled BOOLEAN)[]"
 
 
-class Column(NamedTuple):
+class ExportColumn(NamedTuple):
     """One column, and what it says."""
 
     name: str
     type: str
     about: str
-    said: bool = False
+    is_spoken: bool = False
     """It holds words of people, models or tools, redacted and short."""
 
     @property
@@ -76,156 +76,172 @@ class Column(NamedTuple):
         return f'"{self.name}"'
 
 
-class Table(NamedTuple):
+class ExportTable(NamedTuple):
     """One table: its columns, which of them order its rows, and what its day is."""
 
     about: str
     day: str
     order: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ExportColumn, ...]
 
 
 _WHOSE = (
-    Column("session_uid", TEXT, "the session: `agent:id`"),
-    Column("agent", TEXT, "whose: the name of the agent"),
-    Column("project", TEXT, "last part of the folder it worked in"),
+    ExportColumn("session_uid", TEXT, "the session: `agent:id`"),
+    ExportColumn("agent", TEXT, "whose: the name of the agent"),
+    ExportColumn("project", TEXT, "last part of the folder it worked in"),
 )
 _TOKENS = (
-    Column("input_tokens", COUNT, "tokens read, neither from nor into the cache"),
-    Column("output_tokens", COUNT, "tokens written"),
-    Column("cache_write_tokens", COUNT, "tokens written into the cache"),
-    Column("cache_read_tokens", COUNT, "tokens read from the cache"),
+    ExportColumn("input_tokens", COUNT, "tokens read, neither from nor into the cache"),
+    ExportColumn("output_tokens", COUNT, "tokens written"),
+    ExportColumn("cache_write_tokens", COUNT, "tokens written into the cache"),
+    ExportColumn("cache_read_tokens", COUNT, "tokens read from the cache"),
 )
 
-TABLES: Final[dict[str, Table]] = {
-    "sessions": Table(
+TABLES: Final[dict[str, ExportTable]] = {
+    "sessions": ExportTable(
         "One row per session. Stays when its transcript is removed.",
         "it began",
         ("session_uid",),
         (
             *_WHOSE,
-            Column("folder", TEXT, "the folder it worked in", said=True),
-            Column("branch", TEXT, "branch of the repository", said=True),
-            Column("domain", TEXT, "as `session_memory.domains` names the project"),
-            Column("task", TEXT, "the task it is tied to"),
-            Column(
+            ExportColumn("folder", TEXT, "the folder it worked in", is_spoken=True),
+            ExportColumn("branch", TEXT, "branch of the repository", is_spoken=True),
+            ExportColumn("domain", TEXT, "as `session_memory.domains` names the project"),
+            ExportColumn("task", TEXT, "the task it is tied to"),
+            ExportColumn(
                 "title",
                 TEXT,
                 "the name you gave it, its title, else its first prompt in one line",
-                said=True,
+                is_spoken=True,
             ),
-            Column("model", TEXT, "the last model on its line"),
-            Column("started", MOMENT, "first readable time"),
-            Column("ended", MOMENT, "last readable time"),
-            Column("wall_s", NUMBER, "seconds between the two"),
-            Column("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
-            Column("turn", TEXT, "where its last turn stands"),
-            Column("turns", COUNT, "prompts on the active branch"),
-            Column("retries", COUNT, "calls made again after they failed"),
-            Column("events", COUNT, "events of its own log, copies and books included"),
-            Column("dead_events", COUNT, "of these on discarded or rolled back branches"),
-            Column("responses", COUNT, "billed model responses"),
+            ExportColumn("model", TEXT, "the last model on its line"),
+            ExportColumn("started", MOMENT, "first readable time"),
+            ExportColumn("ended", MOMENT, "last readable time"),
+            ExportColumn("wall_s", NUMBER, "seconds between the two"),
+            ExportColumn("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
+            ExportColumn("turn", TEXT, "where its last turn stands"),
+            ExportColumn("turns", COUNT, "prompts on the active branch"),
+            ExportColumn("retries", COUNT, "calls made again after they failed"),
+            ExportColumn("events", COUNT, "events of its own log, copies and books included"),
+            ExportColumn("dead_events", COUNT, "of these on discarded or rolled back branches"),
+            ExportColumn("responses", COUNT, "billed model responses"),
             *_TOKENS,
-            Column("live_usd", MONEY, "dollars on its active branch"),
-            Column("dead_usd", MONEY, "dollars on discarded branches"),
-            Column("side_usd", MONEY, "dollars of its subagents"),
-            Column("cost_usd", MONEY, "all three"),
-            Column("unpriced_tokens", COUNT, "tokens without a known price; costs are minimums"),
-            Column("lower_bound", FLAG, "some usage is missing"),
-            Column("automated", FLAG, "no human prompt"),
-            Column("analysed", FLAG, "fully analysed"),
-            Column("evicted", FLAG, "transcript removed: no events"),
-            Column("gone", FLAG, "the original log was deleted"),
-            Column("source_bytes", COUNT, "bytes of its log"),
-            Column("tags", WORDS, "what you tagged it with"),
+            ExportColumn("live_usd", MONEY, "dollars on its active branch"),
+            ExportColumn("dead_usd", MONEY, "dollars on discarded branches"),
+            ExportColumn("side_usd", MONEY, "dollars of its subagents"),
+            ExportColumn("cost_usd", MONEY, "all three"),
+            ExportColumn(
+                "unpriced_tokens", COUNT, "tokens without a known price; costs are minimums"
+            ),
+            ExportColumn("lower_bound", FLAG, "some usage is missing"),
+            ExportColumn("automated", FLAG, "no human prompt"),
+            ExportColumn("analysed", FLAG, "fully analysed"),
+            ExportColumn("evicted", FLAG, "transcript removed: no events"),
+            ExportColumn("gone", FLAG, "the original log was deleted"),
+            ExportColumn("source_bytes", COUNT, "bytes of its log"),
+            ExportColumn("tags", WORDS, "what you tagged it with"),
         ),
     ),
-    "events": Table(
+    "events": ExportTable(
         "One row per event of a stored transcript. Removed with it, except decisions.",
         "of its time, else of its session",
         ("session_uid", "seq", "event_id"),
         (
             *_WHOSE,
-            Column("seq", COUNT, "the number `thence show` gives it; others are in between"),
-            Column("event_id", COUNT, "never changes"),
-            Column("parent_id", COUNT, "its parent event"),
-            Column("derived_from", COUNT, "the event that implies it: test_run, edit, error, …"),
-            Column("ts", MOMENT, "when"),
-            Column("kind", TEXT, "user_msg, assistant_msg, thinking, tool_call, tool_result, …"),
-            Column("role", TEXT, "user, assistant, tool, system"),
-            Column("tool", TEXT, "of a call and its result"),
-            Column("state", TEXT, "live, dead, rolled_back, side, internal, …"),
-            Column("channel", TEXT, "main, a subagent's, or notes: written by you or for you"),
-            Column("failed", FLAG, "of a call or a test run: it failed; null if unknown"),
-            Column("refused", FLAG, "of a call: a human denied it or cut it off"),
-            Column("took_ms", COUNT, "of a call: time until its result"),
-            Column("model", TEXT, "that wrote it"),
+            ExportColumn("seq", COUNT, "the number `thence show` gives it; others are in between"),
+            ExportColumn("event_id", COUNT, "never changes"),
+            ExportColumn("parent_id", COUNT, "its parent event"),
+            ExportColumn(
+                "derived_from", COUNT, "the event that implies it: test_run, edit, error, …"
+            ),
+            ExportColumn("ts", MOMENT, "when"),
+            ExportColumn(
+                "kind", TEXT, "user_msg, assistant_msg, thinking, tool_call, tool_result, …"
+            ),
+            ExportColumn("role", TEXT, "user, assistant, tool, system"),
+            ExportColumn("tool", TEXT, "of a call and its result"),
+            ExportColumn("state", TEXT, "live, dead, rolled_back, side, internal, …"),
+            ExportColumn(
+                "channel", TEXT, "main, a subagent's, or notes: written by you or for you"
+            ),
+            ExportColumn("failed", FLAG, "of a call or a test run: it failed; null if unknown"),
+            ExportColumn("refused", FLAG, "of a call: a human denied it or cut it off"),
+            ExportColumn("took_ms", COUNT, "of a call: time until its result"),
+            ExportColumn("model", TEXT, "that wrote it"),
             *(
-                Column(c.name, c.type, f"{c.about}; on one event of each bill, else null")
+                ExportColumn(c.name, c.type, f"{c.about}; on one event of each bill, else null")
                 for c in _TOKENS
             ),
-            Column("cost_usd", MONEY, "of that response; null if the price is unknown"),
-            Column("summary", TEXT, "its first line, up to 120 characters", said=True),
+            ExportColumn("cost_usd", MONEY, "of that response; null if the price is unknown"),
+            ExportColumn("summary", TEXT, "its first line, up to 120 characters", is_spoken=True),
         ),
     ),
-    "usage": Table(
+    "usage": ExportTable(
         "Usage per session, day, model and place (live, discarded, subagent). Never removed.",
         "of the bills",
         ("session_uid", "model", "place"),
         (
             *_WHOSE,
-            Column("model", TEXT, "that was asked"),
-            Column("place", TEXT, "live, dead (discarded branches), side (subagents)"),
-            Column("responses", COUNT, "bills"),
+            ExportColumn("model", TEXT, "that was asked"),
+            ExportColumn("place", TEXT, "live, dead (discarded branches), side (subagents)"),
+            ExportColumn("responses", COUNT, "bills"),
             *_TOKENS,
-            Column("cache_1h_tokens", COUNT, "of the cache writes, those kept for an hour"),
-            Column("web_searches", COUNT, "searches that were billed"),
-            Column("cost_usd", MONEY, "dollars by the price list of that day"),
-            Column("unpriced_tokens", COUNT, "tokens without a known price; costs are minimums"),
+            ExportColumn("cache_1h_tokens", COUNT, "of the cache writes, those kept for an hour"),
+            ExportColumn("web_searches", COUNT, "searches that were billed"),
+            ExportColumn("cost_usd", MONEY, "dollars by the price list of that day"),
+            ExportColumn(
+                "unpriced_tokens", COUNT, "tokens without a known price; costs are minimums"
+            ),
         ),
     ),
-    "digests": Table(
+    "digests": ExportTable(
         "One digest per session. Never removed.",
         "its session began",
         ("session_uid",),
         (
             *_WHOSE,
-            Column("made", MOMENT, "when it was made"),
-            Column("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
-            Column("confidence", NUMBER, "0 to 1"),
-            Column("task", TEXT, "the task it is tied to"),
-            Column("seconds", NUMBER, "from first to last time"),
-            Column("turns", COUNT, "prompts on the active branch"),
-            Column("retries", COUNT, "calls made again after they failed"),
-            Column("interventions", COUNT, "times a human stepped in"),
-            Column("corrections", COUNT, "corrections by a human that it quotes"),
-            Column("context_peak", COUNT, "largest context, in tokens"),
-            Column("compactions", COUNT, "number of compactions"),
-            Column("open_todos", COUNT, "open to-dos"),
-            Column("dead_branches", COUNT, "discarded branches"),
-            Column("subagents", COUNT, "subagents in its log"),
-            Column("tools", TOOLS, "by tool: calls, failed, refused, time together"),
-            Column("tests", TESTS, "by runner: runs, failed runs, counts of the last run"),
-            Column(
-                "files", FILES, "by file: reads, edits, failed test runs after an edit", said=True
+            ExportColumn("made", MOMENT, "when it was made"),
+            ExportColumn("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
+            ExportColumn("confidence", NUMBER, "0 to 1"),
+            ExportColumn("task", TEXT, "the task it is tied to"),
+            ExportColumn("seconds", NUMBER, "from first to last time"),
+            ExportColumn("turns", COUNT, "prompts on the active branch"),
+            ExportColumn("retries", COUNT, "calls made again after they failed"),
+            ExportColumn("interventions", COUNT, "times a human stepped in"),
+            ExportColumn("corrections", COUNT, "corrections by a human that it quotes"),
+            ExportColumn("context_peak", COUNT, "largest context, in tokens"),
+            ExportColumn("compactions", COUNT, "number of compactions"),
+            ExportColumn("open_todos", COUNT, "open to-dos"),
+            ExportColumn("dead_branches", COUNT, "discarded branches"),
+            ExportColumn("subagents", COUNT, "subagents in its log"),
+            ExportColumn("tools", TOOLS, "by tool: calls, failed, refused, time together"),
+            ExportColumn("tests", TESTS, "by runner: runs, failed runs, counts of the last run"),
+            ExportColumn(
+                "files",
+                FILES,
+                "by file: reads, edits, failed test runs after an edit",
+                is_spoken=True,
             ),
-            Column(
-                "errors", ERRORS, "by fingerprint: how often, and whether it was fixed", said=True
+            ExportColumn(
+                "errors",
+                ERRORS,
+                "by fingerprint: how often, and whether it was fixed",
+                is_spoken=True,
             ),
         ),
     ),
-    "signals": Table(
+    "signals": ExportTable(
         "What went wrong in a session. Never removed.",
         "of its first event, else of its session",
         ("session_uid", "kind", "ts", "text", "data"),
         (
             *_WHOSE,
-            Column("ts", MOMENT, "when it was first seen"),
-            Column("kind", TEXT, "retry_loop, rework, human_correction, slow_tool, …"),
-            Column("severity", TEXT, "low, medium, high"),
-            Column("text", TEXT, "what happened, in one sentence", said=True),
-            Column("events", COUNT, "events that show it"),
-            Column("data", TEXT, "figures of its kind, as JSON", said=True),
+            ExportColumn("ts", MOMENT, "when it was first seen"),
+            ExportColumn("kind", TEXT, "retry_loop, rework, human_correction, slow_tool, …"),
+            ExportColumn("severity", TEXT, "low, medium, high"),
+            ExportColumn("text", TEXT, "what happened, in one sentence", is_spoken=True),
+            ExportColumn("events", COUNT, "events that show it"),
+            ExportColumn("data", TEXT, "figures of its kind, as JSON", is_spoken=True),
         ),
     ),
 }
@@ -243,7 +259,7 @@ class TableRow(NamedTuple):
     values: tuple[Any, ...]
 
 
-class Account(NamedTuple):
+class SessionRows(NamedTuple):
     """All rows of one session."""
 
     uid: str
@@ -252,15 +268,17 @@ class Account(NamedTuple):
     """The store holds its transcript."""
 
 
-def accounts(store: Store, uids: Sequence[str], notes: Sequence[Note] = ()) -> Iterator[Account]:
-    """Give the rows of sessions that the store holds; those it holds no more are left out.
+def accounts(
+    store: Store, uids: Sequence[str], notes: Sequence[Note] = ()
+) -> Iterator[SessionRows]:
+    """Yield the rows of sessions that the store holds; those it holds no more are left out.
 
     Names, tags, decisions and notes of theirs are among `notes`.
     """
     wanted = Filter(uids=tuple(uids))
     tables: dict[str, dict[str, list[JSON]]] = {uid: {} for uid in uids}
     for what in ("digests", "signals", "spend"):
-        for entry in store.kept(what, wanted):
+        for entry in store.read_table(what, wanted):
             tables.setdefault(entry["uid"], {}).setdefault(what, []).append(entry)
     for row in add_labels(list(store.sessions(wanted)), labels_of(notes)):
         yield _account(store, row, tables.get(row.session.session_uid, {}), notes)
@@ -268,7 +286,7 @@ def accounts(store: Store, uids: Sequence[str], notes: Sequence[Note] = ()) -> I
 
 def _account(
     store: Store, row: SessionRow, tables: dict[str, list[JSON]], notes: Sequence[Note]
-) -> Account:
+) -> SessionRows:
     uid = row.session.session_uid
     whose = _whose(row)
     day = _day(_millis(row.session.started_at))
@@ -287,15 +305,15 @@ def _account(
     for event in note_events(notes, uid):
         moment, rest = _event(event, (None, None, None), (None,) * 5, event.summary)
         out.append(TableRow("events", _day(moment) or day, whose + rest))
-    return Account(uid, _limit_days(out, day), bool(events))
+    return SessionRows(uid, _limit_days(out, day), bool(events))
 
 
 def _limit_days(rows: list[TableRow], day: Day) -> list[TableRow]:
     """Let rows of more days than a session can have stand under the day of their session."""
     days = dict.fromkeys(row.day for row in rows)
-    if len(days) <= DAYS:
+    if len(days) <= MAX_DAYS:
         return rows
-    first_days = set(list(days)[:DAYS])
+    first_days = set(list(days)[:MAX_DAYS])
     return [row if row.day in first_days else row._replace(day=day) for row in rows]
 
 
@@ -377,7 +395,7 @@ def _length(digest: JSON, name: str) -> int:
 
 
 def _structs(entries: JSON, texts: Sequence[str], counts: Sequence[str]) -> str:
-    """Give a list of objects of a digest with these fields, each of them there."""
+    """Return a list of objects of a digest with these fields, each of them there."""
     return _json(
         {name: _text(entry.get(name)) or "" for name in texts}
         | {name: _count(entry.get(name)) for name in counts}
@@ -425,7 +443,7 @@ def _signal(signal: JSON, moment: int | None) -> tuple[Any, ...]:
 # -- events ---------------------------------------------------------------------------------
 
 _Event = tuple[int | None, tuple[Any, ...]]
-_UNTOLD = frozenset({"error"})
+_OMITTED_KINDS = frozenset({"error"})
 """Derived events whose line is made from a payload: which error it was, the digest tells."""
 
 
@@ -438,7 +456,7 @@ def _events(store: Store, uid: str) -> list[_Event]:
             continue
         out.append(_event(row.event, _outcome_columns(row), _bill(row), row.event.summary))
         for event in row.derived_events():
-            line = None if event.kind in _UNTOLD else event.summary
+            line = None if event.kind in _OMITTED_KINDS else event.summary
             out.append(_event(event, (event.failed, None, None), (None,) * 5, line))
     ends = log_ends([row.event for row in rows])
     out += [_event(event, (None, None, None), (None,) * 5, event.summary) for event in ends]

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from thence.analytics.exports import MANIFEST, Folder, Manifest, own_folder, read_manifest
+from thence.analytics.exports import MANIFEST, FolderTarget, Manifest, own_folder, read_manifest
 from thence.analytics.parquet import load_duckdb
 from thence.analytics.tables import TABLES
 from thence.errors import NotReadable, ThenceError
@@ -27,19 +27,19 @@ from thence.memory import disk
 _READS: Final = frozenset({"SELECT", "MULTI"})  # several: what a PIVOT is made of
 _EXPLAIN = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
 _REST = re.compile(r"\n\s*\n|\s*Candidate functions:")  # where an error goes on for experts
-_TRIES: Final = 3
+_MAX_TRIES: Final = 3
 _SCRATCH: Final = "thence-sql-"
 LEFTOVER_AGE_S: Final = 60.0
 """Age after which a folder that nobody holds is a leftover, in seconds."""
 
 
-class BadQuestion(ThenceError):
+class BadSql(ThenceError):
     """The SQL is not understood, or asks for more than reading."""
 
     exit_code = 2
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """What a question gave."""
 
     columns: list[str]
@@ -55,14 +55,14 @@ Open = Mapping[str, str]
 
 def ask(
     folder: Path, question: str, *, limit: int | None = None, open_now: Open | None = None
-) -> Answer:
+) -> QueryResult:
     """Ask an export something; of the answer no more than `limit` rows.
 
     Sessions that are open now have no outcome but that.
     """
     engine = load_duckdb()
     source = own_folder(folder)
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         manifest = read_manifest(source.get(MANIFEST))
         if manifest is None:
             break
@@ -76,18 +76,18 @@ def ask(
     raise NotReadable(f"the export in {folder} changes all the time", hint="try again")
 
 
-def _run_query(engine: Any, db: Any, question: str, limit: int | None) -> Answer:
+def _run_query(engine: Any, db: Any, question: str, limit: int | None) -> QueryResult:
     try:
         _check(db, question)
         result = db.execute(question)
         columns = [(f"{column[0]}", f"{column[1]}") for column in result.description or ()]
         rows = result.fetchall() if limit is None else result.fetchmany(limit + 1)
-    except (engine.IOException, BadQuestion):
+    except (engine.IOException, BadSql):
         raise
     except (engine.Error, RuntimeError, ValueError, OverflowError) as error:
-        raise BadQuestion(_first_lines(error), hint=_hint(error)) from error
+        raise BadSql(_first_lines(error), hint=_hint(error)) from error
     cut = limit is not None and len(rows) > limit
-    return Answer(
+    return QueryResult(
         [name for name, _ in columns],
         [type_name for _, type_name in columns],
         rows[:limit] if limit is not None else rows,
@@ -101,12 +101,12 @@ def _check(db: Any, question: str) -> None:
     if len(statements) == 1 and statements[0].type.name == "EXPLAIN":
         statements = db.extract_statements(_EXPLAIN.sub("", question, count=1))
     if not statements:
-        raise BadQuestion("no query given", hint="thence sql lists example queries")
+        raise BadSql("no query given", hint="thence sql lists example queries")
     if len(statements) > 1:
-        raise BadQuestion("one query at a time", hint="run them one at a time")
+        raise BadSql("one query at a time", hint="run them one at a time")
     if statements[0].type.name not in _READS:
         what = statements[0].type.name.lower().replace("_", " ")
-        raise BadQuestion(
+        raise BadSql(
             f"queries are read-only; not allowed: {what}",
             hint="begin with SELECT, FROM, WITH, DESCRIBE, SUMMARIZE, PIVOT or EXPLAIN",
         )
@@ -132,7 +132,7 @@ def _lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder of ours; OSError when somebody else does."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if os.fstat(handle).st_uid != os.getuid() or not disk.locked(handle):
+        if os.fstat(handle).st_uid != os.getuid() or not disk.try_lock(handle):
             raise BlockingIOError(f"{folder} is in use")
         yield
     finally:
@@ -141,7 +141,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_engine(
-    engine: Any, source: Folder, manifest: Manifest, open_now: Open | None = None
+    engine: Any, source: FolderTarget, manifest: Manifest, open_now: Open | None = None
 ) -> Iterator[Any]:
     """Open the views of an export; nothing else can be read, and nothing written."""
     with _scratch() as passing:
@@ -173,7 +173,7 @@ def _open_engine(
 
 
 def _view(name: str, paths: Sequence[str], open_now: Open) -> str:
-    """Give the select of a table; one without files has its columns all the same."""
+    """Return the select of a table; one without files has its columns all the same."""
     columns = TABLES[name].columns
     if not paths:
         empty = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in columns)
@@ -189,7 +189,7 @@ def _view(name: str, paths: Sequence[str], open_now: Open) -> str:
 
 
 def _outcome_now(open_now: Open) -> str:
-    """Give the column that says of open sessions what they do."""
+    """Return the column that says of open sessions what they do."""
     cases = " ".join(
         f"WHEN list_contains({_list_literal([u for u, how in open_now.items() if how == word])},"
         f" session_uid) THEN '{word}'"

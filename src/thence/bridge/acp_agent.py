@@ -26,7 +26,7 @@ from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
     from thence.memory.store import SessionRow, Store
 
 PROTOCOL: Final = 1
@@ -37,7 +37,7 @@ _PARSE, _NO_METHOD, _BAD_PARAMS, _INTERNAL, _NOT_FOUND = -32700, -32601, -32602,
 Object = dict[str, Any]
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be answered; says so in JSON-RPC."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -80,24 +80,24 @@ class ArchiveAgent:
             return
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
             return
-        number, given = request.get("id"), request.get("params")
+        number, raw_params = request.get("id"), request.get("params")
         try:
             result: JSON = {}
-            params: Object = given if isinstance(given, dict) else {}
-            for message in self._handled(request["method"], params):
+            params: Object = raw_params if isinstance(raw_params, dict) else {}
+            for message in self._handle(request["method"], params):
                 if "method" in message:
                     yield message
                 else:
                     result = message["result"]
             answer: Object = {"jsonrpc": "2.0", "id": number, "result": result}
-        except Refused as error:
+        except RequestRefused as error:
             answer = _error(number, error.code, str(error))
         except ThenceError as error:
             answer = _error(number, _INTERNAL, error.message)
         if number is not None:
             yield answer
 
-    def _handled(self, method: str, params: Object) -> Iterator[Object]:
+    def _handle(self, method: str, params: Object) -> Iterator[Object]:
         """Yield the notifications that a request brings, and its result last."""
         result: JSON = {}
         if method == "session/load":
@@ -108,7 +108,7 @@ class ArchiveAgent:
         elif method in _METHODS:
             result = getattr(self, _METHODS[method])(params)
         else:
-            raise Refused(_NO_METHOD, f"thence has no method {method[:80]}")
+            raise RequestRefused(_NO_METHOD, f"thence has no method {method[:80]}")
         yield {"result": result}
 
     # -- methods ----------------------------------------------------------------------------
@@ -163,18 +163,18 @@ class ArchiveAgent:
 
     def _load(self, params: Object) -> Iterator[Object]:
         row = self._row(params)
-        whole = recall.loaded(self._store, row).whole
+        session = recall.load_session(self._store, row).whole
         self._loaded = row.session.session_uid
-        for update in replay(whole):
+        for update in replay(session):
             yield _notice(row.session.session_uid, update)
 
     def _row(self, params: Object) -> SessionRow:
         wanted = params.get("sessionId")
         if not isinstance(wanted, str):
-            raise Refused(_BAD_PARAMS, "sessionId is missing")
+            raise RequestRefused(_BAD_PARAMS, "sessionId is missing")
         rows = list(self._store.sessions(Filter(uids=(wanted,))))
         if not rows:
-            raise Refused(_NOT_FOUND, f"no session {wanted[:120]}")
+            raise RequestRefused(_NOT_FOUND, f"no session {wanted[:120]}")
         return rows[0]
 
     def _prompt(self, params: Object) -> Iterator[Object]:
@@ -212,18 +212,18 @@ def _notice(session: str, update: Object) -> Object:
 # -- replay ---------------------------------------------------------------------------------
 
 
-def replay(whole: Whole) -> Iterator[Object]:
+def replay(session: SessionGraph) -> Iterator[Object]:
     """Yield the live line of a session as updates, what it continues first."""
-    for part in whole.inherited(boundaries=False):
-        yield from _updates(part.whole, events_along(part.whole, part.places))
-    line = whole.graph.chain(boundaries=False)
-    yield from _updates(whole, events_along(whole, line))
+    for part in session.inherited(boundaries=False):
+        yield from _updates(part.session, events_along(part.session, part.places))
+    line = session.graph.chain(boundaries=False)
+    yield from _updates(session, events_along(session, line))
 
 
-def _updates(whole: Whole, events: Iterable[SessionEvent]) -> Iterator[Object]:
-    failed = {pair.call.event_id: pair.outcome.failed for pair in whole.calls}
-    effects = {pair.call.event_id: pair.effect for pair in whole.calls}
-    results = {pair.result.event_id: pair.call.event_id for pair in whole.calls if pair.result}
+def _updates(session: SessionGraph, events: Iterable[SessionEvent]) -> Iterator[Object]:
+    failed = {pair.call.event_id: pair.outcome.failed for pair in session.calls}
+    effects = {pair.call.event_id: pair.effect for pair in session.calls}
+    results = {pair.result.event_id: pair.call.event_id for pair in session.calls if pair.result}
     for event in events:
         if event.state is State.INTERNAL or event.role == "system":
             continue

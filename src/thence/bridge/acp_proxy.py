@@ -169,7 +169,7 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         """End all sessions: what is held back is recorded first."""
         for recording in self._open.values():
-            self._guarded(recording.close)
+            self._guard(recording.close)
 
     @property
     def holds(self) -> bool:
@@ -179,29 +179,29 @@ class Recorder:
     def settle(self) -> None:
         """Record what is held back."""
         for recording in self._open.values():
-            self._guarded(recording.settle)
+            self._guard(recording.settle)
 
     def from_client(self, line: bytes) -> None:
         """Note what the editor says."""
-        message = _decoded(line)
+        message = _decode(line)
         method = message.get("method")
         if method == "session/prompt":
             name = _session_of(message)
             prompt = message["params"].get("prompt") if name else None
             if (recording := self._open.get(name)) is not None:
-                self._guarded(partial(recording.prompt, prompt))
+                self._guard(partial(recording.prompt, prompt))
             elif name and len(self._early) < EARLY:
                 self._early.append((name, prompt))
         elif method == "session/cancel":
             recording = self._open.get(_session_of(message))
             if recording is not None:
-                self._guarded(recording.cancel)
+                self._guard(recording.cancel)
         if isinstance(method, str) and message.get("id") is not None:
             self._asked[_key(message["id"])] = message
 
     def from_agent(self, line: bytes) -> None:
         """Note what the agent says."""
-        message = _decoded(line)
+        message = _decode(line)
         if message.get("method") == "session/update":
             params = message.get("params")
             update = params.get("update") if isinstance(params, dict) else None
@@ -209,7 +209,7 @@ class Recorder:
                 name = _session_of(message)
                 recording = self._open.get(name) or self._begin_replay(name)
                 if recording is not None:
-                    self._guarded(partial(recording.update, update))
+                    self._guard(partial(recording.update, update))
         elif "method" not in message and message.get("id") is not None:
             self._answer(message)
 
@@ -228,7 +228,7 @@ class Recorder:
         elif method == "session/prompt":
             recording = self._open.get(_session_of(asked))
             if recording is not None:
-                self._guarded(partial(recording.end_turn, result))
+                self._guard(partial(recording.end_turn, result))
 
     def _begin_replay(self, name: str) -> _Recording | None:
         """Begin a session that is being loaded: its past comes before the answer."""
@@ -250,14 +250,14 @@ class Recorder:
             about = {"agent": self._agent, "command": self._command, "session_id": name}
             session.record("acp", about)
             self._open[name] = _Recording(session)
-            for _, prompt in [one for one in self._early if one[0] == name]:
+            for _, prompt in [early for early in self._early if early[0] == name]:
                 self._open[name].prompt(prompt)
-            self._early = [one for one in self._early if one[0] != name]
+            self._early = [early for early in self._early if early[0] != name]
 
-        self._guarded(begin)
+        self._guard(begin)
         return self._open.get(name)
 
-    def _guarded(self, act: Callable[[], None]) -> None:
+    def _guard(self, act: Callable[[], None]) -> None:
         """Record; what cannot be recorded is said once, and passes all the same."""
         try:
             act()
@@ -376,10 +376,10 @@ class _Recording:
         if name in self._recorded:
             call = {**update}
         else:
-            held = self._calls.setdefault(name, {})
-            held |= {key: value for key, value in update.items() if value is not None}
-            call = held
-            if held.get("status") in ("completed", "failed"):
+            update_so_far = self._calls.setdefault(name, {})
+            update_so_far |= {key: value for key, value in update.items() if value is not None}
+            call = update_so_far
+            if update_so_far.get("status") in ("completed", "failed"):
                 self._record_call(name)
         status = call.get("status")
         if status in ("completed", "failed") and name not in self._answered:
@@ -387,13 +387,13 @@ class _Recording:
 
     def _record_call(self, name: str) -> None:
         call = self._calls.pop(name)
-        given = call.get("rawInput")
+        arguments = call.get("rawInput")
         title = word(call.get("title"))
         block = {
             "type": "tool_use",
             "id": name,
             "name": _tool_name(call),
-            "input": given if isinstance(given, dict) else {"title": title},
+            "input": arguments if isinstance(arguments, dict) else {"title": title},
         }
         self._recorded.add(name)
         self._say("agent", [block])
@@ -414,7 +414,7 @@ _CHUNKS: Final = {
 }
 
 
-def _decoded(line: bytes) -> Object:
+def _decode(line: bytes) -> Object:
     try:
         message = msgspec.json.decode(line) if line.strip() else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -432,7 +432,7 @@ def _session_of(message: Object) -> str:
 
 
 def _objects(value: JSON) -> list[Object]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _content(block: Object) -> JSON:

@@ -30,7 +30,7 @@ from thence.format.stored import StoredEvent, events_of_session
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 SCHEMA: Final = "ATIF-v1.8"
 OURS: Final = "thence"
@@ -50,13 +50,13 @@ def trajectory_of(loaded: LoadedSession, *, agent: str, by: str) -> Object:
 
     `agent` is what the agent is called there, `by` names the program that writes.
     """
-    whole = loaded.whole
-    root = _Document(whole, parcel_of(loaded.generations[0]), agent).root()
+    session = loaded.whole
+    root = _Document(session, parcel_of(loaded.generations[0]), agent).root()
     root["extra"][OURS]["by"] = by
-    copied = list(_copied_steps(whole))
+    copied = list(_copied_steps(session))
     root["steps"][:0] = copied
     subagents = root.get("subagent_trajectories", [])
-    wholes = {part.whole.uid: part.whole for part in whole.inherited(boundaries=False)}
+    wholes = {part.session.uid: part.session for part in session.inherited(boundaries=False)}
     for generation in loaded.generations[1:]:
         above = wholes.get(generation.uid)
         if above is not None:
@@ -167,7 +167,9 @@ class _Line:
     def bill(self, usage: Usage, ticks: int | None, at: int | None) -> None:
         """Hang a bill on a step of the agent: its own, or else the last one, or the next one."""
         steps = self.steps if at is None else self.steps[: at + 1]
-        step = next((one for one in reversed(steps) if one.source == "agent"), None)
+        step = next(
+            (candidate for candidate in reversed(steps) if candidate.source == "agent"), None
+        )
         self.owed.append((usage, ticks))
         if step is not None:
             self._pay(step)
@@ -190,16 +192,16 @@ class _Line:
 class _Document:
     """A session as a trajectory with those of its branches and subagents."""
 
-    def __init__(self, whole: Whole, parcel: Parcel, agent: str) -> None:
-        self._whole = whole
+    def __init__(self, session: SessionGraph, parcel: Parcel, agent: str) -> None:
+        self._session = session
         self._parcel = parcel
         self._agent = agent
-        self._linked = {fact.node.id: fact for fact in whole.facts}
+        self._linked = {fact.node.id: fact for fact in session.facts}
         self._rows: dict[str, list[StoredEvent]] = {}
-        for row in events_of_session(whole):
-            self._rows.setdefault(row.event.native_id, []).append(_priced(row))
-        chain = whole.graph.chain(boundaries=False)
-        self._on_line = {whole.facts[at].node.id for at in chain}
+        for row in events_of_session(session):
+            self._rows.setdefault(row.event.native_id, []).append(_with_price(row))
+        chain = session.graph.chain(boundaries=False)
+        self._on_line = {session.facts[at].node.id for at in chain}
         self._lines: dict[str, _Line] = {MAIN: _Line(MAIN, MAIN)}
         self._line_of: dict[str, _Line] = {}
         self._continued: set[str] = set()
@@ -213,12 +215,12 @@ class _Document:
             self._add(number, fact)
         self._settle_subagents()
         main, *others = self._lines.values()
-        session = self._whole.session()
+        session = self._session.session()
         root = self._trajectory(main)
         root["session_id"] = session.native_session_id
         root["trajectory_id"] = self._parcel.uid
         about = {
-            "title": self._whole.title,
+            "title": self._session.title,
             "cwd": session.cwd,
             "git_branch": session.git_branch,
             "started_at": session.started_at,
@@ -317,7 +319,7 @@ class _Document:
             if block.kind != "tool_result":
                 spoken = at
             first = at if first is None else first
-            stubs.append(_filled(stub, block, line, at))
+            stubs.append(_fill_step(stub, block, line, at))
         if first is None:
             first = line.open_step("user", fact)
         step = line.steps[first]
@@ -343,7 +345,7 @@ class _Document:
 
     def _settle_subagents(self) -> None:
         """Refer from results to the subagents that their calls started."""
-        calls = subagent_calls(self._whole)
+        calls = subagent_calls(self._session)
         for line in self._lines.values():
             line.settle()
             if line.channel == MAIN or line.name != line.channel:
@@ -376,8 +378,8 @@ class _Document:
         return out
 
     def _trajectory(self, line: _Line) -> Object:
-        session = self._whole.session()
-        about = self._whole.about
+        session = self._session.session()
+        about = self._session.about
         version = about.get("version")
         agent: Object = {
             "name": self._agent,
@@ -409,21 +411,21 @@ def _usages(line: _Line) -> list[Usage]:
     return [usage for step in line.steps for usage in step.usages]
 
 
-def _priced(row: StoredEvent) -> StoredEvent:
-    from thence.memory.pages import priced
+def _with_price(row: StoredEvent) -> StoredEvent:
+    from thence.memory.pages import with_price
 
-    return priced(row)
+    return with_price(row)
 
 
-def _copied_steps(whole: Whole) -> Iterator[Object]:
+def _copied_steps(session: SessionGraph) -> Iterator[Object]:
     """Yield what stands on the line in the sessions that this one continues."""
-    for part in whole.inherited(boundaries=False):
+    for part in session.inherited(boundaries=False):
         line = _Line(MAIN, MAIN)
         for at in part.places:
-            fact = part.whole.facts[at]
+            fact = part.session.facts[at]
             spoken: int | None = None
             for block in fact.blocks:
-                if block.role == "system" or part.whole.graph.states[at] is State.INTERNAL:
+                if block.role == "system" or part.session.graph.states[at] is State.INTERNAL:
                     continue
                 if block.kind == "tool_result":
                     place = line.calls.get(block.call or "")
@@ -433,9 +435,9 @@ def _copied_steps(whole: Whole) -> Iterator[Object]:
                     place = spoken = line.open_step(source, fact) if spoken is None else spoken
                 line.steps[place].is_copied = True
                 line.steps[place].model = line.steps[place].model or fact.model
-                _filled(block_of(block), block, line, place)
+                _fill_step(block_of(block), block, line, place)
         for step in line.steps:
-            yield {**step.made(0), "extra": {OURS: {"copied_from": part.whole.uid}}}
+            yield {**step.made(0), "extra": {OURS: {"copied_from": part.session.uid}}}
 
 
 def is_time(text: str) -> bool:
@@ -452,7 +454,7 @@ def is_time(text: str) -> bool:
 # -- blocks in steps ------------------------------------------------------------------------
 
 
-def _filled(stub: Object, block: Block, line: _Line, at: int) -> Object:
+def _fill_step(stub: Object, block: Block, line: _Line, at: int) -> Object:
     """Put the text of a block into its step; return the stub with its place there.
 
     Where the step cannot hold all of the payload exactly, the stub keeps the payload.
@@ -467,14 +469,14 @@ def _filled(stub: Object, block: Block, line: _Line, at: int) -> Object:
     bare = isinstance(payload, str)
     text = payload if bare else payload.get(key) if isinstance(payload, dict) else None
     shown = text if isinstance(text, str) else text_in(block)
-    held = step.thoughts if key == "thinking" else step.texts
-    start = len(held) + len(_JOINT) if held else 0
+    so_far = step.thoughts if key == "thinking" else step.texts
+    start = len(so_far) + len(_JOINT) if so_far else 0
     if shown:
-        held = f"{held}{_JOINT}{shown}" if held else shown
+        so_far = f"{so_far}{_JOINT}{shown}" if so_far else shown
         if key == "thinking":
-            step.thoughts = held
+            step.thoughts = so_far
         else:
-            step.texts = held
+            step.texts = so_far
     if not isinstance(text, str) or not text:
         return stub
     stub.pop("payload", None)

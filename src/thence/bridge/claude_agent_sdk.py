@@ -47,13 +47,13 @@ class TranscriptStore(Protocol):
         """Append a batch: whole or not at all, each uuid once."""
 
     def load(self, key: TranscriptKey) -> list[JSON] | None:
-        """Give all entries; None when there are none."""
+        """Return all entries; None when there are none."""
 
     def sessions(self, project: str) -> list[dict[str, JSON]]:
         """List the sessions of a project."""
 
     def summaries(self, project: str) -> list[dict[str, JSON]]:
-        """Give the summary of each."""
+        """Return the summary of each."""
 
     def delete(self, key: TranscriptKey) -> None:
         """Write a tombstone."""
@@ -78,7 +78,7 @@ class Front:
             await self._worker.run(self._desk.append, TranscriptKey.of(key), plain(entries))
 
     async def load(self, key: Mapping[str, Any]) -> list[Any] | None:
-        """Give all entries of a transcript; None for one that was never written, or deleted."""
+        """Return all entries of a transcript; None for one that was never written, or deleted."""
         return await self._worker.run(self._desk.load, TranscriptKey.of(key))
 
     async def list_sessions(self, project_key: str) -> list[Any]:
@@ -86,7 +86,7 @@ class Front:
         return await self._worker.run(self._desk.sessions, project_key)
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
-        """Give the SDK's own summary of every session of a project."""
+        """Return the SDK's own summary of every session of a project."""
         return await self._worker.run(self._desk.summaries, project_key)
 
     async def delete(self, key: Mapping[str, Any]) -> None:
@@ -343,7 +343,7 @@ class _Transcript:
 def event_of(
     entry: JSON, uuid: str | None, known: Mapping[str, str], last: str | None = None
 ) -> BatchEntry:
-    """Give the event of an entry: a message with the rest beside it, or the entry as it is.
+    """Return the event of an entry: a message with the rest beside it, or the entry as it is.
 
     One that follows the last entry goes on from the tip: from what was noted since, if anything.
     """
@@ -362,7 +362,7 @@ def event_of(
 
 
 def entry_of(event: Event) -> JSON:
-    """Give the entry of an event, equal to what was appended."""
+    """Return the entry of an event, equal to what was appended."""
     mark = _mark(event) or {}
     if "entry" not in mark:
         return mark.get("whole")
@@ -385,6 +385,6 @@ def _mark(event: Event) -> dict[str, JSON] | None:
 
 
 def uuid_of(entry: JSON) -> str | None:
-    """Give the uuid by which an entry counts once, if it has one."""
+    """Return the uuid by which an entry counts once, if it has one."""
     uuid = entry.get("uuid") if isinstance(entry, dict) else None
     return uuid if isinstance(uuid, str) and uuid else None

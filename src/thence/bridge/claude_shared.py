@@ -30,8 +30,8 @@ from thence.bridge.originals import read
 from thence.errors import NotAppendable, ThenceError
 from thence.format import codec
 from thence.format.records import JSON
-from thence.memory.packs import LARGEST, pack_name
-from thence.team.objects import UPLOADS, Absent, Shelf, ShelfError, shelf_at
+from thence.memory.packs import MAX_PAYLOAD_BYTES, pack_name
+from thence.team.objects import MAX_UPLOADS, BackendError, BlobBackend, ObjectAbsent, shelf_at
 
 if TYPE_CHECKING:
     from thence.team.postgres import Postgres
@@ -82,7 +82,7 @@ class _Desk:
         transcript.append(entries, self._time())
 
     def _time(self) -> int:
-        """Give the time in milliseconds: no two writes of ours are as old as each other."""
+        """Return the time in milliseconds: no two writes of ours are as old as each other."""
         self._now = max(self._now + 1, time.time_ns() // 1_000_000)
         return self._now
 
@@ -153,10 +153,10 @@ class _Desk:
 def _open_store(url: str) -> tuple[_Values, Postgres | None]:
     if not url.startswith(("postgres://", "postgresql://")):
         return _Values(shelf_at(url)), None
-    from thence.team.postgres import Postgres, Rack
+    from thence.team.postgres import Postgres, PostgresBlobs
 
     database = Postgres(url)
-    return _Values(Rack(database)), database
+    return _Values(PostgresBlobs(database)), database
 
 
 class _Batch(msgspec.Struct, frozen=True):
@@ -229,7 +229,7 @@ class _Transcript:
         )
 
     def _new(self, entries: list[JSON]) -> list[JSON]:
-        """Give the entries that are not there yet."""
+        """Return the entries that are not there yet."""
         seen, new = set[str](), list[JSON]()
         for entry in entries:
             uuid = uuid_of(entry)
@@ -255,7 +255,7 @@ class _Transcript:
                 return
 
     def entries(self, first: int = 0) -> list[JSON]:
-        """Give the entries of the batches that count."""
+        """Return the entries of the batches that count."""
         batches = map(_Batch.of, self._shelf.read(self.batches[first:], self._sizes))
         return [entry for batch in batches if batch is not None for entry in batch.entries or ()]
 
@@ -273,22 +273,22 @@ class _Transcript:
 class _Values:
     """A shelf of JSON values."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: BlobBackend) -> None:
         self._shelf = shelf
-        self._pool = ThreadPoolExecutor(UPLOADS, "thence-shared") if shelf.parallel else None
+        self._pool = ThreadPoolExecutor(MAX_UPLOADS, "thence-shared") if shelf.parallel else None
 
     def put(self, name: str, value: JSON) -> int | None:
         """Keep a value and give its size; None when something else has its name."""
         written = codec.dump(value)
-        if len(written) > LARGEST:
+        if len(written) > MAX_PAYLOAD_BYTES:
             raise NotAppendable(
                 f"a batch of {len(written):,} bytes is too large",
-                hint=f"append less than {LARGEST >> 20} MB at a time",
+                hint=f"append less than {MAX_PAYLOAD_BYTES >> 20} MB at a time",
             )
         body = zstandard.compress(written, 3)
         try:
             self._shelf.put(name, body)
-        except ShelfError as error:
+        except BackendError as error:
             size = self.sizes(name.partition("/")[0]).get(name)
             if size is None:
                 raise _store_error(error) from error
@@ -297,35 +297,35 @@ class _Values:
         return len(body)
 
     def sizes(self, pack: str) -> dict[str, int]:
-        """Give the names in a pack, and their sizes."""
+        """Return the names in a pack, and their sizes."""
         try:
             return self._shelf.sizes(f"{pack}/")
-        except ShelfError as error:
+        except BackendError as error:
             raise _store_error(error) from error
 
     def _get(self, name: str, size: int) -> bytes:
         try:
             return self._shelf.get(name, 0, size)
-        except Absent:
+        except ObjectAbsent:
             return b""
-        except ShelfError as error:
+        except BackendError as error:
             raise _store_error(error) from error
 
     def read(self, names: Sequence[str], sizes: Mapping[str, int]) -> list[JSON]:
         """Read values; None for one that is damaged or gone."""
 
-        def one(name: str) -> JSON:
+        def read_value(name: str) -> JSON:
             data = self._get(name, sizes[name])
             try:
-                if zstandard.get_frame_parameters(data).content_size > LARGEST:
+                if zstandard.get_frame_parameters(data).content_size > MAX_PAYLOAD_BYTES:
                     return None
                 return read(zstandard.decompress(data))
             except (zstandard.ZstdError, ValueError, StopIteration):
                 return None
 
         if self._pool is None or len(names) < 2:
-            return [one(name) for name in names]
-        return list(self._pool.map(one, names))
+            return [read_value(name) for name in names]
+        return list(self._pool.map(read_value, names))
 
     def close(self) -> None:
         """Let go of the threads."""
@@ -337,7 +337,7 @@ def _project(project: str) -> str:
     return pack_name(f"{BRIDGE}\0{project}")
 
 
-def _store_error(error: ShelfError) -> ThenceError:
+def _store_error(error: BackendError) -> ThenceError:
     return NotAppendable(
         f"the shared store failed: {error}",
         hint="earlier data is safe; try again when it is back",

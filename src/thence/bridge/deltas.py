@@ -106,7 +106,7 @@ class Values:
             return None
 
     def get(self, name: str) -> TypedValue | None:
-        """Give a value whole; None when it, or one it is made of, is missing or damaged."""
+        """Return a value whole; None when it, or one it is made of, is missing or damaged."""
         delta = self._deltas.get(name)
         if delta is None:
             return None

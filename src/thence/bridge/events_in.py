@@ -109,7 +109,7 @@ def _fact(events: list[SessionEvent], native: dict[int, str], line: int) -> Fact
         calls_of(blocks),
         answers_of(blocks),
     )
-    told = tuple(
+    statuses = tuple(
         CallStatus(event.call, took_ms=event.took_ms)
         for event in events
         if event.call is not None and event.took_ms is not None
@@ -127,5 +127,5 @@ def _fact(events: list[SessionEvent], native: dict[int, str], line: int) -> Fact
         usage_key=first.usage_key,
         cost_usd=first.cost_usd,
         tier=first.tier,
-        told=told,
+        told=statuses,
     )

@@ -30,7 +30,7 @@ from thence.agents import Cursor
 from thence.bridge.sync_bundles import FolderSeen
 from thence.bridge.sync_places import write_atomically
 from thence.memory.projects import git_folder, remote_of, repository_of
-from thence.memory.store import Change, Filter, Store
+from thence.memory.store import Filter, SessionChange, Store
 
 FILE: Final = "folders.json"
 GIT_TIMEOUT_S: Final = 2.0
@@ -275,6 +275,6 @@ def _apply(store: Store, mapping: Mapping[str, str], projects: Iterable[str]) ->
                 known = known if known is not None else store.known().sessions
                 uid = row.session.session_uid
                 cursor = known[uid].cursor if uid in known else Cursor()
-                changes.append(Change(msgspec.structs.replace(row, project=new), cursor))
+                changes.append(SessionChange(msgspec.structs.replace(row, project=new), cursor))
     if changes:
         store.write(changes)

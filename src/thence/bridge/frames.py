@@ -21,7 +21,7 @@ from thence.format.whole import in_written_order, name_repeats
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Generation
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 _DERIVED: Final = ("ref", "effect", "evidence", "tone")
 """Fields of a block that are made of its payload, or that say where this machine keeps it."""
@@ -59,14 +59,14 @@ def parcel_of(generation: Generation) -> Parcel:
 
 def records_of(facts: Iterable[Fact]) -> list[Fact]:
     """Return records in written order, texts in pieces joined, each under a name of its own."""
-    return name_repeats(in_written_order(gather.joined(list(facts))))
+    return name_repeats(in_written_order(gather.join_pieces(list(facts))))
 
 
-def subagent_calls(whole: Whole) -> dict[str, str]:
+def subagent_calls(session: SessionGraph) -> dict[str, str]:
     """Return the calls that started subagents, by the channels of these."""
-    channels = {fact.channel for fact in whole.facts} - {"main"}
-    out = {channel: word(whole.about.get(channel)) for channel in channels}
-    for fact in whole.facts:
+    channels = {fact.channel for fact in session.facts} - {"main"}
+    out = {channel: word(session.about.get(channel)) for channel in channels}
+    for fact in session.facts:
         payload = fact.blocks[0].payload if fact.type == "sidechain" and fact.blocks else None
         if isinstance(payload, dict) and payload.get("agent_id") in channels:
             call = word(payload.get("tool_use_id"))
@@ -102,8 +102,8 @@ def head_of(parcel: Parcel) -> dict[str, JSON]:
     if parcel.torn:
         head["torn"] = True
     for name in ("replayed", "billed"):
-        if found := getattr(parcel, name):
-            head[name] = sorted(found)
+        if value := getattr(parcel, name):
+            head[name] = sorted(value)
     if parcel.ties:
         head["ties"] = msgspec.to_builtins(parcel.ties)
     if parcel.name:
@@ -128,12 +128,21 @@ class _Head(msgspec.Struct):
 def parcel_in(head: JSON, facts: list[Fact]) -> Parcel:
     """Return the session of an object that `head_of` made, and its records."""
     try:
-        told = msgspec.convert(head, _Head)
+        fields = msgspec.convert(head, _Head)
     except (msgspec.ValidationError, TypeError) as error:
         raise NotReadable(f"not a session of thence: {error}", hint="export it again") from error
-    agent, colon, native = told.uid.partition(":")
+    agent, colon, native = fields.uid.partition(":")
     if not (agent and colon and native):
-        raise NotReadable(f"not the id of a session: {told.uid[:80]!r}", hint="export it again")
+        raise NotReadable(f"not the id of a session: {fields.uid[:80]!r}", hint="export it again")
     return Parcel(
-        *(told.uid, facts, told.torn, told.replayed, told.billed, told.ties, told.name, told.tags)
+        *(
+            fields.uid,
+            facts,
+            fields.torn,
+            fields.replayed,
+            fields.billed,
+            fields.ties,
+            fields.name,
+            fields.tags,
+        )
     )

@@ -33,7 +33,7 @@ from thence.journal.log import make_folder, sync_folder
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 NOT_HANDED: Final = (
     "permissions: the new agent will ask",
@@ -50,7 +50,7 @@ def targets() -> list[str]:
     return [name for name, agent in agents().items() if agent.offers("handoff")]
 
 
-class Report(msgspec.Struct, frozen=True):
+class HandoffReport(msgspec.Struct, frozen=True):
     """What was handed over, and what became of it on the way."""
 
     session_uid: str
@@ -61,9 +61,9 @@ class Report(msgspec.Struct, frozen=True):
     event: str | None
     messages: int
     calls: int
-    kept: dict[str, int]
+    unchanged: dict[str, int] = msgspec.field(name="kept")
     mapped: dict[str, int]
-    told: dict[str, int]
+    as_text: dict[str, int] = msgspec.field(name="told")
     left: dict[str, int]
     answered: list[str]
     """Calls that never got a result, and were given one that says so."""
@@ -84,7 +84,7 @@ class Handoff(msgspec.Struct, frozen=True):
     """By their paths."""
     folder: str | None
     """The folder that appears at once with all of them; None for a single file."""
-    report: Report
+    report: HandoffReport
 
 
 def plan(
@@ -104,35 +104,35 @@ def plan(
     `event` is the place of the last event that goes along; without one it is the live chain's.
     `here` is the folder it goes on in if the session's own is not there, `at` the time in UTC.
     """
-    whole, agent = loaded.whole, loaded.source.adapter
-    mended = whole.messages(to=event)
+    graph, agent = loaded.whole, loaded.source.adapter
+    mended = graph.messages(to=event)
     if not mended.messages:
-        raise SessionNotFound(f"no messages yet in {whole.uid}", hint="see thence show")
-    outputs = spills.texts([*whole.before.facts, *whole.facts])
-    said = spills.inline_known(mended.messages, outputs)
+        raise SessionNotFound(f"no messages yet in {graph.uid}", hint="see thence show")
+    outputs = spills.texts([*graph.before.facts, *graph.facts])
+    with_outputs = spills.inline_known(mended.messages, outputs)
     writer, target = portable.writer_of(to), agents()[to]
     if writer.session_id is not None:
         session = target.ask(writer.session_id, session)
     settings = (
         target.ask(writer.settings, root) if writer.settings is not None else HandoffSettings()
     )
-    messages, account = portable.carried(said, agent, to)
-    last = whole.facts[event].node.id if event is not None else None
-    end = event if event is not None else whole.graph.end
-    cwd, moved = _folder(whole, here)
-    known = whole.session()
+    messages, account = portable.convert_messages(with_outputs, agent, to)
+    last = graph.facts[event].node.id if event is not None else None
+    end = event if event is not None else graph.graph.end
+    cwd, moved = _folder(graph, here)
+    known = graph.session()
     bound = HandoffHistory(
         session,
         messages,
         cwd,
         at,
         {
-            "from": whole.uid,
-            "event": whole.facts[end].node.id if end is not None else None,
+            "from": graph.uid,
+            "event": graph.facts[end].node.id if end is not None else None,
             "by": by,
             "at": at.isoformat(),
         },
-        _one_line(whole.title),
+        _one_line(graph.title),
         known.model if agent == to else settings.model,
         known.git_branch,
         settings.provider,
@@ -143,8 +143,8 @@ def plan(
     }
     argv = target.profile.resume_command(session)
     accept = target.ask(writer.accept, next(iter(written))) if writer.accept is not None else []
-    report = Report(
-        whole.uid,
+    report = HandoffReport(
+        graph.uid,
         agent,
         to,
         session,
@@ -152,12 +152,12 @@ def plan(
         last,
         len(messages),
         sum(b.get("type") == "tool_use" for m in mended.messages for b in blocks(m["content"])),
-        dict(account.kept),
+        dict(account.unchanged),
         dict(account.mapped),
-        dict(account.told),
+        dict(account.as_text),
         dict(account.left + Counter(mended.reworded)),
         list(map(portable.call_id, mended.answered)),
-        _mended(mended),
+        _repair_notes(mended),
         NOT_HANDED,
         list(written),
         argv,
@@ -191,32 +191,32 @@ def _one_line(title: str | None) -> str | None:
     return " ".join(title.split())[:200] if title else None
 
 
-def _mended(mended: repair.Mended) -> list[str]:
+def _repair_notes(mended: repair.Mended) -> list[str]:
     out = [f"{left.why}: {left.id}" if left.id else left.why for left in mended.left_out]
     out += [f"call has a new id: {name or 'it had none'}" for name in mended.renamed]
     return [*out, *(["the history started with the model"] if mended.opened else [])]
 
 
-def _folder(whole: Whole, here: str) -> tuple[str, list[str]]:
-    """Give the folder a session goes on in: its own if there is one, else where we are."""
-    told = whole.about.get("cwd")
-    if isinstance(told, str) and os.path.isabs(told) and os.path.isdir(told):  # noqa: PTH112, PTH117
-        return os.path.realpath(told), []
-    gone = f"its folder is missing ({told}); it continues in {here}"
-    return here, [gone] if isinstance(told, str) and told else []
+def _folder(session: SessionGraph, here: str) -> tuple[str, list[str]]:
+    """Return the folder a session goes on in: its own if there is one, else where we are."""
+    folder = session.about.get("cwd")
+    if isinstance(folder, str) and os.path.isabs(folder) and os.path.isdir(folder):  # noqa: PTH112, PTH117
+        return os.path.realpath(folder), []
+    gone = f"its folder is missing ({folder}); it continues in {here}"
+    return here, [gone] if isinstance(folder, str) and folder else []
 
 
 # -- which chain ----------------------------------------------------------------------------
 
 
-def end_of(whole: Whole, place: int, *, branch: bool = False) -> int:
+def end_of(session: SessionGraph, place: int, *, branch: bool = False) -> int:
     """Return the last event that is handed over: this one, or the end of the branch it is on."""
-    if whole.graph.nodes[place].flags & Is.SIDE:
+    if session.graph.nodes[place].flags & Is.SIDE:
         raise BadConfig(
             "this event belongs to a subagent, whose history cannot be continued",
             hint="use the event that called the subagent",
         )
-    return whole.graph.end_from(place) if branch else place
+    return session.graph.end_from(place) if branch else place
 
 
 # -- writing --------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def carry_out(handoff: Handoff) -> None:
                     Path(path).parent.rmdir()
 
 
-def _find_program(report: Report) -> str:
+def _find_program(report: HandoffReport) -> str:
     """Return the path of the client that takes a session in.
 
     It is looked for from where the user is, not in the project's folder, where it runs: PATH may
@@ -263,7 +263,7 @@ def _find_program(report: Report) -> str:
     return str(Path(path).absolute())
 
 
-def _accept(report: Report, program: str) -> None:
+def _accept(report: HandoffReport, program: str) -> None:
     """Let the client take its file in; it says nothing that can be relied on but how it ended."""
     command = shlex.join(report.accept)
     try:

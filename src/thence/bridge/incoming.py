@@ -20,7 +20,7 @@ from thence.bridge.frames import Parcel, parcel_of
 from thence.errors import NotReadable
 from thence.format.records import JSON
 from thence.memory.exclusion import Exclusion
-from thence.memory.keep import Keeper
+from thence.memory.keep import Ingester
 from thence.memory.store import Filter, ImportedFrom, Inventory, SessionRow, Store
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def read_file(path: Path, identities: Sequence[Path] = ()) -> Incoming:
     if path.is_file():
         body = path.read_bytes()
         if body.startswith(share.AGE):
-            body = share.decrypted(body, identities)
+            body = share.decrypt_file(body, identities)
             return _read_body(body, path) or _unknown(path)
         if (made := _read_body(body, path)) is not None:
             return made
@@ -139,7 +139,7 @@ class Importer:
         """Get ready; one that `is_dry` writes nothing."""
         self._store = store
         self._redactor = redactor
-        self._keeper = Keeper(store.blobs, redactor)
+        self._ingester = Ingester(store.blobs, redactor)
         self._exclude = Exclusion(exclude)
         self._is_dry = is_dry
         self._known: Inventory = store.known()
@@ -159,7 +159,7 @@ class Importer:
         redact = self._redactor.redact
         origin = ImportedFrom(form, redact(name), redact(by), content_hash)
         agent, _, native = uid.partition(":")
-        change = self._keeper.bring_in(
+        change = self._ingester.import_facts(
             Source(agent, native, ()),
             parcel.facts,
             self._known.sessions.get(uid),
@@ -167,7 +167,7 @@ class Importer:
             torn=parcel.torn,
             shares=(parcel.replayed, parcel.billed, parcel.ties),
         )
-        self._keeper.sync()
+        self._ingester.sync()
         self._store.write([change])
         arrival.title, arrival.redacted = change.row.title, change.row.redacted
         arrival.events = change.row.events

@@ -66,7 +66,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         self._worker = Worker()
 
     def name_of(self, thread_id: str) -> str:
-        """Give the id of a thread's session in the journal: `thence show` takes it."""
+        """Return the id of a thread's session in the journal: `thence show` takes it."""
         return session_name(BRIDGE, str(self._cwd or ""), str(thread_id))
 
     # -- threads ------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
     # -- reading ------------------------------------------------------------------------
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
-        """Give one checkpoint, or the newest whole one of a thread."""
+        """Return one checkpoint, or the newest whole one of a thread."""
         asked = config["configurable"]
         ns, at = asked.get("checkpoint_ns", ""), asked.get("checkpoint_id")
         with self._mutex:
@@ -139,11 +139,11 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
             {**checkpoint, "channel_values": {**loose, **channels}},
             self._plain(row.metadata),
             None if row.parent is None else _config(thread.name, (row.at[0], row.parent)),
-            self._pending(thread, row.at),
+            self._pending_writes(thread, row.at),
         )
 
-    def _pending(self, thread: Thread, at: Where) -> list[tuple[str, str, Any]]:
-        writes = thread.pending(at)
+    def _pending_writes(self, thread: Thread, at: Where) -> list[tuple[str, str, Any]]:
+        writes = thread.pending_writes(at)
         return [(write.task, write.channel, self._plain(write.value)) for write in writes]
 
     def _plain(self, value: TypedValue) -> Any:
@@ -197,7 +197,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
     def get_delta_channel_history(
         self, *, config: Config, channels: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Give what was written to channels on the way to a checkpoint, back to a whole value.
+        """Return what was written to channels on the way to a checkpoint, back to a whole value.
 
         Checkpoints that were pruned or deleted count here: without them what is left would be
         put together wrongly, and nobody would be told.
@@ -217,7 +217,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         writes: Any = []
         for row in above:
             channel_writes = [
-                write for write in self._pending(thread, row.at) if write[1] == channel
+                write for write in self._pending_writes(thread, row.at) if write[1] == channel
             ]
             writes = channel_writes + writes
             name = row.channels.get(channel)
@@ -330,7 +330,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
                 self._thread(str(asked["thread_id"])).put_writes(at, writes)
 
     def get_next_version(self, current: Any, channel: None) -> str:  # noqa: ARG002 - the SDK's
-        """Give the next version of a channel; two branches never draw the same one."""
+        """Return the next version of a channel; two branches never draw the same one."""
         last = 0 if current is None else int(str(current).split(".", 1)[0])
         return f"{last + 1:032}.{random.random():016}"  # noqa: S311 - apart, not secret
 
@@ -358,7 +358,9 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
             source.look()
             rows = sorted(source.alive(), key=lambda row: row.at[1])
             puts = [put for row in rows if (put := self._again(source, row)) is not None]
-            writes = [(row.at, some) for row in rows for some in _by_task(source.pending(row.at))]
+            writes = [
+                (row.at, some) for row in rows for some in _by_task(source.pending_writes(row.at))
+            ]
             if puts:
                 self._thread(str(target_thread_id)).put(puts, writes)
 
@@ -390,7 +392,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
     # -- the same, awaited --------------------------------------------------------------
 
     async def aget_tuple(self, config: Config) -> CheckpointTuple | None:
-        """Give one checkpoint, or the newest whole one of a thread."""
+        """Return one checkpoint, or the newest whole one of a thread."""
         return await self._worker.run(self.get_tuple, config)
 
     async def alist(
@@ -446,7 +448,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
     async def aget_delta_channel_history(
         self, *, config: Config, channels: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Give what was written to channels on the way to a checkpoint."""
+        """Return what was written to channels on the way to a checkpoint."""
         return await self._worker.run(
             self.get_delta_channel_history, config=config, channels=channels
         )

@@ -44,7 +44,7 @@ class JournalSession:
         session_settings: Any = None,
         compaction: Compaction | None = None,
     ) -> None:
-        """Give a session by its id. `cwd` is the project it belongs to, `compaction` a hook.
+        """Open a session by its id. `cwd` is the project it belongs to, `compaction` a hook.
 
         `session_settings` are the SDK's own, or a mapping of their fields.
         """
@@ -65,7 +65,7 @@ class JournalSession:
         self._compaction = compaction
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Give the latest `limit` items, oldest first; all without a limit."""
+        """Return the latest `limit` items, oldest first; all without a limit."""
         if limit is None:
             limit = getattr(self.session_settings, "limit", None)
         return await self._worker.run(self._items.get, limit)
@@ -226,7 +226,7 @@ def _settings(settings: Any) -> Any:
 
 
 def entry_of(item: Item) -> BatchEntry:
-    """Give the event of an item: in our own words if they say it, and as it was."""
+    """Return the event of an item: in our own words if they say it, and as it was."""
     shown = _shown(item) if isinstance(item, dict) else None
     kind, payload = shown if shown is not None else (MARK, {})
     if payload == item:  # a plain message: nothing has to be kept twice
@@ -235,7 +235,7 @@ def entry_of(item: Item) -> BatchEntry:
 
 
 def original(event: Event) -> Item | None:
-    """Give the item of an event; None when it has none."""
+    """Return the item of an event; None when it has none."""
     mark = _mark(event)
     if mark is None:
         return None

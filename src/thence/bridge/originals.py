@@ -31,7 +31,7 @@ class NotPlain(ThenceError, TypeError):
 
 
 def session_name(bridge: str, scope: str, name: str) -> str:
-    """Give the id of the session that keeps a list: its own id if it is a uuid, else a hash.
+    """Return the id of the session that keeps a list: its own id if it is a uuid, else a hash.
 
     A uuid names one thing in the world; any other word may be two things in two SDKs.
     """
@@ -55,7 +55,7 @@ def plain(value: Any) -> JSON:
 
 
 def read(written: bytes) -> JSON:
-    """Give the value that `codec.dump` wrote."""
+    """Return the value that `codec.dump` wrote."""
     try:
         return msgspec.json.decode(written)
     except ValueError:  # a lone surrogate or a number out of range: ours all the same
@@ -64,7 +64,7 @@ def read(written: bytes) -> JSON:
 
 
 def fold(original: JSON, shown: JSON) -> JSON:
-    """Give an original with the long texts that are shown as well left out.
+    """Return an original with the long texts that are shown as well left out.
 
     One that has none of them, or words that could be taken for ours, is given whole, in a list.
     """
@@ -90,7 +90,7 @@ def fold(original: JSON, shown: JSON) -> JSON:
 
 
 def unfold(folded: JSON, shown: JSON) -> JSON:
-    """Give the original back; None when it does not belong to what is shown."""
+    """Return the original back; None when it does not belong to what is shown."""
     if isinstance(folded, list):
         return folded[0] if len(folded) == 1 else None
     texts = list(_long(shown))

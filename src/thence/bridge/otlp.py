@@ -30,7 +30,7 @@ from thence.format.stored import StoredEvent, events_of_session
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 CONVENTIONS: Final = "1.41.1"
 """The version of the semantic conventions: the last that held those of GenAI; later ones have moved
@@ -46,7 +46,7 @@ _MAIN: Final = "main"
 Attributes = dict[str, Any]
 
 
-class Span(msgspec.Struct):
+class TraceSpan(msgspec.Struct):
     """One span, in plain values."""
 
     name: str
@@ -65,7 +65,7 @@ class Trace(msgspec.Struct):
 
     uid: str
     agent: str
-    spans: list[Span]
+    spans: list[TraceSpan]
     version: str = ""
 
     @property
@@ -83,7 +83,7 @@ class Trace(msgspec.Struct):
 
 
 def trace_of(
-    whole: Whole,
+    session: SessionGraph,
     *,
     agent: str,
     version: str = "",
@@ -91,11 +91,11 @@ def trace_of(
     is_openinference: bool = False,
 ) -> Trace:
     """Return a session as spans; `has_content` adds what was said, which may be private."""
-    spans = _Spans(whole, agent, has_content=has_content).made()
+    spans = _Spans(session, agent, has_content=has_content).made()
     if is_openinference:
         for span in spans:
             span.attributes |= _openinference(span)
-    return Trace(whole.uid, agent, spans, version)
+    return Trace(session.uid, agent, spans, version)
 
 
 class _Response:
@@ -108,15 +108,15 @@ class _Response:
 
 
 class _Spans:
-    def __init__(self, whole: Whole, agent: str, *, has_content: bool) -> None:
-        from thence.memory.pages import priced
+    def __init__(self, graph: SessionGraph, agent: str, *, has_content: bool) -> None:
+        from thence.memory.pages import with_price
 
-        self._whole = whole
+        self._graph = graph
         self._agent = agent
         self._has_content = has_content
-        self._session = whole.session()
-        self._bodies = {event.event_id: event for event in whole.events}
-        self._rows = [priced(row) for row in events_of_session(whole)]
+        self._session = graph.session()
+        self._bodies = {event.event_id: event for event in graph.events}
+        self._rows = [with_price(row) for row in events_of_session(graph)]
         self._start = _ns(self._session.started_at) or 0
         self._end = max(_ns(self._session.ended_at) or 0, self._start)
         self._last: dict[str, int] = {}
@@ -125,12 +125,12 @@ class _Spans:
         self._calls: list[StoredEvent] = []
         self._times: dict[int, int] = {}
 
-    def made(self) -> list[Span]:
+    def made(self) -> list[TraceSpan]:
         """Return the spans, those of the agents first."""
         for row in self._rows:
             self._read(row)
         spans = [self._root(), *self._subagents()]
-        spans += [self._chat(key, one) for key, one in self._responses.items()]
+        spans += [self._chat(key, response) for key, response in self._responses.items()]
         spans += [self._tool(row) for row in self._calls]
         return spans
 
@@ -166,7 +166,7 @@ class _Spans:
 
     # -- agents -----------------------------------------------------------------------------
 
-    def _root(self) -> Span:
+    def _root(self) -> TraceSpan:
         session = self._session
         attributes: Attributes = {
             "gen_ai.operation.name": "invoke_agent",
@@ -176,15 +176,17 @@ class _Spans:
             "gen_ai.provider.name": provider_of(session.model),
             "gen_ai.request.model": session.model,
             "thence.session.uid": session.session_uid,
-            "thence.session.title": self._whole.title if self._has_content else None,
+            "thence.session.title": self._graph.title if self._has_content else None,
             "thence.session.cwd": session.cwd if self._has_content else None,
             "thence.outcome": session.outcome,
         }
         name = f"invoke_agent {self._agent}"
-        return Span(name, _MAIN, None, self._start, self._end, attributes=_told(attributes))
+        return TraceSpan(
+            name, _MAIN, None, self._start, self._end, attributes=_without_nulls(attributes)
+        )
 
-    def _subagents(self) -> Iterator[Span]:
-        starts = subagent_calls(self._whole)
+    def _subagents(self) -> Iterator[TraceSpan]:
+        starts = subagent_calls(self._graph)
         times: dict[str, list[int]] = {}
         for row in self._rows:
             if row.event.channel != _MAIN and row.event.state is not State.REPLAYED:
@@ -203,14 +205,14 @@ class _Spans:
             }
             name = f"invoke_agent {channel}"
             key, start, end = f"channel {channel}", min(moments), max(moments)
-            yield Span(name, key, above, start, end, attributes=_told(attributes))
+            yield TraceSpan(name, key, above, start, end, attributes=_without_nulls(attributes))
 
     def _above(self, channel: str) -> str:
         return _MAIN if channel == _MAIN else f"channel {channel}"
 
     # -- responses and calls ----------------------------------------------------------------
 
-    def _chat(self, key: tuple[str, str], response: _Response) -> Span:
+    def _chat(self, key: tuple[str, str], response: _Response) -> TraceSpan:
         channel, name = key
         first = response.rows[0].event
         models = (row.event.model for row in response.rows)
@@ -234,17 +236,17 @@ class _Spans:
             attributes["gen_ai.input.messages"] = self._messages(response.asked)
             attributes["gen_ai.output.messages"] = self._messages(response.rows)
         end = max(self._times[row.event.event_id] for row in response.rows)
-        return Span(
+        return TraceSpan(
             f"chat {model}" if model else "chat",
             f"response {channel} {name}",
             self._above(channel),
             min(response.start_ns, end),
             end,
             _CLIENT,
-            _told(attributes),
+            _without_nulls(attributes),
         )
 
-    def _tool(self, row: StoredEvent) -> Span:
+    def _tool(self, row: StoredEvent) -> TraceSpan:
         event = row.event
         start = self._times[event.event_id]
         end = self._times.get(row.other or 0, start)
@@ -266,14 +268,14 @@ class _Spans:
             attributes["gen_ai.tool.call.arguments"] = _json(self._payload(event.event_id))
             if row.other is not None:
                 attributes["gen_ai.tool.call.result"] = text_of(self._payload(row.other))
-        return Span(
+        return TraceSpan(
             f"execute_tool {event.tool or 'unknown'}",
             f"call {event.event_id}",
             self._above(event.channel),
             start,
             max(start, end),
             _INTERNAL,
-            _told(attributes),
+            _without_nulls(attributes),
             "the call failed" if has_failed else None,
         )
 
@@ -369,18 +371,18 @@ _SAME: Final = {
 }
 
 
-def _openinference(span: Span) -> Attributes:
+def _openinference(span: TraceSpan) -> Attributes:
     """Return what OpenInference calls the attributes of a span."""
-    told = span.attributes
-    out: Attributes = {"openinference.span.kind": _KINDS[told["gen_ai.operation.name"]]}
-    out |= {theirs: told[name] for name, theirs in _SAME.items() if name in told}
+    attributes = span.attributes
+    out: Attributes = {"openinference.span.kind": _KINDS[attributes["gen_ai.operation.name"]]}
+    out |= {theirs: attributes[name] for name, theirs in _SAME.items() if name in attributes}
     if "llm.token_count.prompt" in out:
         total = out["llm.token_count.prompt"] + out["llm.token_count.completion"]
         out["llm.token_count.total"] = total
     return out
 
 
-def _told(attributes: Mapping[str, Any]) -> Attributes:
+def _without_nulls(attributes: Mapping[str, Any]) -> Attributes:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -401,7 +403,7 @@ def _ns(ts: str | None) -> int | None:
 # -- as JSON --------------------------------------------------------------------------------
 
 
-def otlp_json(trace: Trace, spans: Sequence[Span] | None = None) -> dict[str, JSON]:
+def otlp_json(trace: Trace, spans: Sequence[TraceSpan] | None = None) -> dict[str, JSON]:
     """Return spans as OTLP/JSON: ids in hexadecimal, large numbers as texts."""
     made = [_json_span(trace, span) for span in (trace.spans if spans is None else spans)]
     scope = {"name": "thence", "version": trace.version}
@@ -420,7 +422,7 @@ def _resource(trace: Trace) -> Attributes:
     return {"service.name": trace.agent, "telemetry.sdk.name": "thence"}
 
 
-def _json_span(trace: Trace, span: Span) -> dict[str, JSON]:
+def _json_span(trace: Trace, span: TraceSpan) -> dict[str, JSON]:
     out: dict[str, JSON] = {
         "traceId": trace.trace_id.hex(),
         "spanId": trace.span_id(span.key).hex(),
@@ -454,16 +456,16 @@ def _json_value(value: Any) -> dict[str, JSON]:
 # -- as protobuf ----------------------------------------------------------------------------
 
 
-def otlp_protobuf(trace: Trace, spans: Sequence[Span]) -> bytes:
+def otlp_protobuf(trace: Trace, spans: Sequence[TraceSpan]) -> bytes:
     """Return spans as an ExportTraceServiceRequest, which every collector reads."""
     scope = _text(1, "thence") + _text(2, trace.version)
     made = b"".join(_field(2, _span(trace, span)) for span in spans)
     scoped = _field(1, scope) + made + _text(3, SCHEMA_URL)
-    resource = b"".join(_field(1, one) for one in _attributes(_resource(trace)))
+    resource = b"".join(_field(1, attribute) for attribute in _attributes(_resource(trace)))
     return _field(1, _field(1, resource) + _field(2, scoped) + _text(3, SCHEMA_URL))
 
 
-def _span(trace: Trace, span: Span) -> bytes:
+def _span(trace: Trace, span: TraceSpan) -> bytes:
     parts = [_field(1, trace.trace_id), _field(2, trace.span_id(span.key))]
     if span.above is not None:
         parts.append(_field(4, trace.span_id(span.above)))
@@ -472,7 +474,7 @@ def _span(trace: Trace, span: Span) -> bytes:
         b"\x30" + _varint(span.kind),
         b"\x39" + struct.pack("<Q", span.start_ns),
         b"\x41" + struct.pack("<Q", span.end_ns),
-        *(_field(9, one) for one in _attributes(span.attributes)),
+        *(_field(9, attribute) for attribute in _attributes(span.attributes)),
     ]
     if span.error is not None:
         parts.append(_field(15, _text(2, span.error) + b"\x18" + _varint(_ERROR)))
@@ -538,8 +540,8 @@ def traces_url(endpoint: str) -> str:
     return endpoint if parts.path.strip("/") else f"{endpoint.rstrip('/')}/v1/traces"
 
 
-def _batches(trace: Trace) -> Iterator[list[Span]]:
-    batch: list[Span] = []
+def _batches(trace: Trace) -> Iterator[list[TraceSpan]]:
+    batch: list[TraceSpan] = []
     size = 0
     for span in trace.spans:
         length = 200 + sum(len(str(value)) for value in span.attributes.values())

@@ -1,6 +1,6 @@
 """What of a history another agent can take: its calls mapped or told in words, the rest counted.
 
-Pure. `carried` takes messages that an API accepts, said to one agent, and gives messages that the
+Pure. `convert_messages` takes messages of one agent that an API accepts, and returns those that the
 next one's API accepts, with an account of every change. Invariants: texts stay word for word and
 in order; a call stays a call, with its result, only under a name and with arguments that the next
 agent knows, else both are told in words; a tool's result never becomes the user's words, for these
@@ -72,31 +72,33 @@ def writer_of(target: str) -> HandoffWriter:
     return writer
 
 
-class Account:
+class ConversionCounts:
     """What became of the parts of a history."""
 
     def __init__(self) -> None:
-        self.kept: Counter[str] = Counter()
+        self.unchanged: Counter[str] = Counter()
         """Calls that stay as they are, by tool."""
         self.mapped: Counter[str] = Counter()
         """Calls under another name, as `Bash → exec_command`."""
-        self.told: Counter[str] = Counter()
+        self.as_text: Counter[str] = Counter()
         """Calls told in words with their results, by tool."""
         self.left: Counter[str] = Counter()
         """What stayed behind, by what it is."""
 
 
-def carried(messages: Iterable[Block], source: str, target: str) -> tuple[list[Block], Account]:
-    """Give messages of one agent as another one can take them."""
+def convert_messages(
+    messages: Iterable[Block], source: str, target: str
+) -> tuple[list[Block], ConversionCounts]:
+    """Return messages of one agent as another one can take them."""
     work = _Carrying(source, target)
-    given = list(messages)
+    originals = list(messages)
     work.results = {
         block["tool_use_id"]: block
-        for message in given
+        for message in originals
         for block in blocks(message.get("content"))
         if block.get("type") == "tool_result"
     }
-    out = [work.message(message) for message in given]
+    out = [work.message(message) for message in originals]
     return repair.mend(out).messages, work.account
 
 
@@ -109,7 +111,7 @@ class _Carrying:
         self.results: dict[str, Block] = {}
         self.stays: dict[str, str] = {}
         """Calls that stay calls: their id, and their id from now on."""
-        self.account = Account()
+        self.account = ConversionCounts()
 
     def message(self, message: Block) -> Block:
         role = message["role"]
@@ -143,21 +145,21 @@ class _Carrying:
         return None
 
     def _call(self, call: Block) -> Block:
-        name, given = word(call.get("name")), call.get("input")
-        made = self._same(name, given) if self.same else mapped(name, given, self.target)
+        name, arguments = word(call.get("name")), call.get("input")
+        made = self._same(name, arguments) if self.same else map_call(name, arguments, self.target)
         if made is None or not _NAME.fullmatch(made[0]) or not is_plain(made[1]):
             return self._in_words(call)
         new = call_id(call["id"])
         self.stays[call["id"]] = new
         if made[0] == name:
-            self._count(self.account.kept, name)
+            self._count(self.account.unchanged, name)
         else:
             self._count(self.account.mapped, f"{name} → {made[0]}")
-        return {"type": "tool_use", "id": new, "name": made[0], "input": _cleaned(made[1])}
+        return {"type": "tool_use", "id": new, "name": made[0], "input": _clean_json(made[1])}
 
     @staticmethod
-    def _same(name: str, given: JSON) -> tuple[str, Block] | None:
-        return (name, given) if isinstance(given, dict) else None
+    def _same(name: str, arguments: JSON) -> tuple[str, Block] | None:
+        return (name, arguments) if isinstance(arguments, dict) else None
 
     @staticmethod
     def _count(where: dict[str, int], name: str) -> None:
@@ -166,20 +168,20 @@ class _Carrying:
     def _in_words(self, call: Block) -> Block:
         """Tell a call and its result as words of the model, whose doing it was."""
         name = word(call.get("name")) or "a tool"
-        self._count(self.account.told, name)
+        self._count(self.account.as_text, name)
         result = self.results.get(call["id"], {})
         failed = " (failed)" if result.get("is_error") is True else ""
-        said = self._flat(result.get("content"))
+        output = self._flat(result.get("content"))
         lines = (
             f"[I called {name}, a tool of {self.source} that is not offered here.]",
-            f"input: {_written(call.get('input'))}",
+            f"input: {_write_json(call.get('input'))}",
             f"result{failed}:",
-            fenced(said),
+            fence_text(output),
         )
         return _text("\n".join(lines))
 
     def _flat(self, content: JSON) -> str:
-        """Give a result as one text; what is no text is named and counted."""
+        """Return a result as one text; what is no text is named and counted."""
         parts: list[str] = []
         for part in blocks(content):
             if part.get("type") == "text":
@@ -207,19 +209,19 @@ class _Carrying:
         return block.get("type") in self.writer.takes and isinstance(block.get("source"), dict)
 
     def _words(self, text: str) -> Block | None:
-        """Give a text of the user's side; what the user did not write is marked as such."""
+        """Return a text of the user's side; what the user did not write is marked as such."""
         if (attached := _ATTACHED.fullmatch(text.strip())) is not None:
             return _text(text if self.same else recorder_name(attached[1], self.source))
         if _IMAGE_LABEL.fullmatch(text.strip()) and not self.same:
             return None  # what it stands before goes along
-        said, gone = without_harness(text)
+        words, gone = without_harness(text)
         for tag in gone:
             self._left(f"<{tag}>")
-        if not said.strip():
+        if not words.strip():
             return None
-        if said.lstrip().startswith(_NOT_WRITTEN) and not self.same:
-            return _text(recorder_name(said.strip(), self.source))
-        return _text(said)
+        if words.lstrip().startswith(_NOT_WRITTEN) and not self.same:
+            return _text(recorder_name(words.strip(), self.source))
+        return _text(words)
 
     def _result(self, block: Block) -> Block | None:
         new = self.stays.get(block["tool_use_id"])
@@ -229,7 +231,7 @@ class _Carrying:
         if isinstance(content, list):
             content = [self._part(part) for part in content]
         else:
-            content = _whole(word(content))
+            content = _clean_text(word(content))
         out = {"type": "tool_result", "tool_use_id": new, "content": content}
         if block.get("is_error") is not True:
             return out
@@ -249,24 +251,24 @@ class _Carrying:
 # -- tools ----------------------------------------------------------------------------------
 
 
-def mapped(name: str, given: JSON, target: str) -> tuple[str, Block] | None:
-    """Give a call as the target knows it; None when it has nothing that says the same."""
-    if not isinstance(given, dict):
+def map_call(name: str, arguments: JSON, target: str) -> tuple[str, Block] | None:
+    """Return a call as the target knows it; None when it has nothing that says the same."""
+    if not isinstance(arguments, dict):
         return None
     forms = agents()[target].profile.forms
-    script = kinds.command(name, given) if kinds.tool_kind(name) == "shell" else None
+    script = kinds.command(name, arguments) if kinds.tool_kind(name) == "shell" else None
     if script is not None and "shell" in forms:
         # Only the script: what else was asked for may be a permission.
-        return _called(forms["shell"], {"command": script})
-    server = _of_a_server(name, given)
+        return _make_call(forms["shell"], {"command": script})
+    server = _of_a_server(name, arguments)
     if server is not None:
         return _to_a_server(*server, forms.get("server"))
-    plan = _plan(name, given, forms["todos"]) if "todos" in forms else None
-    return plan or _form(name, given, forms)
+    plan = _plan(name, arguments, forms["todos"]) if "todos" in forms else None
+    return plan or _form(name, arguments, forms)
 
 
-def _called(form: ToolForm, values: dict[str, JSON]) -> tuple[str, Block]:
-    """Give a call with these values, by what they are."""
+def _make_call(form: ToolForm, values: dict[str, JSON]) -> tuple[str, Block]:
+    """Return a call with these values, by what they are."""
     return form.tool, {form.arguments[what]: value for what, value in values.items()} | form.more
 
 
@@ -274,27 +276,27 @@ _SAME: Final = ("read", "write", "edit", "search")
 """Tools that say the same under other names; a call with any further argument is none of them."""
 
 
-def _form(name: str, given: Block, forms: Mapping[str, ToolForm]) -> tuple[str, Block] | None:
-    given = {name: value for name, value in given.items() if value not in (False, None)}
+def _form(name: str, arguments: Block, forms: Mapping[str, ToolForm]) -> tuple[str, Block] | None:
+    arguments = {name: value for name, value in arguments.items() if value not in (False, None)}
     for agent in agents().values():
         for kind in _SAME:
             known = agent.profile.forms.get(kind)
             if known is None or known.tool != name or kind not in forms:
                 continue
-            if given.keys() == set(known.arguments.values()):
-                values = {what: given[mine] for what, mine in known.arguments.items()}
-                return _called(forms[kind], values)
+            if arguments.keys() == set(known.arguments.values()):
+                values = {what: arguments[mine] for what, mine in known.arguments.items()}
+                return _make_call(forms[kind], values)
     return None
 
 
-def _of_a_server(name: str, given: Block) -> tuple[str, str, JSON] | None:
-    """Give server, tool and arguments of a call to an MCP server, whoever made it."""
-    arguments: JSON = given
+def _of_a_server(name: str, values: Block) -> tuple[str, str, JSON] | None:
+    """Return server, tool and arguments of a call to an MCP server, whoever made it."""
+    arguments: JSON = values
     for agent in agents().values():
         door = agent.profile.forms.get("server")
         if door is not None and door.tool == name:
-            name = f"mcp__{word(given.get(door.arguments['name']))}"
-            arguments = given.get(door.arguments["input"])
+            name = f"mcp__{word(values.get(door.arguments['name']))}"
+            arguments = values.get(door.arguments["input"])
             break
     prefix, _, rest = name.partition("__")
     server, _, tool = rest.partition("__")
@@ -302,16 +304,16 @@ def _of_a_server(name: str, given: Block) -> tuple[str, str, JSON] | None:
 
 
 def _to_a_server(
-    server: str, tool: str, given: JSON, door: ToolForm | None
+    server: str, tool: str, arguments: JSON, door: ToolForm | None
 ) -> tuple[str, Block] | None:
     if door is not None:
-        return _called(door, {"name": f"{server}__{tool}", "input": given})
-    return (f"mcp__{server}__{tool}", given) if isinstance(given, dict) else None
+        return _make_call(door, {"name": f"{server}__{tool}", "input": arguments})
+    return (f"mcp__{server}__{tool}", arguments) if isinstance(arguments, dict) else None
 
 
-def _plan(name: str, given: Block, form: ToolForm) -> tuple[str, Block] | None:
-    """Give a list of todos as another agent has it."""
-    todos = given.get("todos")
+def _plan(name: str, arguments: Block, form: ToolForm) -> tuple[str, Block] | None:
+    """Return a list of todos as another agent has it."""
+    todos = arguments.get("todos")
     if kinds.tool_kind(name) != "plan" or not isinstance(todos, list):
         return None
     text, status = form.arguments["text"], form.arguments["status"]
@@ -341,26 +343,26 @@ def without_harness(text: str) -> tuple[str, list[str]]:
         if tag is None:
             break
         end = f"</{tag}>" if f"</{tag}>" in start else f"</{tag.partition(' ')[0]}>"
-        _, found, rest_of = start.partition(end)
-        if not found:
+        _, marker, rest_of = start.partition(end)
+        if not marker:
             break
         gone.append(tag)
         rest = rest_of.lstrip("\n")
     return rest, gone
 
 
-def fenced(text: str) -> str:
+def fence_text(text: str) -> str:
     """Set a text between fences that it does not hold itself."""
-    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
+    longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
-    return f"{fence}\n{_whole(text)}\n{fence}"
+    return f"{fence}\n{_clean_text(text)}\n{fence}"
 
 
-def call_id(told: str) -> str:
-    """Give a call's id if every API takes it, else one made of it."""
-    if _NAME.fullmatch(told):
-        return told
-    return f"call_{blake2b(told.encode('utf-8', 'backslashreplace'), digest_size=12).hexdigest()}"
+def call_id(name: str) -> str:
+    """Return a call's id if every API takes it, else one made of it."""
+    if _NAME.fullmatch(name):
+        return name
+    return f"call_{blake2b(name.encode('utf-8', 'backslashreplace'), digest_size=12).hexdigest()}"
 
 
 def is_plain(value: JSON) -> bool:
@@ -369,9 +371,9 @@ def is_plain(value: JSON) -> bool:
     for _ in range(DEEPEST):
         level = [
             inner
-            for one in level
-            if isinstance(one, (dict, list))
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for entry in level
+            if isinstance(entry, (dict, list))
+            for inner in (entry.values() if isinstance(entry, dict) else entry)
         ]
         if not level:
             break
@@ -381,27 +383,27 @@ def is_plain(value: JSON) -> bool:
         return False
 
 
-def _cleaned(value: JSON) -> JSON:
+def _clean_json(value: JSON) -> JSON:
     """Replace lone surrogates everywhere: a strict reader drops the whole line for one."""
     if isinstance(value, str):
-        return _whole(value)
+        return _clean_text(value)
     if isinstance(value, list):
-        return [_cleaned(one) for one in value]
+        return [_clean_json(entry) for entry in value]
     if isinstance(value, dict):
-        return {_whole(name): _cleaned(one) for name, one in value.items()}
+        return {_clean_text(name): _clean_json(entry) for name, entry in value.items()}
     return value
 
 
-def _written(value: JSON) -> str:
+def _write_json(value: JSON) -> str:
     try:
-        return _whole(json.dumps(value, ensure_ascii=False))
+        return _clean_text(json.dumps(value, ensure_ascii=False))
     except (ValueError, TypeError, RecursionError):
         return "[nested too deeply to be told]"
 
 
-def _whole(text: str) -> str:
+def _clean_text(text: str) -> str:
     return _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _text(said: str) -> Block:
-    return {"type": "text", "text": _whole(said)}
+def _text(text: str) -> Block:
+    return {"type": "text", "text": _clean_text(text)}

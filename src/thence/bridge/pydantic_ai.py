@@ -46,7 +46,7 @@ class JournalHistory:
         cwd: Path | str | None = None,
         orphans: repair.Orphans = "answer",
     ) -> None:
-        """Give a history by its id. `cwd` is the project it belongs to."""
+        """Open a history by its id. `cwd` is the project it belongs to."""
         self.session_id = session_id
         self.name = session_name(BRIDGE, str(cwd or ""), session_id)
         """The id of the session in the journal: `thence show` takes it."""
@@ -57,7 +57,7 @@ class JournalHistory:
         self._worker = Worker()
 
     async def load(self) -> list[Any]:
-        """Give all messages, valid for the next run."""
+        """Return all messages, valid for the next run."""
         return await self._worker.run(self.load_now)
 
     def load_now(self) -> list[Any]:
@@ -140,7 +140,7 @@ def _dump(messages: Sequence[Any]) -> list[Message]:
 
 
 def _validate(messages: Iterable[Message]) -> list[Any]:
-    """Give the SDK's own messages; one that it does not know is left out."""
+    """Return the SDK's own messages; one that it does not know is left out."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
     try:
@@ -235,14 +235,14 @@ def _request(parts: list[Part]) -> Message:
 
 
 def entry_of(message: Message) -> BatchEntry:
-    """Give the event of a message: in our own words if they say it, and as it was."""
+    """Return the event of a message: in our own words if they say it, and as it was."""
     shown = _shown(message)
     kind = str(shown["role"]) if shown else MARK
     return BatchEntry(kind, {**shown, MARK: {"is": BRIDGE, "message": fold(message, shown)}})
 
 
 def original(event: Event) -> Message | None:
-    """Give the message of an event; None when it has none."""
+    """Return the message of an event; None when it has none."""
     mark = _mark(event)
     shown = {name: value for name, value in event.fields.items() if name != MARK}
     message = unfold(mark["message"], shown) if mark is not None else None

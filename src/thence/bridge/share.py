@@ -41,12 +41,13 @@ class SecretLeft(ThenceError):
 # -- redaction ------------------------------------------------------------------------------
 
 
-def redacted(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
+def redact_session(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
     """Return a session, and those it continues, without secrets."""
     from thence.agents.sessions import join_generations
 
     generations = [
-        replace(one, facts=redacted_facts(one.facts, redactor)) for one in loaded.generations
+        replace(generation, facts=redacted_facts(generation.facts, redactor))
+        for generation in loaded.generations
     ]
     return replace(loaded, whole=join_generations(generations), generations=generations)
 
@@ -60,9 +61,9 @@ def redacted_facts(facts: Iterable[Fact], redactor: Redactor) -> list[Fact]:
 def _redacted_fact(fact: Fact, redactor: Redactor) -> Fact:
     clean = redactor.redact_json
     blocks = tuple([_redacted_block(block, redactor) for block in fact.blocks])
-    told = tuple([replace(one, output=clean(plain(one.output))) for one in fact.told])
+    statuses = tuple([replace(status, output=clean(plain(status.output))) for status in fact.told])
     about = clean(plain(fact.about)) if fact.about else fact.about
-    return replace(fact, blocks=blocks, told=told, about=about)
+    return replace(fact, blocks=blocks, told=statuses, about=about)
 
 
 def _redacted_block(block: Block, redactor: Redactor) -> Block:
@@ -97,7 +98,7 @@ def share_file(
     Placeholders that the store had put in before are counted as well.
     """
     before = Counter(redactor.counts)
-    clean = redacted(loaded, redactor)
+    clean = redact_session(loaded, redactor)
     made = Counter(redactor.counts) - before
     parcels = [parcel_of(generation) for generation in reversed(clean.generations)]
     parcels[-1].name = redactor.redact(name) if name else None
@@ -127,11 +128,11 @@ def _placeholders(lines: Iterable[JSON]) -> dict[str, int]:
     """Return how often each rule left its mark."""
     import re
 
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     mark = re.compile(rb"\[REDACTED:([a-z0-9-]{1,40})(?::[0-9a-f]{8})?\]")
     for line in lines:
-        found.update(rule.decode() for rule in mark.findall(msgspec.json.encode(line)))
-    return dict(sorted(found.items()))
+        counts.update(rule.decode() for rule in mark.findall(msgspec.json.encode(line)))
+    return dict(sorted(counts.items()))
 
 
 def _check(lines: Iterable[JSON], redactor: Redactor) -> None:
@@ -197,7 +198,7 @@ def _pyrage() -> Any:
     return pyrage
 
 
-def encrypted(body: bytes, recipients: Sequence[str]) -> bytes:
+def encrypt_file(body: bytes, recipients: Sequence[str]) -> bytes:
     """Return a file that only the owners of these public keys can read.
 
     A key is that of age (`age1…`) or of SSH (`ssh-ed25519 …`, `ssh-rsa …`).
@@ -216,7 +217,7 @@ def encrypted(body: bytes, recipients: Sequence[str]) -> bytes:
     return made
 
 
-def decrypted(body: bytes, identities: Sequence[Path]) -> bytes:
+def decrypt_file(body: bytes, identities: Sequence[Path]) -> bytes:
     """Return what an encrypted file holds, by the private keys in files."""
     pyrage = _pyrage()
     keys = [key for path in identities for key in _identities(path, pyrage)]

@@ -28,7 +28,7 @@ from thence.bridge.sync_keys import Key, closed_name, new_secret, phrase_of, rin
 from thence.bridge.sync_places import Place
 from thence.bridge.sync_state import Desk, PartAt, Sent, Setup, State
 from thence.errors import BadConfig, Conflict
-from thence.format.copies import united
+from thence.format.copies import merge_places
 from thence.format.records import Event
 from thence.memory.exclusion import Exclusion
 from thence.memory.notes import Kind, note_lines, note_path
@@ -354,7 +354,7 @@ class Sync:
         found.sort(key=lambda one: (-len(one[0]), one[1]))
         facts, _, last = found[0]
         if len(found) > 1:
-            facts = united([one[0] for one in found])
+            facts = merge_places([one[0] for one in found])
         return parcel_in(last.head, facts), last.label
 
     def _edition(

@@ -142,22 +142,22 @@ class BucketPlace:
 
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
-        from thence.team.objects import Absent
+        from thence.team.objects import ObjectAbsent
 
         with self._errors():
             try:
                 return self._bucket.read_versioned(name)[0]
-            except Absent:
+            except ObjectAbsent:
                 return None
 
     def write(self, name: str, body: bytes) -> None:
         """Add a bundle, durable and visible to others on return; nothing if it is there."""
-        from thence.team.objects import Absent
+        from thence.team.objects import ObjectAbsent
 
         with self._errors():
             try:
                 self._bucket.get(name, 0, 1)
-            except Absent:
+            except ObjectAbsent:
                 self._bucket.put(name, body)
 
     def remove(self, names: Sequence[str]) -> None:
@@ -167,11 +167,11 @@ class BucketPlace:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from thence.team.objects import ShelfError
+        from thence.team.objects import BackendError
 
         try:
             yield
-        except ShelfError as error:
+        except BackendError as error:
             raise NotReadable(f"{self._url}: {error}", hint="is it reachable from here?") from error
 
 

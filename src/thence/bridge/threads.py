@@ -187,7 +187,7 @@ class Thread:
                 out[channel] = value
         return out
 
-    def pending(self, at: Where) -> list[PendingWrite]:
+    def pending_writes(self, at: Where) -> list[PendingWrite]:
         """What was written on the way from a checkpoint, in the order it is applied in."""
         writes = self.writes.get(at, {}).values()
         return sorted(writes, key=lambda write: (write.path, write.task, write.place))

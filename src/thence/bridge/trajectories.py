@@ -58,8 +58,8 @@ def written_by(document: Mapping[str, JSON]) -> str:
     if isinstance(by, str):
         return by
     agent = document.get("agent")
-    told = [agent.get(key) for key in ("name", "version")] if isinstance(agent, dict) else []
-    return " ".join(part for part in told if isinstance(part, str))
+    names = [agent.get(key) for key in ("name", "version")] if isinstance(agent, dict) else []
+    return " ".join(part for part in names if isinstance(part, str))
 
 
 def _ours(trajectory: JSON) -> Object:
@@ -69,7 +69,7 @@ def _ours(trajectory: JSON) -> Object:
 
 
 def _list(value: JSON) -> list[Object]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _own_parcels(document: Object) -> Iterator[Parcel]:
@@ -153,7 +153,7 @@ def _facts(trajectory: Object, channel: str, depth: int) -> Iterator[Fact]:
     for number, step in enumerate(_list(trajectory.get("steps")), start=1):
         for fact in _step_facts(step, number, channel, model):
             node = fact.node
-            yield _following(fact, above, 2 * number + node.id.endswith("/results"))
+            yield _follow(fact, above, 2 * number + node.id.endswith("/results"))
             above = node.id
     for number, below in enumerate(_list(trajectory.get("subagent_trajectories"))):
         if depth < _DEPTH:
@@ -162,16 +162,16 @@ def _facts(trajectory: Object, channel: str, depth: int) -> Iterator[Fact]:
 
 
 def _about(trajectory: Object, agent: Object) -> dict[str, JSON]:
-    said = {
+    fields = {
         "version": word(agent.get("version")),
         "agent": word(agent.get("name")),
         "model": word(agent.get("model_name")),
         "cwd": word(_ours(trajectory).get("cwd")),
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
-def _following(fact: Fact, above: str | None, line: int) -> Fact:
+def _follow(fact: Fact, above: str | None, line: int) -> Fact:
     from msgspec.structs import replace
 
     return replace(fact, node=replace(fact.node, parent=above), line=line)
@@ -201,8 +201,8 @@ def _step_facts(step: Object, number: int, channel: str, model: str | None) -> I
             cost_usd=float(cost) if isinstance(cost, (int, float)) else None,
             **where,
         )
-    told = step.get("observation")
-    observation: Object = told if isinstance(told, dict) else {}
+    raw = step.get("observation")
+    observation: Object = raw if isinstance(raw, dict) else {}
     results = tuple(_results(observation.get("results")))
     if results:
         node = Node(f"{name}/results", flags=flags & Is.REPLAYED, answers=answers_of(results))
@@ -218,10 +218,10 @@ def _agent_blocks(step: Object) -> Iterator[Block]:
     for text in _texts(step.get("message")):
         yield Block("assistant_msg", "assistant", one_line(text), {"type": "text", "text": text})
     for call in _list(step.get("tool_calls")):
-        tool, given = word(call.get("function_name")), call.get("arguments")
-        short = kinds.summary(tool, given)
+        tool, arguments = word(call.get("function_name")), call.get("arguments")
+        short = kinds.summary(tool, arguments)
         yield Block(
-            "tool_call", "assistant", short, given, tool, word(call.get("tool_call_id")) or None
+            "tool_call", "assistant", short, arguments, tool, word(call.get("tool_call_id")) or None
         )
 
 

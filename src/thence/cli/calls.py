@@ -13,7 +13,7 @@ def answer_of(text: str) -> str:
 
 def telling(text: str, *, at_end: bool) -> str:
     """The line of a failure that says most: a program's last, a tool's first."""
-    lines = output.lines(output.opened(text)[1].replace("<tool_use_error>", ""))
+    lines = output.lines(output.open_envelope(text)[1].replace("<tool_use_error>", ""))
     return (lines[-1] if at_end else lines[0]).strip() if lines else ""
 
 

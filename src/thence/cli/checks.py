@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from thence.agents import Adapter, File, Source
     from thence.agents.profiles import Agent, Part
     from thence.format.records import JSON
-    from thence.memory.store import Inventory, Known, SessionRow, Store
+    from thence.memory.store import Inventory, SessionRow, Store, SweepEntry
 
 Level = Literal["ok", "note", "warning", "bad"]
 LOOKED: Final = 20
@@ -105,7 +105,7 @@ class Seen:
             else:
                 self._file(file, here, before)
 
-    def _file(self, file: File, here: os.stat_result, before: Known | None) -> None:
+    def _file(self, file: File, here: os.stat_result, before: SweepEntry | None) -> None:
         from thence.agents.files import bytes_read
 
         mark = before.cursor.marks.get(file.key) if before is not None else None
@@ -262,7 +262,9 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
     """Check the database and that every payload that a row names can be read."""
     yield from _database(store, deep=deep)
     yield from _packs(store, deep=deep)
-    losses = [one for one in store.kept("removals") if one["what"] == "session_memory.data_loss"]
+    losses = [
+        one for one in store.read_table("removals") if one["what"] == "session_memory.data_loss"
+    ]
     if losses:
         words = f"{several(len(losses), 'session')} removed before they were analysed"
         yield Finding("losses", "warning", words, "thence store gc -n", {"removals": losses})
@@ -277,7 +279,7 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
         return
     import apsw
 
-    from thence.memory.sqlite import ANEW, BROKEN
+    from thence.memory.sqlite import DAMAGE_ERRORS, RECOVERY_HINT
 
     # On a disk that cannot be written to SQLite cannot lock, and nobody can write meanwhile.
     is_fixed = not os.access(path.parent, os.W_OK)
@@ -288,7 +290,7 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     try:
         check = "integrity_check" if deep else "quick_check"
         results = [str(row[0]) for row in db.execute(f"PRAGMA {check}(10)")]
-    except BROKEN as error:
+    except DAMAGE_ERRORS as error:
         results = [str(error)]
     finally:
         db.close()
@@ -297,7 +299,7 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
         yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)} in {where}")
         return
     for result in results:
-        yield Finding("store", "bad", clean(" ".join(result.split())), ANEW)
+        yield Finding("store", "bad", clean(" ".join(result.split())), RECOVERY_HINT)
 
 
 def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
@@ -351,7 +353,9 @@ def rules(store: Store) -> Iterator[Finding]:
     fingerprint = wiring.fingerprint()
     counts: Counter[str] = Counter()
     for stored in store.known().sessions.values():
-        parts = [one for one in fingerprint.changed(stored) if one != "reader" or not stored.gone]
+        parts = [
+            one for one in fingerprint.changed_parts(stored) if one != "reader" or not stored.gone
+        ]
         counts.update(parts[:1])
     told: dict[str, JSON] = {"outdated": dict(counts)}
     if not counts:

@@ -14,7 +14,7 @@ from thence.cli.terminal import as_json, clean, say, several, size
 
 if TYPE_CHECKING:
     from thence.memory.store import Store
-    from thence.team.copying import Copied
+    from thence.team.copying import CopyReport
 
 WAIT = 30.0
 """Seconds that a copy waits for a sweep to end."""
@@ -65,11 +65,11 @@ def _opened(stack: contextlib.ExitStack, address: str, *, must_exist: bool = Fal
     return store
 
 
-def _progress(report: Copied) -> None:
+def _progress(report: CopyReport) -> None:
     click.echo(f"\r{report.sessions:,} sessions", nl=False, err=True)
 
 
-def _lines(report: Copied) -> list[str]:
+def _lines(report: CopyReport) -> list[str]:
     done = (
         f"copied {several(report.copied, 'session')}, {report.unchanged} already there;"
         f" {several(report.events, 'event')},"

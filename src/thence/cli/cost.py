@@ -29,7 +29,7 @@ from thence.cli.columns import (
 from thence.cli.terminal import as_json, clean, cut, say, several, short, width, wrap
 
 if TYPE_CHECKING:
-    from thence.memory.bills import Bill
+    from thence.memory.bills import CostTable
     from thence.memory.store import SessionRow, Store, Total
 
 By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
@@ -71,7 +71,7 @@ def command(
     """Print what was spent, by days of the terminal's zone."""
     if check:
         return _check_budgets()
-    from thence.memory.bills import Bill
+    from thence.memory.bills import CostTable
     from thence.memory.search import moment
     from thence.memory.store import Filter
     from thence.memory.zones import zone_label, zone_named
@@ -82,7 +82,7 @@ def command(
         agent=agent, project=project, model=model, after=moment(since) if since else None
     )
     with wiring.store() as store:
-        bill = Bill(store, by, wanted, zone, wiring.labels())
+        bill = CostTable(store, by, wanted, zone, wiring.labels())
         if json:
             say(as_json({**bill.object(), "tz": label}))
         else:
@@ -108,7 +108,7 @@ def _check_budgets() -> int:
 class Table:
     """What was spent, by one thing, on a terminal."""
 
-    def __init__(self, store: Store, bill: Bill, zone: str) -> None:
+    def __init__(self, store: Store, bill: CostTable, zone: str) -> None:
         from thence.memory.labels import add_labels
         from thence.memory.store import Filter
 

@@ -63,7 +63,7 @@ def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
     from thence.memory.store import Filter
 
     wanted = Filter(uids=(row.session.session_uid,))
-    digest = next(iter(store.kept("digests", wanted)), None)
+    digest = next(iter(store.read_table("digests", wanted)), None)
     if digest is None and row.session.evicted_at is not None:
         raise SessionNotFound(
             f"{row.session.session_uid} was removed before it was analysed",
@@ -76,7 +76,7 @@ def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
     own = {name: value for name, value in digest.items() if name not in ("uid", "change", "at")}
     signals = [
         {name: value for name, value in one.items() if name != "uid"}
-        for one in store.kept("signals", wanted)
+        for one in store.read_table("signals", wanted)
     ]
     return own, signals
 

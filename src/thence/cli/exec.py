@@ -20,7 +20,7 @@ from thence.errors import NotReadable, ThenceError
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
-    from thence.memory.sweep import Report
+    from thence.memory.sweep import SweepReport
 
 
 @click.command(
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def command(words: tuple[str, ...], *, json: bool) -> int:
     """Run a command, then sweep."""
     code = run(words)
-    report: Report | None = None
+    report: SweepReport | None = None
     told = None
     if config.persistence():
         try:
@@ -51,7 +51,7 @@ def command(words: tuple[str, ...], *, json: bool) -> int:
     return code
 
 
-def _object(words: tuple[str, ...], code: int, report: Report | None, why: str | None) -> JSON:
+def _object(words: tuple[str, ...], code: int, report: SweepReport | None, why: str | None) -> JSON:
     """Say how the command ended, and what the sweep did or why there was none."""
     swept = None if report is None else msgspec.to_builtins(report)
     return {"command": list(words), "exit_code": code, "sweep": swept, "not_swept": why}
@@ -88,7 +88,7 @@ def _nothing(_number: int, _frame: object) -> None:
     """A handler of ours, unlike an ignored signal, is not handed on to the command."""
 
 
-def sweep() -> Report:
+def sweep() -> SweepReport:
     """Keep what is new, without a word."""
     known = wiring.adapters()
     with wiring.store(must_exist=False) as store, store.sweeping(WAIT):

@@ -236,7 +236,7 @@ def original(wanted: str) -> LoadedSession:
     from thence.agents.sessions import load
     from thence.cli.kept import is_path
     from thence.memory.fields import locate
-    from thence.memory.recall import loaded, stored_ancestors
+    from thence.memory.recall import load_session, stored_ancestors
 
     if is_path(wanted):
         return load(Path(wanted))
@@ -247,7 +247,7 @@ def original(wanted: str) -> LoadedSession:
             with contextlib.suppress(SessionNotFound):  # its agent deleted it from a database
                 uid, ancestors = row.session.session_uid, stored_ancestors(store)
                 return load(Path(path), uid=uid, elsewhere=ancestors)
-        return loaded(store, row)
+        return load_session(store, row)
 
 
 def exported(
@@ -294,9 +294,9 @@ class Spans(NamedTuple):
 
 
 def _redacted(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
-    from thence.bridge.share import redacted
+    from thence.bridge.share import redact_session
 
-    return redacted(loaded, redactor)
+    return redact_session(loaded, redactor)
 
 
 def _document(loaded: LoadedSession, form: Form, spans: Spans) -> JSON:

@@ -41,11 +41,11 @@ def command(
     """Print the sessions that touched a file, the newest first."""
     from thence.memory.search import moment
     from thence.memory.store import Filter
-    from thence.memory.touched import reasons, touched
+    from thence.memory.touched import reasons, sessions_touching
 
     wanted = Filter(agent=agent, after=moment(since) if since else None)
     with wiring.store() as store:
-        found = touched(store, wanted, path)
+        found = sessions_touching(store, wanted, path)
         if edited:
             found = [one for one in found if any(file["edits"] for file in one["files"])]
         sums = len(found), sum(file["edits"] for one in found for file in one["files"])

@@ -133,8 +133,8 @@ def _nudges(home: Path, row: SessionRow) -> Iterator[Path]:
     from thence.memory import nudges
 
     name = f"{row.session.flavor}-{row.session.native_session_id}.json"
-    yield from (home / nudges.FOLDER / start for start in (name, nudges.TAKEN + name))
-    last = home / nudges.HEARD / row.session.flavor
+    yield from (home / nudges.FOLDER / start for start in (name, nudges.TAKEN_PREFIX + name))
+    last = home / nudges.LAST_NUDGES_FOLDER / row.session.flavor
     with contextlib.suppress(OSError):
         if row.session.native_session_id.encode() in last.read_bytes():
             last.write_bytes(b"{}")  # that the hook was heard may be known, of what not

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.journal import Journal
     from thence.journal.cleanup import CleanupStep
-    from thence.memory.retention import Plan, Planned
+    from thence.memory.retention import PlannedRemoval, RetentionPlan
     from thence.memory.store import Store
 
 _COLOURS = {"drop_unanalysed": "red", "alert": "yellow", "remove": "red", "prune": "red"}
@@ -98,9 +98,9 @@ def _without_store(
     journal: Journal, steps: Sequence[CleanupStep], *, dry_run: bool, yes: bool, json: bool
 ) -> int:
     """Our own sessions can be cleaned up though nothing was ever swept."""
-    from thence.memory.retention import Plan
+    from thence.memory.retention import RetentionPlan
 
-    plan = Plan((), 0, 0)
+    plan = RetentionPlan((), 0, 0)
     if not json:
         tell(lines(plan, steps, width(), would=dry_run))
         _warn(journal)
@@ -139,7 +139,7 @@ class Collection:
         self.losses: dict[str, str] = {}
         """What went without a digest, and why."""
 
-    def plan(self, failed: frozenset[str] = frozenset()) -> Plan:
+    def plan(self, failed: frozenset[str] = frozenset()) -> RetentionPlan:
         """Plan for what is there now."""
         from thence.memory import retention
         from thence.memory.places import only_copies
@@ -148,7 +148,7 @@ class Collection:
         held = retention.inventory(known, self._running, failed, only_copies(known))
         return retention.plan(self._policy, held, datetime.now(UTC))
 
-    def final(self) -> Plan:
+    def final(self) -> RetentionPlan:
         """Analyse what the plan wants analysed first, and plan again until it asks no more."""
         plan = self.plan()
         if not plan.again:
@@ -159,7 +159,7 @@ class Collection:
         plan = self.plan(failed)
         return plan if not plan.again else self.plan(frozenset(known))
 
-    def carry_out(self, plan: Plan) -> list[str]:
+    def carry_out(self, plan: RetentionPlan) -> list[str]:
         """Let go of what the plan names; the uids of which some page may still hold words."""
         pending: list[str] = []
         for lost in (False, True):
@@ -186,7 +186,7 @@ def _running() -> set[str]:
 # -- telling --------------------------------------------------------------------------------
 
 
-def _object(plan: Plan, steps: Sequence[CleanupStep], *, dry_run: bool) -> dict[str, JSON]:
+def _object(plan: RetentionPlan, steps: Sequence[CleanupStep], *, dry_run: bool) -> dict[str, JSON]:
     import msgspec
 
     return {
@@ -207,7 +207,9 @@ def _object(plan: Plan, steps: Sequence[CleanupStep], *, dry_run: bool) -> dict[
     }
 
 
-def lines(plan: Plan, steps: Sequence[CleanupStep], room: int, *, would: bool) -> Iterator[str]:
+def lines(
+    plan: RetentionPlan, steps: Sequence[CleanupStep], room: int, *, would: bool
+) -> Iterator[str]:
     """Say what goes and why."""
     gone = [*plan.of("evict"), *plan.of("drop_unanalysed")]
     if not plan.items and not steps:
@@ -228,7 +230,7 @@ def lines(plan: Plan, steps: Sequence[CleanupStep], room: int, *, would: bool) -
 _START = (Column(), Column(), Column(), Column(right=True))
 
 
-def _counted(gone: Sequence[Planned], steps: Sequence[CleanupStep]) -> str:
+def _counted(gone: Sequence[PlannedRemoval], steps: Sequence[CleanupStep]) -> str:
     removed = [step for step in steps if step.what == "remove"]
     pruned = [step for step in steps if step.what == "prune"]
     told = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
@@ -239,7 +241,7 @@ def _counted(gone: Sequence[Planned], steps: Sequence[CleanupStep]) -> str:
     return told
 
 
-def _cells(item: Planned) -> list[Cell]:
+def _cells(item: PlannedRemoval) -> list[Cell]:
     agent, _, name = (item.session_uid or ":").partition(":")
     colour = _COLOURS.get(item.action)
     return [

@@ -24,7 +24,7 @@ from thence.format.figures import clean
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
-    from thence.bridge.handoff import Report
+    from thence.bridge.handoff import HandoffReport
 
 REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
 
@@ -83,7 +83,7 @@ def ask_before(handoff: Handoff, *, yes: bool) -> None:
         click.confirm("Write this session?", default=True, abort=True, err=True)
 
 
-def hand_over(wanted: str, target: str, *, yes: bool, here: str | None = None) -> Report:
+def hand_over(wanted: str, target: str, *, yes: bool, here: str | None = None) -> HandoffReport:
     """Hand a session over as it stands; it goes on in `here` if its own folder is gone."""
     loaded, notes = original(wanted)
     handoff = prepared(loaded, target, notes=notes, here=here)
@@ -96,7 +96,7 @@ def original(wanted: str) -> tuple[LoadedSession, tuple[str, ...]]:
     """Load a session from its source, unredacted; where that is gone, as it was kept."""
     from thence.agents.sessions import load
     from thence.memory.fields import locate
-    from thence.memory.recall import loaded, stored_ancestors
+    from thence.memory.recall import load_session, stored_ancestors
 
     if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
         return load(Path(wanted)), ()
@@ -107,7 +107,7 @@ def original(wanted: str) -> tuple[LoadedSession, tuple[str, ...]]:
             with suppress(SessionNotFound):  # its agent deleted it from a database
                 uid, ancestors = row.session.session_uid, stored_ancestors(store)
                 return load(Path(source), uid=uid, elsewhere=ancestors), ()
-        return loaded(store, row), (REDACTED,)
+        return load_session(store, row), (REDACTED,)
 
 
 def prepared(
@@ -142,21 +142,21 @@ def prepared(
     )
 
 
-def _fields(report: Report) -> dict[str, object]:
+def _fields(report: HandoffReport) -> dict[str, object]:
     import msgspec
 
     fields: dict[str, object] = msgspec.to_builtins(report)
     return fields
 
 
-def lines(report: Report, room: int, *, dry_run: bool) -> Iterator[str]:
+def lines(report: HandoffReport, room: int, *, dry_run: bool) -> Iterator[str]:
     """Tell what was handed over, and what became of it on the way."""
     done = "would be copied" if dry_run else "copied"
     yield f"{several(report.messages, 'message')} {done} to {report.to}"
     for what, counts in (
-        ("calls unchanged", report.kept),
+        ("calls unchanged", report.unchanged),
         ("calls renamed", report.mapped),
-        ("calls as text", report.told),
+        ("calls as text", report.as_text),
         ("left out", report.left),
     ):
         if counts:

@@ -171,7 +171,7 @@ def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]
     asked = f"kind:user_msg {quoted}" + (f" agent:{agent}" if agent else "")
     found = [
         one
-        for one in store.search(parse(asked), MOST).found
+        for one in store.search(parse(asked), MOST).matches
         if one.state not in _NOT_TYPED and one.ref is not None
     ]
     rows = store.sessions(Filter(uids=tuple({one.session_uid for one in found})))

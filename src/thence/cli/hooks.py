@@ -184,7 +184,7 @@ def _waiting(home: Path, agent: str) -> dict[str, float]:
     """Return the sessions that no sweep has read since they were nudged about, with the times."""
     from thence.memory import nudges
 
-    return {nudge.session: at for nudge, at in nudges.waiting(home) if nudge.agent == agent}
+    return {nudge.session: at for nudge, at in nudges.waiting_nudges(home) if nudge.agent == agent}
 
 
 def _stored(agent: str, sessions: Collection[str]) -> int | None:
@@ -250,9 +250,9 @@ def last_nudge(home: Path, agent: str) -> datetime | None:
     from thence.memory import nudges
 
     times: list[float] = []
-    names = (f"{agent}-", f"{nudges.TAKEN}{agent}-")
+    names = (f"{agent}-", f"{nudges.TAKEN_PREFIX}{agent}-")
     folders = ((home / nudges.FOLDER, name) for name in names)
-    for folder, start in (*folders, (home / nudges.HEARD, agent)):
+    for folder, start in (*folders, (home / nudges.LAST_NUDGES_FOLDER, agent)):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             times += [one.stat().st_mtime for one in entries if one.name.startswith(start)]
     return datetime.fromtimestamp(max(times), UTC) if times else None

@@ -94,7 +94,7 @@ def _label(arrival: Arrival, parcel: Parcel) -> None:
     """Give a session the name and the tags that it had where it comes from."""
     from thence.cli import notes
     from thence.format.normal import Session, one_line
-    from thence.memory.labels import MAX_NAME, BadTag, tag_of
+    from thence.memory.labels import MAX_NAME_CHARS, BadTag, tag_of
 
     redact = wiring.redactor().redact
     tags = []
@@ -103,7 +103,7 @@ def _label(arrival: Arrival, parcel: Parcel) -> None:
             tags.append(tag_of(redact(text)))
         except BadTag:
             continue
-    name = one_line(redact(parcel.name), MAX_NAME) if parcel.name else None
+    name = one_line(redact(parcel.name), MAX_NAME_CHARS) if parcel.name else None
     if name or tags:
         agent, _, native = parcel.uid.partition(":")
         session = Session(arrival.session_uid, agent, native)

@@ -38,7 +38,7 @@ from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.counts import Counts
 from thence.format.records import JSON, Notice, Place, Skipped
-from thence.memory.readouts import opened
+from thence.memory.readouts import open_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +166,7 @@ def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
         "edges": whole.edges,
         "salvaged": sum(skip.salvaged for skip in here),
         "skipped": here,
-        "notices": notices(opened(loaded)),
+        "notices": notices(open_loaded(loaded)),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thence.errors import NotReadable
-from thence.memory.recall import loaded, place_of
+from thence.memory.recall import load_session, place_of
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
@@ -28,16 +28,16 @@ def named(name: str) -> LoadedSession:
     if is_path(name):
         return load(Path(name))
     with wiring.store() as store:
-        return loaded(store, wiring.session(store, name))
+        return load_session(store, wiring.session(store, name))
 
 
 def opened_by(name: str) -> OpenedSession:
     """Return the session that a path or an id means, by its stored events."""
     from thence.cli import wiring
-    from thence.memory.readouts import open_session, opened
+    from thence.memory.readouts import open_loaded, open_session
 
     if is_path(name):
-        return opened(named(name))
+        return open_loaded(named(name))
     with wiring.store() as store:
         return open_session(store, wiring.session(store, name))
 

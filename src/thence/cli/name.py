@@ -19,13 +19,13 @@ def command(wanted: str, words: tuple[str, ...], *, off: bool, json: bool) -> in
     """Name a session, or tell its name."""
     from thence.cli import notes
     from thence.format.normal import one_line
-    from thence.memory.labels import MAX_NAME
+    from thence.memory.labels import MAX_NAME_CHARS
 
     if off and words:
         raise click.UsageError("give a name or --off, not both")
     with wiring.store() as store:
         session = wiring.session(store, wanted).session
-    name = one_line(wiring.redactor().redact(" ".join(words)), MAX_NAME) if words else ""
+    name = one_line(wiring.redactor().redact(" ".join(words)), MAX_NAME_CHARS) if words else ""
     if words and not name:
         raise click.UsageError("say what to call it")
     shown = notes.label(session, name="" if off else name or None).name

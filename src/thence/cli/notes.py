@@ -106,7 +106,7 @@ def post_digests(store: Store, uids: Sequence[str]) -> str | None:
         return None
     from thence.memory.store import Filter
 
-    for sent, digest in enumerate(store.kept("digests", Filter(uids=tuple(uids)))):
+    for sent, digest in enumerate(store.read_table("digests", Filter(uids=tuple(uids)))):
         if failed := post({"type": "digest", "session_uid": digest["uid"], **digest}):
             return f"{len(uids) - sent} digests were not posted: {failed}"
     return None

@@ -32,7 +32,7 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.format import joins, kinds, output
-from thence.format.facts import Edge, text_in, whole_output
+from thence.format.facts import Edge, full_output, text_in
 from thence.format.figures import money, short_id
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
@@ -379,7 +379,7 @@ class Page:
             yield style(cut(f"{step}○    {said}", self.room), fg="red")
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
             yield self._injected(block, step)
-        elif self.full and (output := whole_output(block)):
+        elif self.full and (output := full_output(block)):
             yield from self._prose(output, step)
 
     def _injected(self, block: SessionEvent, step: str) -> str:
@@ -453,7 +453,7 @@ class Page:
         out: dict[int, list[Branch]] = {}
         graph, home = self.session.graph, frozenset(self.line)
         branches = [one for one in graph.branches if one.start not in home]  # the rest is shown
-        for branch, at in zip(branches, graph.parting(branches, home), strict=True):
+        for branch, at in zip(branches, graph.parting_events(branches, home), strict=True):
             out.setdefault(at, []).append(branch)
         return out
 

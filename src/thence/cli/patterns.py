@@ -49,7 +49,7 @@ def command(
 
     wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
     with wiring.store() as store:
-        known = memories(store.kept("digests", wanted), store.kept("signals", wanted))
+        known = memories(store.read_table("digests", wanted), store.read_table("signals", wanted))
     found = [one for one in patterns(known) if kind in (None, one.kind)]
     if json:
         say(as_json(found))

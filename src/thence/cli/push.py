@@ -20,7 +20,7 @@ from thence.errors import STOPPED, BadConfig, ThenceError
 if TYPE_CHECKING:
     from thence.memory.store import Store
     from thence.team.postgres import Postgres
-    from thence.team.pushing import Mark, Plan, Project, Pushed
+    from thence.team.pushing import PushMark, PushPlan, PushProject, PushReport
 
 WAIT = 30.0
 """Seconds that a push waits for another one of this machine."""
@@ -76,19 +76,19 @@ class Noted:
         name = blake2b(address.encode("utf-8", "replace"), digest_size=8).hexdigest()
         self._path = home / "memory" / "pushed" / name
 
-    def read(self) -> dict[str, tuple[Mark, bool]]:
+    def read(self) -> dict[str, tuple[PushMark, bool]]:
         """Give the marks of the last push; none when there are none, or none that can be read."""
         import msgspec
 
-        from thence.team.pushing import Mark
+        from thence.team.pushing import PushMark
 
         try:
-            marks = msgspec.msgpack.decode(self._path.read_bytes(), type=dict[str, Mark])
+            marks = msgspec.msgpack.decode(self._path.read_bytes(), type=dict[str, PushMark])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
         return {uid: (mark, True) for uid, mark in marks.items()}
 
-    def write(self, marks: Mapping[str, Mark]) -> None:
+    def write(self, marks: Mapping[str, PushMark]) -> None:
         """Note marks; what cannot be noted is not missed."""
         import msgspec
 
@@ -162,7 +162,7 @@ def _waits(store: Store, error: ThenceError, noted: Noted, exclude: list[str]) -
     )
 
 
-def _lines(report: Pushed) -> list[str]:
+def _lines(report: PushReport) -> list[str]:
     if not report.sessions and not report.forgotten:
         out = [f"nothing new: {several(report.unchanged, 'session')} already there"]
     else:
@@ -186,7 +186,7 @@ def _lines(report: Pushed) -> list[str]:
 # -- what would leave -----------------------------------------------------------------------
 
 
-def _plan(store: Store, marks: Mapping[str, tuple[Mark, bool]], exclude: list[str]) -> Plan:
+def _plan(store: Store, marks: Mapping[str, tuple[PushMark, bool]], exclude: list[str]) -> PushPlan:
     from thence.memory.exclusion import Exclusion
     from thence.team.pushing import Due
 
@@ -202,7 +202,7 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
 
     try:
         with _opened(address) as target:
-            marks, reached = marks_in(target.pushed()), True
+            marks, reached = marks_in(target.push_marks()), True
     except NotPermitted:
         raise
     except (Unreachable, StoreLost):
@@ -215,7 +215,7 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
     return 0
 
 
-def _planned(plan: Plan, *, reached: bool) -> Iterator[str]:
+def _planned(plan: PushPlan, *, reached: bool) -> Iterator[str]:
     if not reached:
         yield "not reachable; based on the last push"
     yield (
@@ -230,7 +230,7 @@ def _planned(plan: Plan, *, reached: bool) -> Iterator[str]:
         yield from map(_project, plan.excluded)
 
 
-def _project(one: Project) -> str:
+def _project(one: PushProject) -> str:
     name = clean(tilde(one.project)) if one.project else "(no folder)"
     told = f"{several(one.sessions, 'session')}, {several(one.events, 'event')}"
     return f"  {name}: {told}, {size(one.bytes)}"

@@ -15,9 +15,9 @@ from thence.format import joins
 from thence.format.codec import TORN
 from thence.format.facts import text_in
 from thence.format.normal import SessionEvent
-from thence.format.readout import Part, Readout
+from thence.format.readout import Readout, ReadoutPart
 from thence.format.records import Notice, Skipped
-from thence.format.todos import Step, Todo, pending
+from thence.format.todos import Step, Todo, pending_todos
 from thence.memory.readouts import OpenedSession
 
 
@@ -63,23 +63,23 @@ def promises(session: Readout) -> list[Todo]:
 
     What the sessions left open that this one continues is open here as well.
     """
-    from thence.memory.course import Course
+    from thence.memory.course import SessionTimeline
     from thence.memory.outcome import judge
 
-    own = Part(session, session.graph.chain(boundaries=False))
+    own = ReadoutPart(session, session.graph.chain(boundaries=False))
     parts = [*session.inherited(boundaries=False), own]
     steps = [step for part in parts for step in _steps(part)]
-    course = Course(session)
-    return pending(steps, ended_well=course.has_ended_well(judge(course).outcome))
+    course = SessionTimeline(session)
+    return pending_todos(steps, ended_well=course.has_ended_well(judge(course).outcome))
 
 
-def _steps(part: Part) -> Iterator[Step]:
+def _steps(part: ReadoutPart) -> Iterator[Step]:
     """Yield what was said and done on a part of a line."""
     session = part.session
     results = {pair.call.call: pair for pair in session.calls}
     for place in part.places:
         record = session.records[place]
-        for block in map(session.filled, record.blocks):
+        for block in map(session.with_payload, record.blocks):
             if block.kind in ("user_msg", "assistant_msg"):
                 role = "assistant" if block.kind == "assistant_msg" else "user"
                 yield Step(record.id, role, text_in(block))

@@ -17,7 +17,7 @@ from thence.errors import SessionNotFound, ThenceError
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
     from thence.journal import Session
     from thence.journal.checkpoint import Checkpoint, FileChange
 
@@ -129,7 +129,7 @@ def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: boo
     return 0
 
 
-def _move(whole: Whole, place: int) -> Move:
+def _move(whole: SessionGraph, place: int) -> Move:
     """Tell what leaves the live line when the tip moves to a record."""
     chain = whole.graph.chain(boundaries=False)
     kept = set(whole.graph.chain(place, boundaries=False))

@@ -87,8 +87,8 @@ def command(
     with wiring.store(must_exist=not notes) as store:
         began = time.monotonic()
         matches = search(store, asked, number + 1, offset)  # one more tells whether that is all
-        more = len(matches.found) > number
-        answer = hits(replace(matches, found=matches.found[:number]), asked, store.blobs)
+        more = len(matches.matches) > number
+        answer = hits(replace(matches, matches=matches.matches[:number]), asked, store.blobs)
         took = round(1000 * (time.monotonic() - began))
         if json:
             say(as_json({**as_object(answer), "notes": [_note_object(n, asked) for n in notes]}))

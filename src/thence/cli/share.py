@@ -51,7 +51,7 @@ def command(
     json: bool,
 ) -> int:
     """Write a share file, and say what was redacted."""
-    from thence.bridge.share import encrypted, share_file
+    from thence.bridge.share import encrypt_file, share_file
     from thence.memory.labels import Label
 
     loaded = _stored_first(wanted)
@@ -63,7 +63,7 @@ def command(
     if html:
         body = _page(loaded, label.name)
     if recipients:
-        body = encrypted(body, recipients)
+        body = encrypt_file(body, recipients)
     path = output or Path(_file_name(uid, html=html, is_encrypted=bool(recipients)))
     _write(path, body, force=force)
     if json:
@@ -82,10 +82,10 @@ def _stored_first(wanted: str) -> LoadedSession:
 
 
 def _page(loaded: LoadedSession, name: str | None) -> bytes:
-    from thence.bridge.share import redacted
+    from thence.bridge.share import redact_session
     from thence.format import forms
 
-    clean_session = redacted(loaded, wiring.redactor())
+    clean_session = redact_session(loaded, wiring.redactor())
     return "\n".join(forms.page(clean_session.whole, name=name)).encode("utf-8", "replace")
 
 

@@ -76,13 +76,13 @@ def command(
         raise click.UsageError(message)
     from thence.cli.kept import around as near
     from thence.cli.kept import end_of, named, opened_by
-    from thence.memory.readouts import opened, place_in
+    from thence.memory.readouts import open_loaded, place_in
 
     every = branch == "all"
     is_by_events = form in ("text", "events")
     zone = present(utc=utc).tzinfo or UTC
     if is_by_events:
-        session = opened(_sample()) if path is None else opened_by(path)
+        session = open_loaded(_sample()) if path is None else opened_by(path)
         to = None if branch in ("live", "all") else end_of(session.session, branch)
         if form == "events" or json:
             say(as_json(events(session, to, own=own)))
@@ -117,7 +117,7 @@ def command(
         from thence.format import forms
 
         write = forms.markdown if form == "markdown" else forms.page
-        lines = write(whole, forms.Branch(to, every, own, full), zone)
+        lines = write(whole, forms.BranchChoice(to, every, own, full), zone)
         tell(clean(line) for part in lines for line in part.split("\n"))
     return exit_code(loaded.skipped)
 
@@ -146,7 +146,7 @@ def events(opened: OpenedSession, to: int | None = None, *, own: bool = False) -
 
     from thence.cli import wiring
     from thence.format.joins import log_ends
-    from thence.format.normal import numbered
+    from thence.format.normal import number_events
     from thence.memory.labels import Label
     from thence.memory.notes import note_events
 
@@ -178,5 +178,5 @@ def events(opened: OpenedSession, to: int | None = None, *, own: bool = False) -
             }
             for part in inherited
         ],
-        "events": numbered([*all_events, *note_events(notes, session.uid)], session.numbers),
+        "events": number_events([*all_events, *note_events(notes, session.uid)], session.numbers),
     }

@@ -58,7 +58,9 @@ def command(
             project=project,
             after=moment(since) if since else None,
         )
-        found = [one for one in store.kept("signals", wanted) if kind in (None, one.get("kind"))]
+        found = [
+            one for one in store.read_table("signals", wanted) if kind in (None, one.get("kind"))
+        ]
         found.sort(key=lambda one: one.get("ts") or "", reverse=True)
         found.sort(key=lambda one: _WEIGHT.get(f"{one.get('severity')}", 3))
         if not json and width() >= WIDE:

@@ -19,7 +19,7 @@ from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
 from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
 
 if TYPE_CHECKING:
-    from thence.analytics.views import Answer
+    from thence.analytics.views import QueryResult
 
 SHOWN = 100
 STDIN = "-"
@@ -112,7 +112,7 @@ def _open_now() -> dict[str, str]:
 
 def _brought_up(*, json: bool) -> Path:
     """Bring the home's own export up to date, saying so; the folder it lies in."""
-    from thence.analytics.exports import MANIFEST, Folder
+    from thence.analytics.exports import MANIFEST, FolderTarget
     from thence.analytics.parquet import export
     from thence.cli.export import progress
     from thence.memory.store import StoreLocked
@@ -120,7 +120,9 @@ def _brought_up(*, json: bool) -> Path:
     folder = wiring.analytics()
     try:
         with wiring.store() as store, progress(shown=not json) as told:
-            report = export(store, Folder(folder), notes=wiring.redacted_notes(), progress=told)
+            report = export(
+                store, FolderTarget(folder), notes=wiring.redacted_notes(), progress=told
+            )
     except StoreLocked:
         if not (folder / MANIFEST).exists():
             raise
@@ -137,7 +139,7 @@ def _brought_up(*, json: bool) -> Path:
 # -- answers --------------------------------------------------------------------------------
 
 
-def _table(answer: Answer) -> Iterator[str]:
+def _table(answer: QueryResult) -> Iterator[str]:
     if answer.columns == _LINES:  # a plan, drawn on many lines
         for _, drawn in answer.rows:
             yield from map(clean, f"{drawn}".split("\n"))
@@ -166,14 +168,14 @@ def _cell(value: Any) -> str:
     return clean(" ".join(f"{value}".split()) if isinstance(value, str) else f"{value}")
 
 
-def _csv(answer: Answer) -> Iterator[str]:
+def _csv(answer: QueryResult) -> Iterator[str]:
     for row in (answer.columns, *answer.rows):
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow([_cell(value) for value in row])
         yield line.getvalue()
 
 
-def _objects(answer: Answer) -> list[dict[str, Any]]:
+def _objects(answer: QueryResult) -> list[dict[str, Any]]:
     names: list[str] = []
     for name in answer.columns:
         number = sum(one == name or one.startswith(f"{name}:") for one in names)
@@ -204,10 +206,10 @@ def _plain(value: Any) -> Any:
 
 
 def _schema() -> dict[str, Any]:
-    from thence.analytics.tables import SCHEMA, TABLES
+    from thence.analytics.tables import SCHEMA_VERSION, TABLES
 
     return {
-        "schema": SCHEMA,
+        "schema": SCHEMA_VERSION,
         "tables": [
             {
                 "table": name,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.memory.derivation import Fingerprint
     from thence.memory.store import Inventory, Store
-    from thence.memory.sweep import Progress, Report
+    from thence.memory.sweep import Progress, SweepReport
     from thence.memory.vectors import VectorProgress
 
 NAMED = 3
@@ -149,7 +149,7 @@ class Run:
         self._progress = progress
         self._json = json
         self._asked = asked
-        self._report: Report | None = None
+        self._report: SweepReport | None = None
         self._far: Progress | None = None
         self.strict = False
 
@@ -186,7 +186,7 @@ class Run:
         wait: float = 0.0,
         digests: bool = True,
         digest_limit_s: float | None = None,
-    ) -> Report:
+    ) -> SweepReport:
         from thence.memory import nudges
 
         with store.sweeping(wait):
@@ -216,7 +216,7 @@ class Run:
                 report.notes.append(problem)
         return report
 
-    def _embed(self, store: Store, report: Report, *, limit_s: float | None) -> None:
+    def _embed(self, store: Store, report: SweepReport, *, limit_s: float | None) -> None:
         """Make vectors that are missing, where semantic search is on; all if somebody watches."""
         vectors = getattr(store, "vectors", None)
         if vectors is None:
@@ -234,7 +234,7 @@ class Run:
         far = vectors.build(store, limit_s=limit_s, progress=note)
         report.embedded, report.unembedded = far.done, far.left
 
-    def _said(self, report: Report, room: int) -> Iterator[str]:
+    def _said(self, report: SweepReport, room: int) -> Iterator[str]:
         """Say what was done, or where nothing was found to do."""
         if report.sources or _reprocessed(report):
             yield from said(report, room)
@@ -274,7 +274,7 @@ class Run:
             time.sleep(min(REST * report.seconds, LONGEST))  # what changes meanwhile is gathered
         return 0
 
-    def _tell(self, report: Report, *, first: bool = False) -> None:
+    def _tell(self, report: SweepReport, *, first: bool = False) -> None:
         if self._json:
             import json
 
@@ -333,13 +333,13 @@ def _progress_line(progress: Progress) -> None:
 # -- what was done --------------------------------------------------------------------------
 
 
-def code(report: Report, *, strict: bool = False) -> int:
+def code(report: SweepReport, *, strict: bool = False) -> int:
     """Return how a sweep ends: 3 for what was lost or not read, if `strict` for any skip."""
     skips = report.skipped or report.problems or report.links
     return SKIPS if report.failed or report.lost or (strict and skips) else 0
 
 
-def _object(report: Report) -> dict[str, JSON]:
+def _object(report: SweepReport) -> dict[str, JSON]:
     import msgspec
 
     told: dict[str, JSON] = msgspec.to_builtins(report)
@@ -372,7 +372,7 @@ _CHANGED: dict[str, str] = {
 """Why stored sessions were processed again."""
 
 
-def said(report: Report, room: int) -> Iterator[str]:
+def said(report: SweepReport, room: int) -> Iterator[str]:
     """Say in words what a sweep did."""
     took = f"{report.seconds:.2f} s" if report.seconds < 1 else f"{report.seconds:.1f} s"
     if not report.read:
@@ -395,7 +395,7 @@ def said(report: Report, room: int) -> Iterator[str]:
     yield from _not_used(report, room)
 
 
-def _removed(report: Report, room: int) -> Iterator[str]:
+def _removed(report: SweepReport, room: int) -> Iterator[str]:
     """Say what was removed, what of it is lost, and what the user must know besides."""
     if number := report.evicted - report.lost:
         yield f"  {several(number, 'transcript')} removed; the digests stay"
@@ -423,7 +423,7 @@ def _wrapped(text: str, room: int, colour: str) -> Iterator[str]:
     yield from (style(f"  {line}", fg=colour) for line in wrap(text, room - 2))
 
 
-def _not_used(report: Report, room: int) -> Iterator[str]:
+def _not_used(report: SweepReport, room: int) -> Iterator[str]:
     """Name links that were not followed, and what of other packages was left out."""
     if report.links:
         first = clean(tilde(report.links[0]))
@@ -436,17 +436,17 @@ def _not_used(report: Report, room: int) -> Iterator[str]:
         yield style(cut(clean(words), room), fg="yellow")
 
 
-def _is_worth_telling(report: Report) -> bool:
+def _is_worth_telling(report: SweepReport) -> bool:
     """Whether a watching sweep did or missed something that is no new event."""
     return bool(report.skipped or report.failed or _reprocessed(report))
 
 
-def _reprocessed(report: Report) -> int:
+def _reprocessed(report: SweepReport) -> int:
     """Return how many stored sessions were processed again."""
     return sum(report.reprocessed.values())
 
 
-def _kept(report: Report, took: str, room: int) -> str:
+def _kept(report: SweepReport, took: str, room: int) -> str:
     kept = report.sessions_new + report.sessions_changed
     if not kept:
         return f"imported nothing new from {several(report.sources, 'session')}, {took}"
@@ -458,7 +458,7 @@ def _kept(report: Report, took: str, room: int) -> str:
     )
 
 
-def _redacted(report: Report, room: int) -> Iterator[str]:
+def _redacted(report: SweepReport, room: int) -> Iterator[str]:
     counts = Counter(report.redactions)
     if not (total := counts.total()):
         return
@@ -467,7 +467,7 @@ def _redacted(report: Report, room: int) -> Iterator[str]:
     yield cut(f"  {several(total, 'secret')} redacted: {', '.join(kinds)}{more}", room)
 
 
-def _left_out(report: Report, room: int) -> Iterator[str]:
+def _left_out(report: SweepReport, room: int) -> Iterator[str]:
     failed = [one for one in report.outcomes if one.what == "failed"]
     for one in failed[:NAMED]:
         where = one.path.rpartition("/")[2]

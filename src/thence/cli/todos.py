@@ -37,13 +37,13 @@ def command(
 ) -> int:
     """Print open promises, those of the newest sessions first."""
     from thence.memory.dismissals import dismissed_todos
-    from thence.memory.promised import promised
+    from thence.memory.promised import open_promises
     from thence.memory.search import moment
     from thence.memory.store import Filter
 
     wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
     with wiring.store() as store:
-        found = promised(store, wanted, dismissed_todos(wiring.home()))
+        found = open_promises(store, wanted, dismissed_todos(wiring.home()))
     if json:
         say(as_json(found[:number]))
     else:

@@ -31,7 +31,7 @@ from thence.memory.readouts import OpenedSession
 if TYPE_CHECKING:
     from thence.cli.page import Page
     from thence.format.facts import Edge
-    from thence.format.readout import Part, Record
+    from thence.format.readout import ReadoutPart, Record
     from thence.format.records import JSON
 
 _GONE = (State.DEAD, State.ROLLED_BACK)
@@ -149,7 +149,7 @@ class Tree:
         }
 
     @cached_property
-    def _inherited(self) -> list[Part]:
+    def _inherited(self) -> list[ReadoutPart]:
         """What stands on the line in the sessions that this one continues."""
         return [] if self._own else self.session.inherited(boundaries=False)
 

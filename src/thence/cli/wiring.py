@@ -121,9 +121,9 @@ def _telling(opened: Store) -> contextlib.AbstractContextManager[None]:
     path = getattr(opened, "path", None)
     if not isinstance(path, Path):
         return contextlib.nullcontext()
-    from thence.memory.sqlite import telling
+    from thence.memory.sqlite import translate_errors
 
-    return telling(path)
+    return translate_errors(path)
 
 
 @contextlib.contextmanager
@@ -163,11 +163,11 @@ def let_go(opened: Store, redacted: Collection[str] = ()) -> None:
     So are the sessions in `redacted`: the next export writes them as they are in the store now.
     """
     if analytics().is_dir():
-        from thence.analytics.exports import Folder
+        from thence.analytics.exports import FolderTarget
 
         known = opened.known().sessions
         left = {uid: stored for uid, stored in known.items() if uid not in redacted}
-        Folder(analytics()).let_go(left)
+        FolderTarget(analytics()).let_go(left)
 
 
 def adapters() -> dict[str, Adapter]:

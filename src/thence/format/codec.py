@@ -55,7 +55,7 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 _Saved = tuple[dict[str, JSON], int, int]  # a record, and where in its line it starts and ends
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
+class RawRecord(msgspec.Struct, frozen=True, gc=False):
     """A JSON object and where it stands. Salvaged ones share the place of their bad line."""
 
     value: dict[str, JSON]
@@ -142,7 +142,7 @@ def objects(
     line: int = 1,
     limit: int = LINE_LIMIT,
     is_record: Callable[[dict[str, JSON]], bool] = accept_any,
-) -> Iterator[Found | Skipped]:
+) -> Iterator[RawRecord | Skipped]:
     """Read the JSON objects of any JSONL bytes; `is_record` guards what may be salvaged."""
     for place, raw, ended in split(data, offset=offset, line=line, limit=limit):
         yield from parse(place, raw, ended=ended, is_record=is_record)
@@ -159,7 +159,7 @@ def quick(raw: bytes) -> dict[str, JSON] | None:
 
 def parse(
     place: Place, raw: bytes | None, *, ended: bool, is_record: Callable[[dict[str, JSON]], bool]
-) -> Iterator[Found | Skipped]:
+) -> Iterator[RawRecord | Skipped]:
     """Read the objects of one line: one, none when it is blank, or what can be salvaged."""
     if raw == b"":  # so many of them that an exception each would be felt
         return
@@ -168,14 +168,14 @@ def parse(
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
-        yield Found(value, place, raw or b"")
+        yield RawRecord(value, place, raw or b"")
     else:
         yield from _careful(place, raw, ended=ended, is_record=is_record)
 
 
 def _careful(
     place: Place, raw: bytes | None, *, ended: bool, is_record: Callable[[dict[str, JSON]], bool]
-) -> Iterator[Found | Skipped]:
+) -> Iterator[RawRecord | Skipped]:
     """Read a line that the fast decoder refused: blank, odd but whole, or damaged."""
     if raw is None:
         yield Skipped(place.line, place.offset, place.length, TOO_LONG)
@@ -186,7 +186,7 @@ def _careful(
         return
     value, why = _strict(raw)
     if value is not None:
-        yield Found(value, place, raw)
+        yield RawRecord(value, place, raw)
         return
     text = raw.decode("utf-8", "replace")
     saved = [] if why == NOT_OBJECT else _salvage(text, is_record)
@@ -195,7 +195,7 @@ def _careful(
     elif not saved and not ended:
         why = TORN
     for value, start, stop in saved:
-        yield Found(value, place, text[start:stop].encode())
+        yield RawRecord(value, place, text[start:stop].encode())
     yield Skipped(place.line, place.offset, place.length, why, len(saved))
 
 

@@ -19,8 +19,8 @@ _PLACE = re.compile("//[0-9a-f]{8}$")
 
 def place_of(file: str) -> str:
     """Return the ending of a log's name that tells the place; empty for the first place."""
-    found = _PLACE.search(file) if "//" in file else None
-    return found[0] if found else ""
+    match = _PLACE.search(file) if "//" in file else None
+    return match[0] if match else ""
 
 
 def name_in(file: str) -> str:
@@ -39,7 +39,7 @@ def by_place(facts: list[Fact]) -> list[list[Fact]]:
     return list(out.values())
 
 
-def united(places: Sequence[list[Fact]]) -> list[Fact]:
+def merge_places(places: Sequence[list[Fact]]) -> list[Fact]:
     """Return the facts of all places, each record once, as they were written.
 
     Of two places that hold a record the first counts. Copies of one log are put together by time:

@@ -56,7 +56,7 @@ class Family(Protocol):
         ...
 
     def to_dict(self) -> dict[str, JSON]:
-        """Give the counts."""
+        """Return the counts."""
         ...
 
 
@@ -143,7 +143,7 @@ class Counts:
         return "codex" if wrapped else "other"
 
     def to_dict(self) -> dict[str, JSON]:
-        """Give all counts of the file."""
+        """Return all counts of the file."""
         return {
             "lines": self._lines,
             "blank_lines": self._blank,
@@ -477,7 +477,7 @@ class Linked:
                 self._calls.answered(call, failed=block.get("is_error") is True)
 
     def to_dict(self) -> dict[str, JSON]:
-        """Give the counts."""
+        """Return the counts."""
         return {
             "records_by_type": _sort_counter(self._types),
             "system_subtypes": _sort_counter(self._subtypes),
@@ -575,7 +575,7 @@ class Wrapped:
                 self._sum[name] += _number(value)
 
     def to_dict(self) -> dict[str, JSON]:
-        """Give the counts."""
+        """Return the counts."""
         return {
             "records_by_type": _sort_counter(self._types),
             "items": _sort_counter(self._items),
@@ -636,7 +636,7 @@ class Other:
                 self._null += 1
 
     def to_dict(self) -> dict[str, JSON]:
-        """Give the counts."""
+        """Return the counts."""
         return {
             "records_by_type": _sort_counter(self._types),
             "messages_by_role": _sort_counter(self._roles),

@@ -28,7 +28,7 @@ class Late(Generic[AnyStr]):
 
 
 def expression(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Give what `re.compile` would, later."""
+    """Return what `re.compile` would, later."""
     return cast("re.Pattern[AnyStr]", Late(text, flags))
 
 

@@ -96,12 +96,12 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     agent: str | None = None
 
     def uid(self, agent: str) -> str:
-        """Give the full id of the other session, as a session of this agent tells it."""
+        """Return the full id of the other session, as a session of this agent tells it."""
         return f"{self.agent or agent}:{self.session}"
 
 
-def whole_output(block: Block | SessionEvent) -> str:
-    """Give all that a call gave, where a note beside its result has it; else an empty text."""
+def full_output(block: Block | SessionEvent) -> str:
+    """Return all that a call gave, where a note beside its result has it; else an empty text."""
     payload = block.payload if block.kind == "lifecycle" else None
     return word(payload.get(WHOLE_OUTPUT)) if isinstance(payload, dict) else ""
 
@@ -111,8 +111,8 @@ def recorder_name(text: str, agent: str) -> str:
     return f"{RECORDED}{agent}, not written by the user:]\n{text}"
 
 
-def handed(uid: JSON, event: JSON) -> tuple[Edge, ...]:
-    """Give the tie to the session that was handed over, by its full id, to become this one."""
+def handed_over_edges(uid: JSON, event: JSON) -> tuple[Edge, ...]:
+    """Return the tie to the session that was handed over, by its full id, to become this one."""
     agent, _, session = word(uid).partition(":")
     if not agent or not session:
         return ()
@@ -260,7 +260,7 @@ def _result(block: dict[str, JSON]) -> Block:
 
 
 def api_block(block: Block) -> JSON:
-    """Give a block as the Messages API has it; None when it is nothing the model sees."""
+    """Return a block as the Messages API has it; None when it is nothing the model sees."""
     if block.kind == "tool_call":
         return {"type": "tool_use", "id": block.call, "name": block.tool, "input": block.payload}
     if block.kind == "tool_result":
@@ -272,7 +272,7 @@ def api_block(block: Block) -> JSON:
 
 
 def text_in(block: Block | SessionEvent) -> str:
-    """Give the text of a block for the eye; what is no text is named."""
+    """Return the text of a block for the eye; what is no text is named."""
     payload = block.payload
     if isinstance(payload, dict):
         if isinstance(text := payload.get(TYPED, payload.get("text")), str):
@@ -283,7 +283,7 @@ def text_in(block: Block | SessionEvent) -> str:
 
 
 def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
-    """Give the text of a block that is worth finding again; images and the like have none."""
+    """Return the text of a block that is worth finding again; images and the like have none."""
     payload = block.payload
     if isinstance(payload, str):
         return payload[:limit]
@@ -320,7 +320,7 @@ _NOT_SEARCHED = _UNREADABLE | {"text", "thinking"}
 
 
 def fact_of(event: Event, *, channel: str = "main", node: Node | None = None, **more: JSON) -> Fact:
-    """Give what one of our own events says; `more` is what its reader knows besides."""
+    """Return what one of our own events says; `more` is what its reader knows besides."""
     fields = event.fields
     usage = usage_of(fields.get("usage")) if event.type == "assistant" else None
     key = (fields.get("id") if isinstance(fields.get("id"), str) else event.uuid) if usage else None
@@ -463,7 +463,7 @@ def _events(  # noqa: PLR0917 - the second pass of `events_of`
     tools: dict[str, str | None],
     statuses: dict[str, CallStatus],
 ) -> Iterator[SessionEvent]:
-    """Give the events of each fact. The bill hangs on the first block."""
+    """Yield the events of each fact. The bill hangs on the first block."""
     for fact, state, nth in zip(facts, states, times, strict=True):
         if nth is None:
             continue

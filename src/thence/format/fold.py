@@ -49,7 +49,7 @@ from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_e
 from thence.format.whole import (
     NEVER_BILLED,
     UNDERSTATED,
-    Whole,
+    SessionGraph,
     in_written_order,
     merge_about,
     name_repeats,
@@ -189,7 +189,7 @@ class Delta(msgspec.Struct):
     """Bills of the window as it is after sealing."""
     sealed_bills: list[Bill]
     """Bills that were sealed by this step: they do not change any more."""
-    window: Whole
+    window: SessionGraph
     """The evaluated window, sealed records of this step included."""
 
 
@@ -225,15 +225,15 @@ class Fold:
         window, repeats = self._take(facts)
         spoken = state.spoken | spoken_files(window)
         logs = find_logs(window, spoken)
-        whole = Whole(
+        session = SessionGraph(
             self.uid,
-            [*state.anchors, *_pending(window, state)],
+            [*state.anchors, *_without_settled_shares(window, state)],
             replayed=self._replayed,
             billed=self._billed,
             torn=torn,
             totals=_totals_without_anchor(state),
         )
-        view = View(whole, {fact.node.id for fact in state.anchors}, logs)
+        view = View(session, {fact.node.id for fact in state.anchors}, logs)
         rows = self._rows(view)
         after, sealed = self._seal(view, window, rows)
         after.repeats, after.since, after.spoken = repeats, state.since, spoken
@@ -252,38 +252,38 @@ class Fold:
             return list(facts), _repeats(facts)
         repeats = dict(state.repeats)
         window, more = _with_longer_texts(state.facts, facts)
-        more = [self._named(fact, repeats) for fact in more]
+        more = [self._with_unique_name(fact, repeats) for fact in more]
         self._check(more)
         window = _without_rewritten(window, more)
         return [*window, *(_less_prompts(fact, state.prompts) for fact in more)], repeats
 
     def _rows(self, view: View) -> dict[int, StoredEvent]:
         """Return the events of the window with what is derived of them."""
-        whole = view.whole
-        places = [(whole.facts[place], view.events[place]) for place in view.own]
-        places += gone_places(whole, view.rewritten)
+        session = view.session
+        places = [(session.facts[place], view.events[place]) for place in view.own]
+        places += gone_places(session, view.rewritten)
         return stored_events(
-            places, (*whole.copied_calls, *whole.calls), whole.bills, self._derived(view)
+            places, (*session.copied_calls, *session.calls), session.bills, self._derive(view)
         )
 
-    def _derived(self, view: View) -> list[SessionEvent]:
+    def _derive(self, view: View) -> list[SessionEvent]:
         """Return the events that are derived from those of the window.
 
         Raises `Unfoldable` when the window does not continue the sealed part any more.
         """
-        state, whole = self.state, view.whole
+        state, session = self.state, view.session
         if not state.sealed.events:
-            return whole.derived
+            return session.derived
         _check_line(view, state.anchors)
         events = [event for place in view.own for event in view.events[place]]
         rests = state.ongoing.rests
         if rests is not None and rests != joins.is_at_rest(events):
             raise Unfoldable("the sealed part ends otherwise")
         events += view.rewritten
-        blocks = whole.call_blocks
-        return joins.derived(events, whole.calls, blocks, state.ongoing, whole.stops)
+        blocks = session.call_blocks
+        return joins.derive_events(events, session.calls, blocks, state.ongoing, session.stops)
 
-    def _named(self, fact: Fact, repeats: dict[str, int]) -> Fact:
+    def _with_unique_name(self, fact: Fact, repeats: dict[str, int]) -> Fact:
         """Return a record without an id under a name that no record before it has."""
         name = fact.node.id
         if not fact.blocks or not is_line_name(name):
@@ -347,7 +347,7 @@ class Fold:
         rows: dict[int, StoredEvent],
     ) -> Delta:
         """Return what changed; `sealed` are the places that this step has sealed."""
-        whole = view.whole
+        session = view.session
         events = {event.event_id: event for place in view.own for event in view.events[place]}
         events |= {event.event_id: event for event in view.rewritten}
         before = self.state.rows
@@ -370,20 +370,20 @@ class Fold:
             sums,
             _session(self.uid, sums),
             self._title(sums, view),
-            whole.turn().state.value,
+            session.turn().state.value,
             list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
             _about(sums),
             _lower_bound(sums),
-            _bills_on(whole, (event for at in after.rows if (event := events.get(at)))),
-            _bills_on(whole, gone),
-            whole,
+            _bills_on(session, (event for at in after.rows if (event := events.get(at)))),
+            _bills_on(session, gone),
+            session,
         )
 
     def _title(self, sums: Sums, view: View) -> str | None:
         """Return the session's name: given, made up, or its first prompt."""
 
         def is_known(native: str) -> bool:
-            if view.whole.graph.place(native) is not None:
+            if view.session.graph.place(native) is not None:
                 return True
             return self._index.has_event(self._name(native, 0, 0))
 
@@ -426,7 +426,7 @@ class Fold:
             _keep_bills(out, view, sealed)
             _keep_calls(out, view, sealed)
             out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
-            _keep_line(out, view.whole, sealed)
+            _keep_line(out, view.session, sealed)
             out.facts = [_less_prompts(f, out.prompts - state.prompts) for f in out.facts]
         of = view.logs.of
         made = {log: cut.anchor for log, cut in cuts.items() if cut.anchor is not None}
@@ -438,9 +438,9 @@ class Fold:
         return out, sealed
 
 
-def _bills_on(whole: Whole, events: Iterable[SessionEvent]) -> list[Bill]:
+def _bills_on(session: SessionGraph, events: Iterable[SessionEvent]) -> list[Bill]:
     """Return the bills that some events carry."""
-    bills = whole.bills
+    bills = session.bills
     return [Bill(event, bills[event.event_id]) for event in events if event.event_id in bills]
 
 
@@ -454,7 +454,7 @@ def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
     return counts
 
 
-def _pending(window: Iterable[Fact], state: FoldState) -> list[Fact]:
+def _without_settled_shares(window: Iterable[Fact], state: FoldState) -> list[Fact]:
     """Return records of a window without the shares of other sessions that are settled."""
     return [gather.pending_shares(fact, state.billed_until) for fact in window]
 
@@ -517,10 +517,10 @@ def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.
         (events if place in sealed else left).extend(view.events[place])
     events += view.rewritten
     ids = {event.event_id for event in events}
-    pairs = [pair for pair in view.whole.calls if pair.call.event_id in ids]
-    whole = view.whole
-    blocks = whole.call_blocks
-    return joins.go_on(before, events, pairs, left, blocks=blocks, stops=whole.stops)
+    pairs = [pair for pair in view.session.calls if pair.call.event_id in ids]
+    session = view.session
+    blocks = session.call_blocks
+    return joins.go_on(before, events, pairs, left, blocks=blocks, stops=session.stops)
 
 
 # -- the evaluated window -------------------------------------------------------------------
@@ -528,7 +528,7 @@ def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.
 
 def _check_line(view: View, anchors: Sequence[Fact]) -> None:
     """Raise Unfoldable unless the live line still continues the sealed part."""
-    graph = view.whole.graph
+    graph = view.session.graph
     main = [anchor.node.id for anchor in anchors if anchor.channel == "main"]
     if not main:
         return
@@ -654,8 +654,8 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
 
     `rows` are the events of the window with what was derived of them.
     """
-    whole = view.whole
-    facts = [whole.facts[place] for place in places]
+    session = view.session
+    facts = [session.facts[place] for place in places]
     events = [event for place in places for event in view.events[place]]
     events += rewritten
     main = [e for e in events if not e.is_sidechain and e.state is not State.REPLAYED]
@@ -667,8 +667,8 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
     models = [event.model for event in on_line if event.model is not None]
     turns, in_prompt = joins.count_turns(on_line, inside=before.in_prompt)
     first, last = _bounds(before, main)
-    own = whole.own(facts)
-    own_notes = whole.own(notes)
+    own = session.own(facts)
+    own_notes = session.own(notes)
     prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
     overdue, due = gather.overdue((*own, *own_notes), before.due)
     return Sums(
@@ -681,20 +681,20 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         retries=before.retries
         + sum(rows[e.event_id].is_retry for e in events if not e.is_sidechain),
         in_prompt=in_prompt,
-        spent=_added(before.spent, joins.spent(events, _bills(whole, events))),
+        spent=_add_spent(before.spent, joins.spent(events, _bills(session, events))),
         prompt=before.prompt or next(filter(None, prompts), None),
         about=_abouts(before.about, own),
         about_only=_abouts(before.about_only, own_notes),
-        edges=_edges(before.edges, own, whole.native),
-        edges_only=_edges(before.edges_only, own_notes, whole.native),
+        edges=_edges(before.edges, own, session.native),
+        edges_only=_edges(before.edges_only, own_notes, session.native),
         unbilled=_distinct(before.unbilled, (f.unbilled for f in (*own, *own_notes))),
-        owed=tuple(gather.owed((*own, *own_notes), before.owed)),
+        owed=tuple(gather.owed_bills((*own, *own_notes), before.owed)),
         due=due,
         overdue=_distinct(before.overdue, overdue),
-        understated=before.understated + len(gather.understated((*own, *own_notes))),
+        understated=before.understated + len(gather.understated_bills((*own, *own_notes))),
         for_others=_distinct(
             before.for_others,
-            (notice.detail for notice in whole.billed_for_others_in((*facts, *notes))),
+            (notice.detail for notice in session.billed_for_others_in((*facts, *notes))),
         ),
         channels=count_channels(before.channels, events),
     )
@@ -709,16 +709,16 @@ def count_channels(before: Mapping[str, int], events: Iterable[SessionEvent]) ->
     return out
 
 
-def _bills(whole: Whole, events: Iterable[SessionEvent]) -> dict[int, Usage]:
-    bills = whole.bills
+def _bills(session: SessionGraph, events: Iterable[SessionEvent]) -> dict[int, Usage]:
+    bills = session.bills
     return {e.event_id: bills[e.event_id] for e in events if e.event_id in bills}
 
 
-def _added(first: joins.Spent, second: joins.Spent) -> joins.Spent:
+def _add_spent(first: joins.Spent, second: joins.Spent) -> joins.Spent:
     return joins.Spent(
-        joins.added(first.live, second.live),
-        joins.added(first.dead, second.dead),
-        joins.added(first.side, second.side),
+        joins.add_usage(first.live, second.live),
+        joins.add_usage(first.dead, second.dead),
+        joins.add_usage(first.side, second.side),
         first.responses + second.responses,
     )
 
@@ -769,7 +769,7 @@ def _abouts(before: Abouts, facts: Iterable[Fact]) -> dict[str, dict[str, JSON]]
     return out
 
 
-def _merged(*parts: Abouts) -> dict[str, JSON]:
+def _merge_abouts(*parts: Abouts) -> dict[str, JSON]:
     """Return what the records of all files say, in the order of the files' names."""
     out: dict[str, JSON] = {}
     for part in parts:
@@ -780,7 +780,7 @@ def _merged(*parts: Abouts) -> dict[str, JSON]:
 
 def _about(sums: Sums) -> dict[str, JSON]:
     """Return what records say of the session; those without events are asked first."""
-    return _merged(sums.about_only, sums.about)
+    return _merge_abouts(sums.about_only, sums.about)
 
 
 def _session(uid: str, sums: Sums) -> Session:
@@ -807,7 +807,7 @@ def _keep_bills(out: FoldState, view: View, sealed: Collection[int]) -> None:
     """Remember what running totals of sealed records were, and where single bills are told."""
     exact = set(out.billed)
     for place in sorted(sealed):
-        fact = view.whole.facts[place]
+        fact = view.session.facts[place]
         if fact.running is not None:
             out.totals[f"{fact.channel}\n{fact.file}"] = fact.running
         elif fact.usage is not None:
@@ -828,7 +828,7 @@ _END_OF_TIME = "9999-12-31T00:00:00.000Z"
 
 def _keep_calls(out: FoldState, view: View, sealed: Collection[int]) -> None:
     """Remember sealed calls without a result, or whose result is an image alone."""
-    graph, facts = view.whole.graph, view.whole.facts
+    graph, facts = view.session.graph, view.session.facts
     calls = set(out.unanswered)
     for place in sealed:
         calls.update(call for call in graph.nodes[place].calls if call not in graph.answered)
@@ -836,12 +836,12 @@ def _keep_calls(out: FoldState, view: View, sealed: Collection[int]) -> None:
     out.unanswered = frozenset(calls)
 
 
-def _keep_line(out: FoldState, whole: Whole, sealed: Collection[int]) -> None:
+def _keep_line(out: FoldState, session: SessionGraph, sealed: Collection[int]) -> None:
     """Count the prompts that were sealed on the live line, and remember who was asked there."""
     calls = set(out.agent_calls)
-    for place in whole.graph.chain(boundaries=False):
+    for place in session.graph.chain(boundaries=False):
         if place in sealed:
-            fact = whole.facts[place]
+            fact = session.facts[place]
             out.turns += bool(fact.node.flags & Is.PROMPT)
             calls.update(b.call for b in fact.blocks if b.call and _asks_agent(b))
     out.agent_calls = frozenset(calls)

@@ -20,7 +20,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from thence.format import spills
-from thence.format.facts import TYPED, whole_output
+from thence.format.facts import TYPED, full_output
 from thence.format.figures import several, short_id
 from thence.format.graph import State
 from thence.format.joins import time_of
@@ -31,13 +31,13 @@ from thence.format.whole import events_along
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
     from thence.format.records import JSON
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 _SPACE = UUID("6f2a6b0e-6d0b-5d0c-9a51-7e1f0c1a5b10")
 """Where ids of flattened events come from: the same session always becomes the same file."""
 
 
-class Branch(NamedTuple):
+class BranchChoice(NamedTuple):
     """Which part of a session is told: the live line, the line to one fact, or everything.
 
     What stands in the sessions that it continues comes first, unless `own` is set. Results that
@@ -50,7 +50,7 @@ class Branch(NamedTuple):
     full: bool = True
 
 
-LIVE = Branch()
+LIVE = BranchChoice()
 BORDER = "border"
 """The piece that stands where the part of another session ends."""
 _SAID = {"user_msg": "You", "assistant_msg": "Assistant", "thinking": "Thought"}
@@ -68,28 +68,30 @@ class Piece(NamedTuple):
     """Where it stands, if not on the line that is told: a dead branch, a subagent."""
 
 
-def lines(whole: Whole, notes: Sequence[SessionEvent] = (), **label: JSON) -> Iterator[JSON]:
-    """Give the session, then every event in whatever state, one object each.
+def lines(
+    session: SessionGraph, notes: Sequence[SessionEvent] = (), **label: JSON
+) -> Iterator[JSON]:
+    """Yield the session, then every event in whatever state, one object each.
 
     The `notes` are events that people wrote; the `label` says what they call the session.
     """
-    from thence.format.normal import numbered
+    from thence.format.normal import number_events
 
-    fields = msgspec.to_builtins(whole.session())
-    yield {"type": "session", "title": whole.title, **label, **fields}
-    for event in numbered([*whole.events, *whole.derived, *notes]):
+    fields = msgspec.to_builtins(session.session())
+    yield {"type": "session", "title": session.title, **label, **fields}
+    for event in number_events([*session.events, *session.derived, *notes]):
         yield {"type": "event", **event.to_object()}
 
 
-def flat(whole: Whole) -> Iterator[JSON]:
-    """Give the live line as a journal of its own that names no other file, and can be resumed.
+def flat(graph: SessionGraph) -> Iterator[JSON]:
+    """Yield the live line as a journal of its own that names no other file, and can be resumed.
 
     What was spilled stands in its results again; what the line took stands with its answers.
     """
     from thence.format import schema
     from thence.format.records import Header
 
-    session = whole.session()
+    session = graph.session()
     name = str(uuid5(_SPACE, session.session_uid))
     start = session.started_at or "1970-01-01T00:00:00.000Z"
     header = Header(
@@ -101,9 +103,9 @@ def flat(whole: Whole) -> Iterator[JSON]:
     )
     before = str(uuid5(_SPACE, f"{name}/header"))
     yield _event("header", start, before, None, msgspec.to_builtins(header))
-    outputs = spills.texts([*whole.before.facts, *whole.facts])
-    messages = spills.inline_known(whole.messages().messages, outputs)
-    bills = _bills(whole, messages)
+    outputs = spills.texts([*graph.before.facts, *graph.facts])
+    messages = spills.inline_known(graph.messages().messages, outputs)
+    bills = _bills(graph, messages)
     for number, message in enumerate(messages):
         uuid = str(uuid5(_SPACE, f"{name}/{number}"))
         yield _event(message["role"], start, uuid, before, {**message, **bills.get(number, {})})
@@ -113,8 +115,8 @@ def flat(whole: Whole) -> Iterator[JSON]:
     yield _event("terminator", end, str(uuid5(_SPACE, f"{name}/end")), before, done)
 
 
-def _bills(whole: Whole, messages: list[dict[str, JSON]]) -> dict[int, dict[str, JSON]]:
-    """Give what the live line took by the numbers of the answers it was taken for.
+def _bills(session: SessionGraph, messages: list[dict[str, JSON]]) -> dict[int, dict[str, JSON]]:
+    """Return what the live line took by the numbers of the answers it was taken for.
 
     An answer is known by its calls and texts; what is not found, because a summary stands for it,
     goes to the answer before it or else to the first: the sums stay true.
@@ -127,19 +129,19 @@ def _bills(whole: Whole, messages: list[dict[str, JSON]]) -> dict[int, dict[str,
     for number in reversed(answers):
         places |= dict.fromkeys(map(_mark, messages[number]["content"]), number)
     marks = {
-        fact.node.id: [_mark(block) for said in said_in(fact) for block in said["content"]]
-        for fact in whole.facts
+        fact.node.id: [_mark(block) for turn in said_in(fact) for block in turn["content"]]
+        for fact in session.facts
     }
     taken: dict[int, list[SessionEvent]] = {}
     at = answers[0] if answers else 0
-    for event in whole.events if answers else ():
-        if event.event_id in whole.bills and place_of(event) == "live":
+    for event in session.events if answers else ():
+        if event.event_id in session.bills and place_of(event) == "live":
             known = (places[m] for m in marks.get(event.native_id or "", ()) if m in places)
             at = max(at, next(known, at))
             taken.setdefault(at, []).append(event)
     out: dict[int, dict[str, JSON]] = {}
     for number, events in taken.items():
-        usage = sum_usages(whole.bills[event.event_id] for event in events)
+        usage = sum_usages(session.bills[event.event_id] for event in events)
         costs = [event.cost_usd for event in events if event.cost_usd is not None]
         known_cost = {"cost_usd": sum(costs)} if costs else {}
         model = {"model": events[-1].model} if events[-1].model else {}
@@ -149,25 +151,25 @@ def _bills(whole: Whole, messages: list[dict[str, JSON]]) -> dict[int, dict[str,
 
 def _mark(block: JSON) -> tuple[JSON, JSON]:
     """What tells a block from others: the id of a call, the words of a text."""
-    said = block.get("id") or block.get("text") or block.get("thinking")
-    return block.get("type"), said if isinstance(said, str) else None
+    text = block.get("id") or block.get("text") or block.get("thinking")
+    return block.get("type"), text if isinstance(text, str) else None
 
 
 def _event(kind: str, ts: str, uuid: str, before: str | None, payload: JSON) -> JSON:
     return {"type": kind, "ts": ts, "uuid": uuid, "prev_uuid": before, "payload": payload}
 
 
-def pieces(whole: Whole, branch: Branch = LIVE) -> Iterator[Piece]:
-    """Give what was said and done on a line, compacted parts included; or on all of them."""
-    for part in () if branch.own else whole.inherited(branch.to, boundaries=False):
-        events, outputs = events_along(part.whole, part.places), _outputs(part.whole, branch)
+def pieces(session: SessionGraph, branch: BranchChoice = LIVE) -> Iterator[Piece]:
+    """Yield what was said and done on a line, compacted parts included; or on all of them."""
+    for part in () if branch.own else session.inherited(branch.to, boundaries=False):
+        events, outputs = events_along(part.session, part.places), _outputs(part.session, branch)
         made = (_piece(event, outputs) for event in events)
         yield from (piece for piece in made if piece is not None and piece.text.strip())
-        words = f"{short_id(part.whole.native)}, {several(part.messages, 'message')}"
+        words = f"{short_id(part.session.native)}, {several(part.messages, 'message')}"
         yield Piece(BORDER, "Continued from", words)
-    line = {whole.facts[at].node.id for at in whole.graph.chain(branch.to, boundaries=False)}
-    outputs = _outputs(whole, branch)
-    for event in whole.events:
+    line = {session.facts[at].node.id for at in session.graph.chain(branch.to, boundaries=False)}
+    outputs = _outputs(session, branch)
+    for event in session.events:
         if event.state is State.INTERNAL or not (branch.every or event.native_id in line):
             continue
         piece = _piece(event, outputs)
@@ -192,16 +194,16 @@ class _Outputs(NamedTuple):
     def resolve(self, event: SessionEvent) -> JSON:
         """Return the payload of a result with its output in place."""
         if spills.spilled_in(event.payload):
-            return spills.resolved(event.payload, self.by_name)
+            return spills.resolve_placeholders(event.payload, self.by_name)
         return self.by_call.get(event.call or "", event.payload)
 
 
-def _outputs(whole: Whole, branch: Branch) -> _Outputs:
+def _outputs(session: SessionGraph, branch: BranchChoice) -> _Outputs:
     """Return the outputs of a session that lie outside of its log, as far as they are stored."""
     if not branch.full:
         return _Outputs({}, {})
-    facts = [*whole.before.facts, *whole.facts]
-    notes = ((block.call, whole_output(block)) for fact in facts for block in fact.blocks)
+    facts = [*session.before.facts, *session.facts]
+    notes = ((block.call, full_output(block)) for fact in facts for block in fact.blocks)
     return _Outputs(spills.texts(facts), {call: text for call, text in notes if call and text})
 
 
@@ -209,11 +211,11 @@ def _piece(event: SessionEvent, outputs: _Outputs) -> Piece | None:
     payload = event.payload
     if event.kind in _SAID:
         text = payload.get("thinking") if isinstance(payload, dict) else None
-        said = text if isinstance(text, str) else _text(payload) or event.summary
-        return Piece(event.kind, _SAID[event.kind], said, event.ts)
+        body = text if isinstance(text, str) else _text(payload) or event.summary
+        return Piece(event.kind, _SAID[event.kind], body, event.ts)
     if event.kind == "tool_call":
-        given = json.dumps(payload, indent=2, ensure_ascii=False)
-        return Piece("tool_call", f"Tool: {event.tool or 'unknown'}", given, event.ts)
+        arguments = json.dumps(payload, indent=2, ensure_ascii=False)
+        return Piece("tool_call", f"Tool: {event.tool or 'unknown'}", arguments, event.ts)
     if event.kind == "tool_result":
         title = "Result, failed" if event.failed else "Result"
         text = _text(outputs.resolve(event))
@@ -223,38 +225,42 @@ def _piece(event: SessionEvent, outputs: _Outputs) -> Piece | None:
 
 def _text(payload: JSON) -> str:
     if isinstance(payload, dict):
-        told = payload.get(TYPED, payload.get("text"))
-        if isinstance(told, str):
-            return told
+        text = payload.get(TYPED, payload.get("text"))
+        if isinstance(text, str):
+            return text
     return text_of(payload) or ("" if payload is None else json.dumps(payload, ensure_ascii=False))
 
 
-def left_out(whole: Whole, branch: Branch = LIVE) -> str:
+def left_out(session: SessionGraph, branch: BranchChoice = LIVE) -> str:
     """Say what a page of one line does not show."""
     from collections import Counter
 
     if branch.every:
         return ""
-    line = {whole.facts[at].node.id for at in whole.graph.chain(branch.to, boundaries=False)}
-    rest = (event for event in whole.events if event.native_id not in line)
+    line = {session.facts[at].node.id for at in session.graph.chain(branch.to, boundaries=False)}
+    rest = (event for event in session.events if event.native_id not in line)
     states = Counter(event.state.value for event in rest if event.state is not None)
     names = ("live", "dead", "rolled_back", "side")
-    told = [f"{states[name]} {name.replace('_', ' ')}" for name in names if states[name]]
-    return f"Not shown: events {', '.join(told)}." if told else ""
+    counts = [f"{states[name]} {name.replace('_', ' ')}" for name in names if states[name]]
+    return f"Not shown: events {', '.join(counts)}." if counts else ""
 
 
 def markdown(
-    whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC, *, name: str | None = None
+    session: SessionGraph,
+    branch: BranchChoice = LIVE,
+    zone: tzinfo = UTC,
+    *,
+    name: str | None = None,
 ) -> Iterator[str]:
-    """Give a session as Markdown, under the `name` that its user gave it."""
-    yield f"# {_escape_inline(_one_line(name or whole.title or 'Session'))}"
+    """Yield a session as Markdown, under the `name` that its user gave it."""
+    yield f"# {_escape_inline(_one_line(name or session.title or 'Session'))}"
     yield ""
-    yield from (f"- {name}: {_escape_inline(value)}" for name, value in _about(whole))
-    for piece in pieces(whole, branch):
+    yield from (f"- {name}: {_escape_inline(value)}" for name, value in _about(session))
+    for piece in pieces(session, branch):
         if piece.kind == BORDER:
             yield from ("", f"*{piece.title} {_escape_inline(piece.text)}*", "", "---")
             continue
-        moment = f" ({told})" if (told := _moment(piece.ts, zone)) else ""
+        moment = f" ({note})" if (note := _moment(piece.ts, zone)) else ""
         off = f", {_escape_inline(_one_line(piece.off))}" if piece.off else ""
         yield ""
         if piece.kind in ("user_msg", "assistant_msg"):
@@ -264,10 +270,10 @@ def markdown(
             continue
         yield f"**{_escape_inline(_one_line(piece.title))}{off}**"
         yield ""
-        yield from _fenced(piece.text.rstrip("\n"), "json" if piece.kind == "tool_call" else "text")
-    if told := left_out(whole, branch):
+        yield from _fence(piece.text.rstrip("\n"), "json" if piece.kind == "tool_call" else "text")
+    if note := left_out(session, branch):
         yield ""
-        yield f"*{told}*"
+        yield f"*{note}*"
 
 
 # -- Markdown of logs, made inert -----------------------------------------------------------
@@ -288,7 +294,7 @@ MAX_TICKS = 200
 
 
 def _inert_markdown(text: str) -> Iterator[str]:
-    """Return the lines of a Markdown text without HTML or images; code stays as it is.
+    """Yield the lines of a Markdown text without HTML or images; code stays as it is.
 
     Code in fences is written anew, so that every reader sees it begin and end in the same places.
     """
@@ -298,7 +304,7 @@ def _inert_markdown(text: str) -> Iterator[str]:
     for line in _LINE_END.split(text):
         mark = _FENCE.fullmatch(line)
         if fence and mark and mark[1].startswith(fence) and not mark[2].strip():
-            yield from ("", *_fenced("\n".join(code), language), "")
+            yield from ("", *_fence("\n".join(code), language), "")
             fence, code = "", []
         elif fence:
             code.append(line)
@@ -308,12 +314,12 @@ def _inert_markdown(text: str) -> Iterator[str]:
         else:
             prose.append(line)
     if fence:
-        yield from ("", *_fenced("\n".join(code), language), "")
+        yield from ("", *_fence("\n".join(code), language), "")
     yield from _inert_prose(prose)
 
 
-def _fenced(text: str, language: str) -> Iterator[str]:
-    """Return the lines of a block of code that ends nowhere inside its text."""
+def _fence(text: str, language: str) -> Iterator[str]:
+    """Yield the lines of a block of code that ends nowhere inside its text."""
     fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
     is_shown = _LANGUAGE.fullmatch(language) and language.lower() not in _DRAWN
     yield f"{fence}{language if is_shown else 'text'}"
@@ -322,7 +328,7 @@ def _fenced(text: str, language: str) -> Iterator[str]:
 
 
 def _inert_prose(lines: list[str]) -> Iterator[str]:
-    """Return the lines between blocks of code, escaped paragraph by paragraph."""
+    """Yield the lines between blocks of code, escaped paragraph by paragraph."""
     paragraph: list[str] = []
     for line in [*lines, ""]:
         if line.strip():
@@ -368,10 +374,14 @@ def _escape_inline(text: str, code: list[tuple[int, int]] | None = None) -> str:
 
 
 def page(
-    whole: Whole, branch: Branch = LIVE, zone: tzinfo = UTC, *, name: str | None = None
+    session: SessionGraph,
+    branch: BranchChoice = LIVE,
+    zone: tzinfo = UTC,
+    *,
+    name: str | None = None,
 ) -> Iterator[str]:
-    """Give a session as one HTML file that loads nothing and runs nothing."""
-    title = html.escape(_one_line(name or whole.title or "Session"))
+    """Yield a session as one HTML file that loads nothing and runs nothing."""
+    title = html.escape(_one_line(name or session.title or "Session"))
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">'
@@ -379,11 +389,11 @@ def page(
     yield f"<title>{title}</title>"
     yield f"<style>{_STYLE}</style></head><body><main>"
     yield f"<h1>{title}</h1><ul>"
-    yield from (f"<li>{html.escape(f'{name}: {value}')}</li>" for name, value in _about(whole))
+    yield from (f"<li>{html.escape(f'{name}: {value}')}</li>" for name, value in _about(session))
     yield "</ul>"
-    for piece in pieces(whole, branch):
+    for piece in pieces(session, branch):
         yield from _section(piece, zone)
-    yield f"<p>{html.escape(left_out(whole, branch))}</p></main></body></html>"
+    yield f"<p>{html.escape(left_out(session, branch))}</p></main></body></html>"
 
 
 def _section(piece: Piece, zone: tzinfo) -> Iterator[str]:
@@ -391,7 +401,9 @@ def _section(piece: Piece, zone: tzinfo) -> Iterator[str]:
     if piece.kind == BORDER:
         yield f"<p><i>{head} {text}</i></p><hr>"
         return
-    moment = f" <time>{html.escape(told)}</time>" if (told := _moment(piece.ts, zone)) else ""
+    moment = (
+        f" <time>{html.escape(time_text)}</time>" if (time_text := _moment(piece.ts, zone)) else ""
+    )
     off = f" <i>{html.escape(piece.off)}</i>" if piece.off else ""
     marks = ("failed" if piece.failed else "", "off" if piece.off else "")
     kind = " ".join(filter(None, (piece.kind, *marks)))
@@ -428,9 +440,9 @@ _STYLE = (
 )
 
 
-def _about(whole: Whole) -> Iterator[tuple[str, str]]:
-    session = whole.session()
-    told = {
+def _about(graph: SessionGraph) -> Iterator[tuple[str, str]]:
+    session = graph.session()
+    fields = {
         "session": session.session_uid,
         "model": session.model,
         "folder": session.cwd,
@@ -438,7 +450,7 @@ def _about(whole: Whole) -> Iterator[tuple[str, str]]:
         "began": session.started_at,
         "ended": session.ended_at,
     }
-    yield from ((name, _one_line(value)) for name, value in told.items() if value)
+    yield from ((name, _one_line(value)) for name, value in fields.items() if value)
 
 
 def _one_line(text: str) -> str:

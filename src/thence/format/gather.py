@@ -28,7 +28,7 @@ MADE_RESULT = "told "
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-def gathered(
+def gather_facts(
     events: list[Fact], others: Sequence[Fact], *, in_pieces: bool = True
 ) -> tuple[list[Fact], dict[str, int]]:
     """Put right what the facts of a session say together; `others` are those without events.
@@ -37,13 +37,13 @@ def gathered(
     `in_pieces` says that some are pieces of a text or bills for a turn.
     """
     if not in_pieces:
-        return _answered(events, others), {}  # most logs: whole texts, bills by response
+        return _add_told_results(events, others), {}  # most logs: whole texts, bills by response
     shares = [share for fact in others for share in fact.shares]
-    facts = _answered(joined(events), others)
+    facts = _add_told_results(join_pieces(events), others)
     return _own(_last_words(facts), shares)
 
 
-def owed(facts: Iterable[Fact], before: Iterable[str] = ()) -> list[str]:
+def owed_bills(facts: Iterable[Fact], before: Iterable[str] = ()) -> list[str]:
     """Return the usage keys of bills that must come and did not; `before` are earlier ones."""
     paid: set[str] = set()
     keys = dict.fromkeys(before)
@@ -57,7 +57,7 @@ def owed(facts: Iterable[Fact], before: Iterable[str] = ()) -> list[str]:
     return [key for key in keys if key not in paid]
 
 
-def understated(facts: Iterable[Fact]) -> list[str]:
+def understated_bills(facts: Iterable[Fact]) -> list[str]:
     """Return the usage keys of responses that are plainly longer than what was billed for them.
 
     Some clients write the usage at the start of a stream, and never the final one.
@@ -101,7 +101,7 @@ def overdue(
 # -- pieces ---------------------------------------------------------------------------------
 
 
-def joined(facts: list[Fact]) -> list[Fact]:
+def join_pieces(facts: list[Fact]) -> list[Fact]:
     """Join the pieces of one text. The first one's id stands for all of them."""
     if not any(fact.piece is not None for fact in facts):
         return facts
@@ -109,10 +109,10 @@ def joined(facts: list[Fact]) -> list[Fact]:
     run: list[Fact] = []
     for fact in facts:
         if run and not goes_on(run[-1], fact):
-            out.append(_whole(run))
+            out.append(_join_run(run))
             run = []
         run.append(fact)
-    out.append(_whole(run))
+    out.append(_join_run(run))
     return out
 
 
@@ -146,16 +146,16 @@ def settled_shares(fact: Fact, until: str) -> list[Share]:
     return [share for share in fact.shares if _moment(share.ended) <= _moment(until)]
 
 
-def goes_on(one: Fact, other: Fact) -> bool:
+def goes_on(first: Fact, other: Fact) -> bool:
     """Whether a record is the next piece of the same text."""
-    return other.piece is not None and (one.piece, one.file, one.channel) == (
+    return other.piece is not None and (first.piece, first.file, first.channel) == (
         other.piece,
         other.file,
         other.channel,
     )
 
 
-def _whole(run: list[Fact]) -> Fact:
+def _join_run(run: list[Fact]) -> Fact:
     if len(run) == 1:
         return run[0]
     blocks: list[Block] = []
@@ -173,11 +173,11 @@ def _whole(run: list[Fact]) -> Fact:
 
 
 def _close(blocks: list[Block], texts: list[str]) -> None:
-    """Give the last block the text of all its pieces."""
+    """Put the text of all pieces into the last block."""
     if len(texts) > 1:
-        said = "".join(texts)
-        payload = {**blocks[-1].payload, _name(blocks[-1].payload): said}
-        blocks[-1] = msgspec.structs.replace(blocks[-1], summary=one_line(said), payload=payload)
+        text = "".join(texts)
+        payload = {**blocks[-1].payload, _name(blocks[-1].payload): text}
+        blocks[-1] = msgspec.structs.replace(blocks[-1], summary=one_line(text), payload=payload)
 
 
 def _name(payload: dict[str, JSON]) -> str:
@@ -191,19 +191,21 @@ def _text(block: Block) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _alike(one: Block, other: Block) -> bool:
-    return (one.kind, one.role) == (other.kind, other.role)
+def _alike(first: Block, other: Block) -> bool:
+    return (first.kind, first.role) == (other.kind, other.role)
 
 
 # -- results that were only told ------------------------------------------------------------
 
 
-def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
-    """Give calls without a result the one that another record tells, after their response."""
-    told = {call: one for call, one in merge_statuses(others).items() if one.output is not None}
-    if not told:
+def _add_told_results(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
+    """Add results that another record has to calls without one, after their response."""
+    statuses = {
+        call: status for call, status in merge_statuses(others).items() if status.output is not None
+    }
+    if not statuses:
         return facts
-    facts = _with_texts(facts, told)
+    facts = _with_texts(facts, statuses)
     answered = {call for fact in facts for call in fact.node.answers}
     last: dict[tuple[str, str | None], int] = {}
     for at, fact in enumerate(facts):
@@ -212,25 +214,25 @@ def _answered(facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
     made: dict[int, list[Fact]] = {}
     for at, fact in enumerate(facts):
         for call in fact.node.calls:
-            if call in told and call not in answered:
+            if call in statuses and call not in answered:
                 answered.add(call)
                 after = last.get((fact.file, fact.node.response), at)
-                one = told[call]
-                made.setdefault(after, []).append(_result(fact, call, one.output, one.failed))
+                status = statuses[call]
+                made.setdefault(after, []).append(_result(fact, call, status.output, status.failed))
     if not made:
         return facts
-    return [one for at, fact in enumerate(facts) for one in (fact, *made.get(at, ()))]
+    return [status for at, fact in enumerate(facts) for status in (fact, *made.get(at, ()))]
 
 
-def _with_texts(facts: list[Fact], told: dict[str, CallStatus]) -> list[Fact]:
-    """Give results that are images alone the text that another record tells of the same call."""
+def _with_texts(facts: list[Fact], statuses: dict[str, CallStatus]) -> list[Fact]:
+    """Add the text that another record has of the same call to results of images alone."""
     out = facts
     for at, fact in enumerate(facts):
         if not fact.node.answers or not any(is_image_alone(block) for block in fact.blocks):
             continue
         made = [
-            _with_text(block, told[block.call].output)
-            if is_image_alone(block) and block.call in told
+            _with_text(block, statuses[block.call].output)
+            if is_image_alone(block) and block.call in statuses
             else block
             for block in fact.blocks
         ]
@@ -246,11 +248,11 @@ def is_image_alone(block: Block) -> bool:
 
 
 def _with_text(block: Block, output: JSON) -> Block:
-    said = text_of(output)
-    if not said:
+    text = text_of(output)
+    if not text:
         return block
-    payload = [{"type": "text", "text": said}, *block.payload]
-    return msgspec.structs.replace(block, summary=one_line(said), payload=payload)
+    payload = [{"type": "text", "text": text}, *block.payload]
+    return msgspec.structs.replace(block, summary=one_line(text), payload=payload)
 
 
 def _result(asked: Fact, call: str, output: JSON, failed: bool | None) -> Fact:  # noqa: FBT001 - as told
@@ -308,7 +310,7 @@ def _own(facts: list[Fact], shares: list[Share]) -> tuple[list[Fact], dict[str, 
         ended = [share for share in waiting if _moment(share.ended) <= until]
         waiting = waiting[len(ended) :]
         others = bill.turn_bill.others if bill.turn_bill else 0
-        taken = _taken(ended, others, asked, bill.usage_key)
+        taken = _pick_shares(ended, others, asked, bill.usage_key)
         for share in taken:
             at = next((i for i in places if out[i].model == share.model), places[0])
             out[at] = _less(out[at], share)
@@ -331,7 +333,7 @@ def _bills(facts: list[Fact]) -> Iterator[list[int]]:
         yield run
 
 
-def _taken(
+def _pick_shares(
     ended: list[Share], others: int, asked: set[tuple[str | None, str]], key: str | None
 ) -> list[Share]:
     """The shares that make up so many requests: those asked for in this turn before any other."""
@@ -352,7 +354,7 @@ def _less(fact: Fact, share: Share) -> Fact:
     if cost is not None and share.cost_usd is not None:
         cost = max(cost - share.cost_usd, 0.0)
     return msgspec.structs.replace(
-        fact, usage=joins.subtracted(fact.usage, share.usage), cost_usd=cost
+        fact, usage=joins.subtract_usage(fact.usage, share.usage), cost_usd=cost
     )
 
 

@@ -132,7 +132,7 @@ class Graph:
         """Events that nobody continues, in written order."""
         return [i for i, more in enumerate(self._is_parent) if not more and i not in self._copies]
 
-    def parting(self, branches: Iterable[Branch], home: Container[int]) -> Iterator[int]:
+    def parting_events(self, branches: Iterable[Branch], home: Container[int]) -> Iterator[int]:
         """Yield, for each branch, the event of a line that it parts from, maybe through others.
 
         -1 where it parts from none of them.

@@ -145,7 +145,7 @@ class Terms(msgspec.Struct, frozen=True):
     words: frozenset[str]
     verb: str
 
-    def covered(self, by: Terms, verb_weight: float = 0.5) -> float:
+    def covered_share(self, by: Terms, verb_weight: float = 0.5) -> float:
         """The weighted share of these terms that `by` has. The verb alone is not enough."""
         rest = self.words - {self.verb}
         hits = 3 * len(self.named & by.named) + len(rest & by.words)
@@ -155,7 +155,7 @@ class Terms(msgspec.Struct, frozen=True):
 
     def met(self, by: Terms, verb_weight: float = 0.5) -> bool:
         """Whether `by` has so many of these terms that it is about the same."""
-        return self.covered(by, verb_weight) >= _ENOUGH
+        return self.covered_share(by, verb_weight) >= _ENOUGH
 
     @property
     def looks(self) -> bool:
@@ -358,7 +358,7 @@ _SHELL: Final = (
 _PATCHED: Final = expression(r"(?:\*\*\* (?:Add|Update|Delete) File:|\n\+\+\+)\s+(\S+)")
 
 
-class Call(msgspec.Struct, frozen=True):
+class EvidenceCall(msgspec.Struct, frozen=True):
     """A successful call as evidence: of which kinds it is, which files it edits, its words."""
 
     kinds: frozenset[str]
@@ -394,7 +394,7 @@ class Call(msgspec.Struct, frozen=True):
         return shares
 
 
-def call_terms(tool: str, text: str, paths: Iterable[str], *, plans: bool = False) -> Call:
+def call_terms(tool: str, text: str, paths: Iterable[str], *, plans: bool = False) -> EvidenceCall:
     """A call as evidence: its tool, the text and the files given to it, and if it keeps a list."""
     tool_kinds = (kind for kind, pattern in _TOOLS if pattern.search(tool))
     kind = "plan" if plans else next(tool_kinds, "")
@@ -404,4 +404,4 @@ def call_terms(tool: str, text: str, paths: Iterable[str], *, plans: bool = Fals
         kinds = {name for name, pattern in _SHELL if pattern.search(command)}
         kinds |= set() if kinds == {"look"} else {"run"}
     names = frozenset(_name(file) for file in (*paths, *_PATCHED.findall(text)))
-    return Call(frozenset(kinds), names, command, terms(text, evidence=True))
+    return EvidenceCall(frozenset(kinds), names, command, terms(text, evidence=True))

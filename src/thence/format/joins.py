@@ -79,7 +79,7 @@ class Spent(msgspec.Struct, frozen=True):
 def calls(
     events: Sequence[SessionEvent],
     blocks: Mapping[int, Block] | None = None,
-    told: Mapping[str, CallStatus] | None = None,
+    statuses: Mapping[str, CallStatus] | None = None,
     *,
     copies: bool = False,
 ) -> list[Call]:
@@ -89,7 +89,7 @@ def calls(
     Without them payloads do. `told` is what other records tell of calls. Calls that are copies of
     another session's are left out without `copies`.
     """
-    blocks, told = blocks or {}, told or {}
+    blocks, statuses = blocks or {}, statuses or {}
     results: dict[str, list[tuple[int, bool]]] = {}
     asked: list[tuple[int, str | None]] = []
     for at, event in enumerate(events):
@@ -99,10 +99,10 @@ def calls(
             asked.append((at, event.call))
         elif event.call is not None:
             results.setdefault(event.call, []).append((at, _is_synthetic(event, blocks)))
-    found = outcomes.match_results(asked, results)
+    matches = outcomes.match_results(asked, results)
     return [
-        _paired(events[at], None if answer is None else events[answer], blocks, told)
-        for (at, _), answer in zip(asked, found, strict=True)
+        _pair_call(events[at], None if answer is None else events[answer], blocks, statuses)
+        for (at, _), answer in zip(asked, matches, strict=True)
     ]
 
 
@@ -111,13 +111,13 @@ def _is_synthetic(result: SessionEvent, blocks: Mapping[int, Block]) -> bool:
     return is_synthetic_content(result.payload) if block is None else outcomes.is_synthetic(block)
 
 
-def _paired(
+def _pair_call(
     call: SessionEvent,
     result: SessionEvent | None,
     blocks: Mapping[int, Block],
-    told: Mapping[str, CallStatus],
+    statuses: Mapping[str, CallStatus],
 ) -> Call:
-    status = told.get(call.call or "")
+    status = statuses.get(call.call or "")
     if status is None and result is not None and result.took_ms is not None:
         status = CallStatus(call.call or "", took_ms=result.took_ms)
     asked = blocks.get(call.event_id)
@@ -152,16 +152,16 @@ def bills(events: Iterable[SessionEvent]) -> dict[int, Usage]:
         if event.usage is None or not _counts(event):
             continue
         key = event.usage_key or f"{event.event_id}"
-        held = best.get(key)
-        if held is None or _outbids(event, held):
+        best_so_far = best.get(key)
+        if best_so_far is None or _outbids(event, best_so_far):
             best[key] = event
     return {event.event_id: event.usage for event in best.values() if event.usage is not None}
 
 
-def _outbids(new: SessionEvent, held: SessionEvent) -> bool:
-    if new.is_sidechain != held.is_sidechain:
-        return held.is_sidechain
-    output = (new.usage or Usage()).output_tokens, (held.usage or Usage()).output_tokens
+def _outbids(new: SessionEvent, old: SessionEvent) -> bool:
+    if new.is_sidechain != old.is_sidechain:
+        return old.is_sidechain
+    output = (new.usage or Usage()).output_tokens, (old.usage or Usage()).output_tokens
     return output[0] > output[1]
 
 
@@ -196,14 +196,14 @@ def sum_usages(usages: Iterable[Usage]) -> Usage:
     return Usage(*map(sum, zip(*map(msgspec.structs.astuple, usages), strict=True)))
 
 
-def added(one: Usage, other: Usage) -> Usage:
+def add_usage(usage: Usage, other: Usage) -> Usage:
     """Return the sum of two usages."""
-    return sum_usages((one, other))
+    return sum_usages((usage, other))
 
 
-def subtracted(one: Usage, other: Usage) -> Usage:
-    """Give what one usage has more than another, nothing below 0."""
-    return Usage(*(max(getattr(one, f) - getattr(other, f), 0) for f in Usage.__struct_fields__))
+def subtract_usage(usage: Usage, other: Usage) -> Usage:
+    """Return what one usage has more than another, nothing below 0."""
+    return Usage(*(max(getattr(usage, f) - getattr(other, f), 0) for f in Usage.__struct_fields__))
 
 
 # -- derived events -------------------------------------------------------------------------
@@ -262,14 +262,14 @@ class Ongoing(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the part ends with an answer that a turn came to rest with; None: with no answer."""
 
 
-def derived(
+def derive_events(
     events: Sequence[SessionEvent],
     pairs: Sequence[Call] | None = None,
     blocks: Mapping[int, Block] | None = None,
     before: Ongoing | None = None,
     stops: Container[str] = frozenset(),
 ) -> list[SessionEvent]:
-    """Give the further events that a session's own events imply, in written order.
+    """Return the further events that a session's own events imply, in written order.
 
     `pairs` are the calls of the same events, where somebody has found them already; `blocks` as
     for `calls`. `before` is what an earlier part of the session leaves; then where the log began
@@ -350,10 +350,10 @@ def _from_files(
                 yield _derive(event, "edit", f"edited {path}"[:SUMMARY_LENGTH])
 
 
-def _tests_line(runner: str, found: kinds.Tests | None) -> str:
+def _tests_line(runner: str, counts: kinds.Tests | None) -> str:
     parts = [runner]
-    if found is not None:
-        named = (("passed", found.passed), ("failed", found.failed), ("skipped", found.skipped))
+    if counts is not None:
+        named = (("passed", counts.passed), ("failed", counts.failed), ("skipped", counts.skipped))
         parts += [f"{number} {name}" for name, number in named if number]
     return ", ".join(parts)
 
@@ -438,8 +438,8 @@ def _is_lost(pair: Call) -> bool:
 
 def _rests(line: Iterable[SessionEvent]) -> Iterable[SessionEvent]:
     """Where turns came to rest."""
-    said = [event for event in line if event.kind != "lifecycle"]
-    for event, after in zip(said, [*said[1:], None], strict=False):
+    spoken = [event for event in line if event.kind != "lifecycle"]
+    for event, after in zip(spoken, [*spoken[1:], None], strict=False):
         if event.kind == "assistant_msg" and _is_rest(after):
             yield _derive(event, "completion", event.summary)
 
@@ -531,7 +531,7 @@ def session_from(
     flavor, _, native = uid.partition(":")
     words = {name: value for name, value in known.items() if value is not None}
     first_model = words.pop("model", None)
-    own = added(spent.live, spent.dead)
+    own = add_usage(spent.live, spent.dead)
     return msgspec.convert(
         {
             "session_uid": uid,
@@ -579,9 +579,9 @@ def count_turns(events: Iterable[SessionEvent], *, inside: bool = False) -> tupl
     """
     turns = 0
     for event in events:
-        said = event.kind == "user_msg"
-        turns += said and not (inside and event.block)
-        inside = said
+        is_prompt = event.kind == "user_msg"
+        turns += is_prompt and not (inside and event.block)
+        inside = is_prompt
     return turns, inside
 
 

@@ -347,7 +347,7 @@ def _command(tool: str, kind: str, args: object) -> str | None:
 
 
 def _file_touches(kind: str, args: object, *, counts: bool) -> list[Touch]:
-    """Give the files a tool for files touches; lines are counted only if somebody asks."""
+    """Return the files a tool for files touches; lines are counted only if somebody asks."""
     if kind == "patch":
         return _patch_touches(args)
     if kind == "read" and isinstance(args, dict) and isinstance(args.get("files"), list):
@@ -365,7 +365,7 @@ def _file_touches(kind: str, args: object, *, counts: bool) -> list[Touch]:
     return [_edit_touch(path, args) if counts else Touch(path, "edit")]
 
 
-def ending(
+def find_ending(
     tool: str, result: object, *, is_error: bool | None = None, exit_code: int | None = None
 ) -> Ending:
     """Return how a call ended, by the best evidence there is; see `judge`."""
@@ -379,7 +379,7 @@ def evidence_of(tool: str, result: object) -> Evidence:
     layers = list(_layers(result))
     codes = (layer.get("exit_code", layer.get("exitCode")) for layer in layers)
     text = output.text(result)
-    inner, body = (None, text) if _kind(tool) in ("read", "search") else output.opened(text)
+    inner, body = (None, text) if _kind(tool) in ("read", "search") else output.open_envelope(text)
     cause = output.first(FAILURES, body)
     return Evidence(
         is_structured=isinstance(result, dict),
@@ -449,7 +449,7 @@ def error_shape(text: str) -> str | None:
     names replaced. An exit code alone is no shape. Meant for results that failed: an output that
     merely quotes an error has one too.
     """
-    code, body = output.opened(output.plain(output.text(text)))
+    code, body = output.open_envelope(output.plain(output.text(text)))
     cause = output.first(FAILURES, body)
     body = body.replace("<tool_use_error>", "").replace("</tool_use_error>", "").strip()
     if cause is not None and cause.name != "text":
@@ -550,7 +550,7 @@ def _short_kind(tool: str) -> str:
 
 
 def _unfold(tool: object, input: object) -> tuple[str, object]:
-    """Give the tool really called and its arguments, decoded when they are JSON text."""
+    """Return the tool really called and its arguments, decoded when they are JSON text."""
     args = _decode_json(input) if isinstance(input, str) else input
     if tool == "use_tool" and isinstance(args, dict):  # a door to MCP servers
         tool, args = args.get("tool_name"), _decode_json(args.get("tool_input"))
@@ -567,7 +567,7 @@ def _decode_json(value: object) -> object:
 
 
 def _pick(args: object, names: Sequence[str]) -> str | None:
-    """Give the first of these arguments that is a text."""
+    """Return the first of these arguments that is a text."""
     if isinstance(args, dict):
         for name in names:
             value = args.get(name)
@@ -577,7 +577,7 @@ def _pick(args: object, names: Sequence[str]) -> str | None:
 
 
 def _script(argv: list[object]) -> str | None:
-    """Give the script of an argument vector: what a shell was handed, else the words quoted."""
+    """Return the script of an argument vector: what a shell was handed, else the words quoted."""
     words = [word for word in argv if isinstance(word, str)]
     if len(words) != len(argv) or not words:
         return None
@@ -604,7 +604,7 @@ def _edit_touch(path: str, args: dict[str, object]) -> Touch:
 
 
 def _patch_touches(args: object) -> list[Touch]:
-    """Give the files of a patch: its own text, or the one quoted in a code-mode script."""
+    """Return the files of a patch: its own text, or the one quoted in a code-mode script."""
     text = _patch_text(args)
     return [] if text is None else _touches_of_patch(text)
 
@@ -656,7 +656,7 @@ def _touches_of_patch(text: str) -> list[Touch]:
 
 
 def _shell_touches(script: str) -> list[Touch]:
-    """Give the files a script changes where that is evident: no variables, globs, scratch files."""
+    """Return the files a script changes where that is evident: no variables, globs, temporaries."""
     return list(_short_touches(script) if len(script) <= shell.SHORT else _script_touches(script))
 
 
@@ -680,7 +680,7 @@ def _script_touches(script: str) -> list[Touch]:
 
 
 def _program_touches(name: str, rest: list[str]) -> list[Touch]:
-    """Give the files one of the few programs changes whose operands are files."""
+    """Return the files one of the few programs changes whose operands are files."""
     if name == "git" and rest[:1] in (["rm"], ["mv"]) and "--cached" not in rest:
         name, rest = rest[0], rest[1:]
     options = [word for word in rest if word.startswith("-")]
@@ -715,7 +715,7 @@ def _files_read(name: str, rest: list[str]) -> list[str]:
 
 
 def _layers(result: object, depth: int = 0) -> Iterator[dict[str, object]]:
-    """Give a structured result and those inside it that speak of the same call."""
+    """Yield a structured result and those inside it that speak of the same call."""
     if isinstance(result, dict) and depth < _DEPTH:
         yield result
         for name in ("metadata", "result", "output", "Ok"):
@@ -723,7 +723,7 @@ def _layers(result: object, depth: int = 0) -> Iterator[dict[str, object]]:
 
 
 def _flag(layer: dict[str, object]) -> str | None:
-    """Give the reason a structured result failed ("" if it tells none), None if it did not."""
+    """Return the reason a structured result failed ("" if it tells none), None if it did not."""
     for name, bad, why in FLAGS:
         if type(layer.get(name)) is type(bad) and layer[name] == bad:
             return why
@@ -731,7 +731,7 @@ def _flag(layer: dict[str, object]) -> str | None:
 
 
 def _error_line(lines: list[str]) -> tuple[str, Row] | None:
-    """Give the line that names an error, one that is not vague before one that is."""
+    """Return the line that names an error, one that is not vague before one that is."""
     vague = None
     for line in map(str.strip, lines):
         row = output.first(ERRORS, line)
@@ -743,7 +743,7 @@ def _error_line(lines: list[str]) -> tuple[str, Row] | None:
 
 
 def _exception_line(lines: list[str]) -> str | None:
-    """Give the line a Python traceback ends with: the last one is the error that came out."""
+    """Return the line a Python traceback ends with: the last one is the error that came out."""
     starts = [at for at, line in enumerate(lines) if line.lstrip().startswith("Traceback (most")]
     rest = lines[starts[-1] + 1 :] if starts else []
     return next((line for line in rest if re.match(r"[A-Za-z_][\w.]*(?::|$)", line)), None)

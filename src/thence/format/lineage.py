@@ -46,27 +46,27 @@ def key_of(fact: Fact) -> str | None:
     return None if is_line_name(fact.node.id) else fact.node.id
 
 
-def shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
+def find_shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
     """Work out, for all sessions together, which records and bills are whose."""
     facts = {name: list(sessions[name]) for name in sorted(sessions)}
     holders = _holders({name: filter(None, map(key_of, facts[name])) for name in facts})
-    age = {name: _own_since(found, holders) for name, found in facts.items()}
-    owner = _oldest(_heirs_left_out(holders, facts), age) | _named(facts)
+    age = {name: _own_since(records, holders) for name, records in facts.items()}
+    owner = _oldest(_exclude_declared_copies(holders, facts), age) | _named_owners(facts)
     replayed = _others(
-        {name: filter(None, map(key_of, found)) for name, found in facts.items()}, owner
+        {name: filter(None, map(key_of, records)) for name, records in facts.items()}, owner
     )
     bills = {
         name: [
             fact.usage_key
-            for fact in found
+            for fact in records
             if fact.usage_key is not None and key_of(fact) not in replayed[name]
         ]
-        for name, found in facts.items()
+        for name, records in facts.items()
     }
     return Shared(
         replayed,
         _others(bills, _oldest(_holders(bills), age)),
-        {name: _forks(found, replayed[name], owner) for name, found in facts.items()},
+        {name: _forks(records, replayed[name], owner) for name, records in facts.items()},
         frozenset(name for name, (is_unknown, _, _) in age.items() if is_unknown),
     )
 
@@ -74,8 +74,8 @@ def shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
 def _holders(keys: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Keys that stand in several sessions, with these sessions."""
     out: dict[str, list[str]] = {}
-    for name, found in keys.items():
-        for key in set(found):
+    for name, held_keys in keys.items():
+        for key in set(held_keys):
             out.setdefault(key, []).append(name)
     return {key: names for key, names in out.items() if len(names) > 1}
 
@@ -87,11 +87,11 @@ def _own_since(facts: list[Fact], holders: Mapping[str, list[str]]) -> tuple[boo
     return (not first, first, min((fact.node.id for fact in own), default=""))
 
 
-def _heirs_left_out(
+def _exclude_declared_copies(
     holders: Mapping[str, list[str]], facts: Mapping[str, list[Fact]]
 ) -> dict[str, list[str]]:
     """Who may own a record: nobody who says that records of his belong to another holder."""
-    above = {name: {fact.origin for fact in found} for name, found in facts.items()}
+    above = {name: {fact.origin for fact in records} for name, records in facts.items()}
     return {
         key: [name for name in names if above[name].isdisjoint(set(names) - {name})] or names
         for key, names in holders.items()
@@ -104,7 +104,7 @@ def _oldest(
     return {key: min(names, key=lambda n: (age[n], n)) for key, names in holders.items()}
 
 
-def _named(facts: Mapping[str, list[Fact]]) -> dict[str, str]:
+def _named_owners(facts: Mapping[str, list[Fact]]) -> dict[str, str]:
     """Return owners that the records themselves name, where that session holds them.
 
     A copy of a copy names the session it was copied from, which names the one before it.
@@ -122,14 +122,14 @@ def _named(facts: Mapping[str, list[Fact]]) -> dict[str, str]:
             seen.add(origin)
             origin = above  # noqa: PLW2901
         named[key] = origin
-    held = {name: {key_of(fact) for fact in facts[name]} for name in set(named.values())}
-    return {key: name for key, name in named.items() if key in held[name]}
+    keys_of_owner = {name: {key_of(fact) for fact in facts[name]} for name in set(named.values())}
+    return {key: name for key, name in named.items() if key in keys_of_owner[name]}
 
 
 def _others(keys: Mapping[str, Iterable[str]], owner: Mapping[str, str]) -> Keys:
     return {
-        name: frozenset(key for key in found if owner.get(key, name) != name)
-        for name, found in keys.items()
+        name: frozenset(key for key in held_keys if owner.get(key, name) != name)
+        for name, held_keys in keys.items()
     }
 
 
@@ -142,7 +142,7 @@ def _forks(facts: list[Fact], replayed: frozenset[str], owner: Mapping[str, str]
 # -- copies at the start of a log -----------------------------------------------------------
 
 
-def claimed(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[Fact]:
+def claim_copies(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[Fact]:
     """Say whose the records are that a log begins with, where only their owner can tell.
 
     The log names the owner on one of its first lines and goes on with copies, under new times.
@@ -152,7 +152,7 @@ def claimed(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[F
     start = next((at for at, fact in enumerate(facts) if fact.origin == owner), None)
     if start is None:
         return list(facts)
-    held = Counter(_copy_name(fact) for fact in theirs)
+    names = Counter(_copy_name(fact) for fact in theirs)
     end = start
     leading = True
     for at in range(start + 1, len(facts)):
@@ -160,9 +160,9 @@ def claimed(facts: Sequence[Fact], owner: str, theirs: Iterable[Fact]) -> list[F
         if not fact.blocks:
             continue  # it tells of this session
         name = _copy_name(fact)
-        known = held[name] > 0
+        known = names[name] > 0
         if known and (leading or fact.copy_key is not None):
-            held[name] -= 1
+            names[name] -= 1
             end = at
         elif not fact.node.flags & Is.INTERNAL:
             leading = False

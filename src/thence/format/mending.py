@@ -66,7 +66,7 @@ class Mending:
         self._role = str(role)
         self._response = response if role == "assistant" else self._response
 
-    def mended(self, reasons: Mapping[str, str] | None = None) -> Mended:
+    def mend(self, reasons: Mapping[str, str] | None = None) -> Mended:
         """Return the chain so far as `repair.mend` gives it."""
         if self._cut > self._settled:
             part = repair.mend(self._messages[self._settled : self._cut], self._orphans)
@@ -81,7 +81,7 @@ class Mending:
 
 
 def _names(content: JSON, role: str) -> Iterator[tuple[str, int]]:
-    """Give the ids of calls that a message speaks of, and how many it opens, or closes, of each."""
+    """Yield the ids of calls in a message, and how many of each it opens or closes."""
     for block in blocks(content):
         kind = block.get("type")
         if kind == "tool_use":

@@ -72,7 +72,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
 
 def in_sequence(nodes: Sequence[Node]) -> list[Node]:
-    """Give parents to the nodes of a log that has none: each follows the one before.
+    """Set parents for the nodes of a log that has none: each follows the one before.
 
     A node with `undo` takes prompts off the end; what they held is marked rolled back and the
     next node goes on from before them. A summary begins a new chain that goes on logically from

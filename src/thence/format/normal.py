@@ -163,7 +163,7 @@ def session_uid(flavor: str, native_session_id: str) -> str:
 
 
 def event_id(session: str, native: str, block: int = 0, occurrence: int = 0) -> int:
-    """Give the id of a block of a record: 52 bits, so that JSON numbers hold it everywhere."""
+    """Return the id of a block of a record: 52 bits, so that JSON numbers hold it everywhere."""
     return event_ids(session)(native, block, occurrence)
 
 
@@ -193,7 +193,7 @@ def implied_kinds(bits: int) -> tuple[Kind, ...]:
 
 @lru_cache(maxsize=16)
 def event_ids(session: str) -> Callable[[str, int, int], int]:
-    """Give `event_id` for many events of one session, whose name is hashed once."""
+    """Return `event_id` for many events of one session, whose name is hashed once."""
     begun = blake2b(msgspec.json.encode([_utf8(session)])[:-1] + b",", digest_size=8).copy
 
     def made(native: str, block: int = 0, occurrence: int = 0) -> int:
@@ -210,7 +210,7 @@ def _utf8(text: str) -> str:
 
 
 def one_line(text: str, length: int = SUMMARY_LENGTH) -> str:
-    """Give the beginning of a text as one short line."""
+    """Return the beginning of a text as one short line."""
     head = text[: length + 1]
     if "  " not in head and head[:1] != " " != head[-1:] and head.isprintable():
         # One line already, as prose is: single spaces, and no other white space is printable.
@@ -226,7 +226,7 @@ def one_line(text: str, length: int = SUMMARY_LENGTH) -> str:
 # -- numbers for the eye --------------------------------------------------------------------
 
 
-def numbered(
+def number_events(
     events: Iterable[SessionEvent], known: Mapping[int, int] | None = None
 ) -> list[SessionEvent]:
     """Number events in the order of their numbers, derived ones after those they come from.
@@ -262,7 +262,7 @@ def derived_seq(base: int, kind: str) -> int:
 
 
 def in_order(events: Iterable[SessionEvent]) -> list[SessionEvent]:
-    """Give each event once: parents before children, written order wherever that allows."""
+    """Return each event once: parents before children, written order wherever that allows."""
     waiting = {event.event_id: event for event in events}
     order: list[SessionEvent] = []
     for event in list(waiting.values()):

@@ -83,18 +83,18 @@ _EXIT_CODE = expression(r'"metadata"\s*:\s*\{[^{}]{0,200}"exit_code"\s*:\s*(-?\d
 
 
 def first(rows: Table, text: str) -> Row | None:
-    """Give the first row whose pattern a text begins with."""
+    """Return the first row whose pattern a text begins with."""
     if rows.any.match(text) is None:
         return None
     return next((row for row, pattern in rows.each if pattern.match(text)), None)
 
 
 def text(value: object) -> str:
-    """Give the text of a result of any shape, its middle left out when it is long."""
+    """Return the text of a result of any shape, its middle left out when it is long."""
     return _text(value, 0)
 
 
-def opened(text: str) -> tuple[int | None, str]:
+def open_envelope(text: str) -> tuple[int | None, str]:
     """Take the client's envelope off an output: its exit code, if any, and the output."""
     if text[:1] == "{" and (match := _EXIT_CODE.search(text)):
         return int(match[1]), _unescape(text)
@@ -133,7 +133,7 @@ def plain(text: str) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """Give the lines that hold something; of a great many short ones the first and last."""
+    """Return the lines that hold something; of a great many short ones the first and last."""
     lines = [line[:1000].rstrip() for line in plain(text).split("\n") if line.strip()]
     return lines if len(lines) <= 2 * LINES else [*lines[:LINES], *lines[-LINES:]]
 
@@ -150,7 +150,7 @@ def _text(value: object, depth: int) -> str:
 
 
 def _unescape(text: str) -> str:
-    """Give the output in Codex's early JSON envelope, also when its middle was left out."""
+    """Return the output in Codex's early JSON envelope, also when its middle was left out."""
     try:
         output = json.loads(text)["output"]
     except (ValueError, RecursionError, LookupError, TypeError):

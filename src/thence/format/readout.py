@@ -97,7 +97,7 @@ class SessionHead(msgspec.Struct, frozen=True):
     """The link to the pull request that its client noted for it."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class ReadoutPart(msgspec.Struct, frozen=True):
     """The part of a line that stands in another session, which this one continues."""
 
     session: Readout
@@ -133,7 +133,7 @@ class Readout:
         read: ReadPayload | None = None,
         anchors: Mapping[str, Node] | None = None,
         events: Mapping[int, SessionEvent] | None = None,
-        above: Callable[[int | None, bool], list[Part]] | None = None,
+        above: Callable[[int | None, bool], list[ReadoutPart]] | None = None,
     ) -> None:
         """Read out a session from its events.
 
@@ -193,7 +193,7 @@ class Readout:
             return event.payload
         return self._read(event.payload_ref)
 
-    def filled(self, event: SessionEvent) -> SessionEvent:
+    def with_payload(self, event: SessionEvent) -> SessionEvent:
         """Return an event with its payload in its place."""
         if event.payload is not None or event.payload_ref is None:
             return event
@@ -228,7 +228,7 @@ class Readout:
         """Return where the last turn stands."""
         return turn_of(self.graph, torn=self.head.torn)
 
-    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[Part]:
+    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[ReadoutPart]:
         """Return what stands on the line in the sessions that this one continues, oldest first."""
         return self._above(to, boundaries) if self._above is not None else []
 

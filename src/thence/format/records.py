@@ -3,7 +3,7 @@
 An event line is `{"type","ts","uuid","prev_uuid","payload"}`, in that order: `type` first, so
 that a search backwards through bytes finds boundaries. Message payloads have the shape of the
 Messages API. Invariants: an event is immutable; what we do not know (types, envelope fields,
-payload fields) is kept and written back; a payload is read through `typed`, which answers with a
+payload fields) is kept and written back; `parse_payload` reads a payload, and answers with a
 `Malformed` value and never raises.
 
 FROZEN: the names and the order of `Event`'s first five fields, and the names of all payload
@@ -160,7 +160,7 @@ class Boundary(msgspec.Struct, frozen=True):
     head_uuid: str | None = None
     tail_uuid: str | None = None
     # Caches, of any shape: what they say is checked where it is used, and a bad one costs time.
-    kept: JSON = None
+    kept_ranges: JSON = msgspec.field(default=None, name="kept")
     summary: JSON = None
     state: JSON = None
     totals: JSON = None
@@ -233,7 +233,7 @@ class Worktree(msgspec.Struct, frozen=True):
     dirty: bool | None = None
 
 
-class File(msgspec.Struct, frozen=True):
+class FileRecord(msgspec.Struct, frozen=True):
     """One file was added, edited, deleted, moved or read."""
 
     path: str
@@ -241,7 +241,7 @@ class File(msgspec.Struct, frozen=True):
     hash: str | None = None
 
 
-class Sidechain(msgspec.Struct, frozen=True):
+class SidechainRecord(msgspec.Struct, frozen=True):
     """What the parent knows of a subagent: its id, how it ended and its summary. Nothing else."""
 
     agent_id: str
@@ -264,8 +264,8 @@ Payload: TypeAlias = (
     | Model
     | Cwd
     | Worktree
-    | File
-    | Sidechain
+    | FileRecord
+    | SidechainRecord
 )
 
 PAYLOADS: dict[str, type[Payload]] = {
@@ -284,8 +284,8 @@ PAYLOADS: dict[str, type[Payload]] = {
     "model": Model,
     "cwd": Cwd,
     "worktree": Worktree,
-    "file": File,
-    "sidechain": Sidechain,
+    "file": FileRecord,
+    "sidechain": SidechainRecord,
 }
 
 MESSAGES = frozenset({"user", "assistant", "summary"})
@@ -319,8 +319,8 @@ def snake(boundary: dict[str, JSON]) -> dict[str, JSON]:
     return {_CAMEL.get(name, name): value for name, value in boundary.items()}
 
 
-def typed(event: Event) -> Payload | Malformed | None:
-    """Give the payload as the struct its type promises; None when the type is not ours."""
+def parse_payload(event: Event) -> Payload | Malformed | None:
+    """Return the payload as the struct its type promises; None when the type is not ours."""
     shape = PAYLOADS.get(event.type)
     if shape is None:
         return None
@@ -374,7 +374,7 @@ def time_text(number: JSON, *, per_second: int = 1) -> JSON:
 
 
 def blocks(content: JSON) -> list[dict[str, JSON]]:
-    """Give message content as a list of block objects, whatever shape it was written in."""
+    """Return message content as a list of block objects, whatever shape it was written in."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):

@@ -54,7 +54,7 @@ _NOT_APPROVED: Final = re.compile(
 MISSING_START = "[what came before is not part of this history]"
 
 
-class Left(msgspec.Struct, frozen=True):
+class Leftover(msgspec.Struct, frozen=True):
     """A block that could not stay, and why."""
 
     why: str
@@ -67,7 +67,7 @@ class Mended(msgspec.Struct):
     messages: list[ApiMessage]
     open_calls: list[Block]
     """As they were written, so that whoever wrote them can answer them."""
-    left_out: list[Left]
+    left_out: list[Leftover]
     opened: bool = False
     """A message was put in front because the history began with the model's."""
     renamed: list[str] = []
@@ -126,7 +126,7 @@ def _turns(messages: Iterable[ApiMessage], pairing: _Pairing, out: Mended) -> li
     for message in messages:
         role = message.get("role")
         if role not in ("user", "assistant"):
-            out.left_out.append(Left("role"))
+            out.left_out.append(Leftover("role"))
             continue
         content = blocks(message.get("content"))
         part = _part_for(parts, role, message.get("id"))
@@ -161,18 +161,18 @@ def _has_calls(part: _Part) -> bool:
 
 
 def _usable(block: Block, part: _Part, pairing: _Pairing, out: Mended) -> Block | _Call | None:
-    """Give a block as it may stand in its part; what may not is listed."""
+    """Return a block as it may stand in its part; what may not is listed."""
     kind = block.get("type")
     if kind == "tool_use":
         call = pairing.call(block, part) if part.role == "assistant" else None
         if call is None:
-            out.left_out.append(Left("call out of place or twice", _key(block.get("id"))))
+            out.left_out.append(Leftover("call out of place or twice", _key(block.get("id"))))
         return call
     if kind == "tool_result":
         if part.role == "user":
             pairing.result(block)
         else:
-            out.left_out.append(Left("result out of place"))
+            out.left_out.append(Leftover("result out of place"))
         return None
     return content.accept(block, part.role, out.reworded)
 
@@ -211,7 +211,7 @@ class _Pairing:
         return made
 
     def result(self, block: Block) -> None:
-        """Give a result to its call; a real one takes the place of a synthetic one."""
+        """Attach a result to its call; a real one takes the place of a synthetic one."""
         key = _key(block.get("tool_use_id"))
         groups = self._open.get(key)
         if groups is None:
@@ -230,10 +230,10 @@ class _Pairing:
         if is_synthetic(result):
             answered.result = block
         elif not is_synthetic(block) and result.get("content") != block.get("content"):
-            self._out.left_out.append(Left("second result of a call", key))
+            self._out.left_out.append(Leftover("second result of a call", key))
 
     def finish(self) -> list[_Call]:
-        """Give all calls, with the results that stood before them; list what is left over."""
+        """Return all calls, with the results that stood before them; list what is left over."""
         for call in self._calls:
             if call.key in self._early and (call.result is None or is_synthetic(call.result)):
                 early = self._early[call.key]
@@ -241,9 +241,9 @@ class _Pairing:
         for key, early in self._early.items():
             called = key in self._open
             if early and not called:
-                self._out.left_out.append(Left("result without call", key))
+                self._out.left_out.append(Leftover("result without call", key))
             elif early:
-                self._out.left_out.append(Left("second result of a call", key))
+                self._out.left_out.append(Leftover("second result of a call", key))
         return self._calls
 
 
@@ -264,12 +264,12 @@ def is_synthetic_content(content: JSON) -> bool:
 
 
 def not_approved(seconds: float) -> str:
-    """Give what a call is answered that nobody approved in time."""
+    """Return what a call is answered that nobody approved in time."""
     return f"[not run: nobody approved this call within {seconds:g} s; it was not run.]"
 
 
-def stopped(events: Iterable[Event]) -> dict[str, str]:
-    """Give the calls that were open when a turn was stopped, by id, and what to answer them."""
+def stopped_calls(events: Iterable[Event]) -> dict[str, str]:
+    """Return the calls that were open when a turn was stopped, by id, and what to answer them."""
     waiting: dict[str, None] = {}
     out: dict[str, str] = {}
     for event in events:
@@ -288,7 +288,7 @@ def stopped(events: Iterable[Event]) -> dict[str, str]:
 
 
 def call_id(name: str, nth: int = 0) -> str:
-    """Give the nth call of an id one that the API takes: its own, else one made of it."""
+    """Return an id that the API takes for the nth call of an id: its own, else one made of it."""
     if nth == 0 and _ID.fullmatch(name):
         return name
     text = f"{name}\0{nth}" if nth else name
@@ -296,7 +296,7 @@ def call_id(name: str, nth: int = 0) -> str:
 
 
 def _new_ids(calls: list[_Call], out: Mended) -> dict[int, str]:
-    """Give every call an id of its own; those that the API takes stay."""
+    """Assign every call an id of its own; those that the API takes stay."""
     written = {call.key for call in calls}
     times: dict[str, int] = {}
     ids: dict[int, str] = {}
@@ -326,7 +326,7 @@ def _shown(
     orphans: Orphans,
     reasons: Mapping[str, str],
 ) -> Iterator[_Turn]:
-    """Give parts with every result right after its call's message; treat calls without one."""
+    """Yield parts with every result right after its call's message; treat calls without one."""
     for part in parts:
         visible: list[Block] = []
         answers: list[Block] = []
@@ -351,7 +351,7 @@ def _shown(
 
 
 def _shaped_call(call: Block, name: str) -> Block:
-    """Give a call with a name and an input as the API takes them."""
+    """Return a call with a name and an input as the API takes them."""
     tool, arguments = content.tool_name(call.get("name")), content.tool_input(call.get("input"))
     is_same = tool is call.get("name") and arguments is call.get("input") and call.get("id") == name
     if is_same and len(call) == 4:
@@ -360,7 +360,7 @@ def _shaped_call(call: Block, name: str) -> Block:
 
 
 def _shaped_result(result: Block, name: str, reworded: dict[str, int]) -> Block:
-    """Give a result whose content is text or blocks and whose error mark is a yes or a no."""
+    """Return a result whose content is text or blocks and whose error mark is a yes or a no."""
     wrong = result.get("is_error")
     made = content.result_content(result.get("content"), reworded, failed=wrong is True)
     is_same = made is result.get("content") and result.get("tool_use_id") == name
@@ -375,7 +375,7 @@ def _ends_in_thought(turn: _Turn) -> bool:
 
 
 def _without_last_thought(turn: _Turn, out: Mended) -> _Turn:
-    """Give a turn that does not end with a thought, which the API refuses."""
+    """Return a turn that does not end with a thought, which the API refuses."""
     role, turn_blocks = turn
     while turn_blocks and turn_blocks[-1].get("type") in content.THOUGHTS:
         turn_blocks = turn_blocks[:-1]
@@ -401,14 +401,14 @@ def _merge_turns(turns: Iterable[_Turn]) -> list[_Turn]:
 
 
 def synthetic_result(call: str, why: str = INTERRUPTED) -> Block:
-    """Give the error result that stands in for one that never came."""
+    """Return the error result that stands in for one that never came."""
     return {"type": "tool_result", "tool_use_id": call, "content": why, "is_error": True}
 
 
 def synthetic(
     session: str, call: str, *, ts: str, prev_uuid: str | None, why: str = INTERRUPTED
 ) -> Event:
-    """Give the event that answers an orphan. Two repairers of one session make the same one."""
+    """Return the event that answers an orphan. Two repairers of one session make the same one."""
     return Event(
         type="user",
         ts=ts,

@@ -44,7 +44,7 @@ def guess(record: Record) -> int:
 
 
 def upcaster(version: int) -> Step | None:
-    """Give the composed steps from `version` to the present one; None when there are none."""
+    """Return the composed steps from `version` to the present one; None when there are none."""
     steps = STEPS[version - 1 :]
     if not steps:
         return None
@@ -117,5 +117,5 @@ STEPS: tuple[Step, ...] = (_from_1, _from_2)
 
 
 def _with_time(fields: Record, name: str) -> Record:
-    """Give a copy whose time of that name, if it has one, is text."""
+    """Return a copy whose time of that name, if it has one, is text."""
     return {k: time_text(v) if k == name else v for k, v in fields.items()}

@@ -18,7 +18,7 @@ from thence.format.facts import Block, Fact, occurrences
 from thence.format.graph import State
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import SessionEvent
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 
 WINDOW_RECORDS, SIDE_RECORDS = 24, 6
 """Records that stay in the window: of the main channel, and of each sidechain or ledger."""
@@ -70,25 +70,30 @@ def find_logs(facts: Iterable[Fact], spoken: Collection[str]) -> Logs:
 class View:
     """An evaluated window: which places and events are its own, and not an anchor's."""
 
-    def __init__(self, whole: Whole, anchors: Collection[str], logs: Logs = Logs()) -> None:  # noqa: B008 - frozen
-        self.whole = whole
+    def __init__(
+        self,
+        session: SessionGraph,
+        anchors: Collection[str],
+        logs: Logs = Logs(),  # noqa: B008 - frozen
+    ) -> None:
+        self.session = session
         self.logs = logs
-        facts = whole.facts
+        facts = session.facts
         self.own = [at for at, fact in enumerate(facts) if fact.node.id not in anchors]
-        self.notes = whole.about_only
+        self.notes = session.about_only
         self.events: list[list[SessionEvent]] = []
-        start, events = 0, whole.events
+        start, events = 0, session.events
         for fact, nth in zip(facts, occurrences(facts), strict=True):
             end = start if nth is None else start + len(fact.blocks)
             self.events.append(events[start:end])
             start = end
         self.rewritten = events[start:]
         """Events that no log holds any more."""
-        self.gone = whole.gone
+        self.gone = session.gone
 
     def is_standing_prompt(self, place: int) -> bool:
         """Return whether a rollback would count this record as a prompt."""
-        flags = self.whole.graph.nodes[place].flags
+        flags = self.session.graph.nodes[place].flags
         return bool(flags & Is.PROMPT) and not flags & OFF_LINE
 
 
@@ -101,7 +106,7 @@ def all_calls(facts: Iterable[Fact]) -> set[str]:
             if block.call is not None:
                 out.add(block.call)
         if node.calls or node.answers or fact.told:
-            out.update(node.calls, node.answers, [told.call for told in fact.told])
+            out.update(node.calls, node.answers, [status.call for status in fact.told])
     return out
 
 
@@ -147,28 +152,28 @@ def order_of(fact: Fact) -> tuple[str, int, int]:
 
 def may_seal(view: View) -> bool:
     """Return whether the records are of a kind whose order and links a window can hold."""
-    whole = view.whole
-    if not whole.is_in_one_place:
+    session = view.session
+    if not session.is_in_one_place:
         return False
-    if whole.is_unlinked and any(f.base is not None for f in whole.facts):
+    if session.is_unlinked and any(f.base is not None for f in session.facts):
         return False
-    logs = [view.logs.of(fact) for fact in whole.facts]
+    logs = [view.logs.of(fact) for fact in session.facts]
     if len(set(logs)) == 1:
         return True
     # Links between logs, or ids that two of them share, need both logs at hand.
-    places = enumerate(whole.graph.line_parents)
+    places = enumerate(session.graph.line_parents)
     linked = any(parent >= 0 and logs[parent] != logs[place] for place, parent in places)
-    return not linked and len(set(zip(_ids(whole), logs, strict=True))) == len(set(_ids(whole)))
+    return not linked and len(set(zip(_ids(session), logs, strict=True))) == len(set(_ids(session)))
 
 
-def _ids(whole: Whole) -> list[str]:
-    return [fact.node.id for fact in whole.facts]
+def _ids(session: SessionGraph) -> list[str]:
+    return [fact.node.id for fact in session.facts]
 
 
 def cuts_of(view: View) -> dict[str, Cut]:
     """Choose, for each log whose window is long enough, how much of it is sealed."""
     logs: dict[str, list[int]] = {}
-    facts = view.whole.facts
+    facts = view.session.facts
     for place in view.own:
         logs.setdefault(view.logs.of(facts[place]), []).append(place)
     long = {
@@ -196,14 +201,14 @@ def _shared_calls(view: View, homes: Mapping[int, tuple[str, int]]) -> list[list
     """Return where records of calls stand that several logs tell of."""
     calls: dict[str, list[tuple[str, int]]] = {}
     for place in view.own:
-        for call in calls_in(view.whole.facts[place]):
+        for call in calls_in(view.session.facts[place]):
             calls.setdefault(call, []).append(homes[place])
-    return [found for found in calls.values() if len({log for log, _ in found}) > 1]
+    return [uses for uses in calls.values() if len({log for log, _ in uses}) > 1]
 
 
 def _limit_links(view: View, homes: Mapping[int, tuple[str, int]], limits: dict[str, int]) -> None:
     """Let no record be sealed that a record of another log continues."""
-    parents = view.whole.graph.parents
+    parents = view.session.graph.parents
     for place in view.own:
         parent = parents[place]
         if parent in homes and homes[parent][0] != homes[place][0]:
@@ -239,7 +244,7 @@ class _Search:
         blocked = self._blocked = _Blocked(len(places))
         _block_groups(view, log, places, blocked)
         _block_links(view, places, self._number, blocked)
-        graph = view.whole.graph
+        graph = view.session.graph
         # Later records continue the live line: what is sealed must lead to it.
         self._ahead = set(places)
         if log == "main":
@@ -251,7 +256,7 @@ class _Search:
     def cut(self, limit: int) -> Cut | None:
         """Return the cut with most sealed records, at most `limit`; None when there is none."""
         view, places = self._view, self._places
-        facts, graph = view.whole.facts, view.whole.graph
+        facts, graph = view.session.facts, view.session.graph
         lines = graph.line_parents
         crossing: dict[int, int] = {}  # parents outside the kept records, and by how many
         for nth in range(len(places) - 1, 0, -1):
@@ -319,7 +324,7 @@ def _block_groups(view: View, log: str, places: Sequence[int], blocked: _Blocked
     A record that only owes a bill may be parted from it, unless the bill needs what it tells: who
     was asked in the turn.
     """
-    facts = view.whole.facts
+    facts = view.session.facts
     calls: dict[str, int] = {}  # the first record of each group
     responses: dict[str, int] = {}
     bills: dict[str, int] = {}
@@ -348,7 +353,7 @@ def _join_notes(
     view: View, log: str, places: Sequence[int], calls: dict[str, int], blocked: _Blocked
 ) -> None:
     """Keep what notes tell of a call together; each stands with the record before it."""
-    facts = view.whole.facts
+    facts = view.session.facts
     notes = [note for note in view.notes if note.told and view.logs.of(note) == log]
     order = [order_of(facts[place]) for place in places] if notes else []
     for note in notes:
@@ -361,7 +366,7 @@ def _block_links(
     view: View, places: Sequence[int], number: Mapping[int, int], blocked: _Blocked
 ) -> None:
     """Keep boundaries, moves of the tip and rollbacks together with what they name."""
-    graph = view.whole.graph
+    graph = view.session.graph
     nodes, line_parents = graph.nodes, graph.line_parents
     for broken in graph.breaks:
         if broken.at in number:
@@ -383,11 +388,11 @@ def _block_turn(
     view: View, places: Sequence[int], number: Mapping[int, int], blocked: _Blocked
 ) -> None:
     """Keep the open calls of the last turn, and what was said last, in the window."""
-    graph = view.whole.graph
+    graph = view.session.graph
     chain = graph.chain()
-    states = view.whole.states
-    said = [place for place in chain if is_said(graph.nodes[place]) and place in number]
-    blocked.from_on(number[said[-1]] if said else 0)
+    states = view.session.states
+    spoken = [place for place in chain if is_said(graph.nodes[place]) and place in number]
+    blocked.from_on(number[spoken[-1]] if spoken else 0)
     if graph.end is not None and graph.end in number:
         blocked.from_on(number[graph.end])
     rests = [number[p] for p in chain if graph.nodes[p].flags & _RESTS and p in number]
@@ -406,7 +411,7 @@ def _block_turn(
 
 def _block_waits(view: View, places: Sequence[int], blocked: _Blocked) -> None:
     """Keep in the window what a ledger says last of waiting, and that its writer has closed."""
-    nodes = view.whole.graph.nodes
+    nodes = view.session.graph.nodes
     waits = None
     for nth, place in enumerate(places):
         flags = nodes[place].flags
@@ -426,7 +431,7 @@ def sealed_notes(view: View, cuts: Mapping[str, Cut]) -> list[Fact]:
     """
     starts = {log: cut.start for log, cut in cuts.items()}
     sealed = {place for cut in cuts.values() for place in cut.sealed}
-    facts = view.whole.facts
+    facts = view.session.facts
     open_calls = all_calls(facts[place] for place in view.own if place not in sealed)
     ledgers: dict[str, list[Fact]] = {}
     out: list[Fact] = []
@@ -447,14 +452,14 @@ def sealed_notes(view: View, cuts: Mapping[str, Cut]) -> list[Fact]:
 
 def _anchor(view: View, place: int, sealed: Sequence[int]) -> Fact:
     """Return a record as the root that a window continues."""
-    whole = view.whole
-    fact = whole.facts[place]
-    moved = whole.graph.moved_at
+    session = view.session
+    fact = session.facts[place]
+    moved = session.graph.moved_at
     tip = None
     # A move of the tip that was sealed goes on deciding: the line is what continues from here.
     if moved is not None and (moved in set(sealed) or moved not in view.own):
         tip = fact.node.id
-    parent = PREVIOUS if whole.is_unlinked else None
+    parent = PREVIOUS if session.is_unlinked else None
     node = Node(fact.node.id, parent, Is.TRAILS if tip else 0, tip=tip)
     blocks = tuple(Block("lifecycle", "system") for _ in fact.blocks)
     return Fact(

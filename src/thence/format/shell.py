@@ -35,7 +35,7 @@ class Write(NamedTuple):
     appends: bool
 
 
-class Step(NamedTuple):
+class ShellStep(NamedTuple):
     """One simple command: its words from the program on, and where it redirects to."""
 
     words: list[str]
@@ -81,9 +81,9 @@ _VERSIONED = ("python", "pypy", "php", "ruby")
 _NO_NAME = expression(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]")  # no program is called so
 
 
-def steps(script: str) -> Iterator[Step]:
+def steps(script: str) -> Iterator[ShellStep]:
     """Split a script into its simple commands, as far as quoting and separators tell."""
-    step, waiting, word_end, count = Step([], []), "", -1, 0
+    step, waiting, word_end, count = ShellStep([], []), "", -1, 0
     for token in _TOKEN.finditer(without_heredocs(script)[:_CLIP]):
         value = token[0]
         if token.lastgroup == "word":
@@ -97,13 +97,13 @@ def steps(script: str) -> Iterator[Step]:
             numbered = token.start() == word_end and step.words and step.words[-1].isdigit()
             waiting = "<" if numbered and step.words.pop() != "1" else value
         elif token.lastgroup == "op" and count < _STEPS:
-            yield Step(_bare(step.words), step.writes)
-            step, waiting, count = Step([], []), "", count + 1
-    yield Step(_bare(step.words), step.writes)
+            yield ShellStep(_bare(step.words), step.writes)
+            step, waiting, count = ShellStep([], []), "", count + 1
+    yield ShellStep(_bare(step.words), step.writes)
 
 
 def programs(script: str) -> Iterator[list[str]]:
-    """Give the words of every program a script starts, wrappers first, then what they run."""
+    """Return the words of every program a script starts, wrappers first, then what they run."""
     return _programs(script, 0)
 
 
@@ -125,7 +125,7 @@ def without_heredocs(script: str) -> str:
 
 
 def program_name(word: str) -> str:
-    """Give a program's name without its directory, suffix and, for interpreters, version."""
+    """Return a program's name without its directory, suffix and, for interpreters, version."""
     name = word.rsplit("/", 1)[-1]
     if name.endswith((".exe", ".cmd", ".exe\n", ".cmd\n")):
         name = re.sub(r"\.(?:exe|cmd)$", "", name)
@@ -135,7 +135,7 @@ def program_name(word: str) -> str:
 
 
 def script_argument(words: list[str]) -> str | None:
-    """Give the script a shell is handed by its -c option, if that is what these words do."""
+    """Return the script a shell is handed by its -c option, if that is what these words do."""
     if words and program_name(words[0]) in _SHELLS:
         for at, word in enumerate(words[1:6], 2):
             if re.fullmatch(r"-[a-z]*c|-Command|/[cC]", word):
@@ -166,7 +166,7 @@ def _bare(words: list[str]) -> list[str]:
 
 
 def _unwrap(words: list[str]) -> list[str]:
-    """Give the words of the program a wrapper runs; none if these words are no wrapper's."""
+    """Return the words of the program a wrapper runs; none if these words are no wrapper's."""
     words = [program_name(words[0]), *words[1:]]
     for names, options, extra in _WRAPPERS.get(words[0], ()):
         at = 0

@@ -78,7 +78,7 @@ def spilled_in(content: JSON) -> list[Spilled]:
 
 
 def items(content: JSON) -> list[JSON]:
-    """Give content as a list: a bare value is its only item."""
+    """Return content as a list: a bare value is its only item."""
     return content if isinstance(content, list) else [content]
 
 
@@ -93,7 +93,7 @@ def plain_text(item: JSON) -> str | None:
 
 
 def restore(content: JSON, load: Load) -> JSON:
-    """Give recorded content with everything that was spilled from it back in its place.
+    """Return recorded content with everything that was spilled from it back in its place.
 
     What cannot be loaded stays as its placeholder.
     """
@@ -131,13 +131,13 @@ def value_of(data: bytes) -> JSON:
 
 
 def note(spilled: Spilled, data: bytes, call: str | None) -> Block:
-    """Give the note that stands beside a result and holds what was spilled from it."""
+    """Return the note that stands beside a result and holds what was spilled from it."""
     text = data.decode("utf-8", "replace")
     return Block("lifecycle", "system", NOTE, {WHOLE_OUTPUT: text, SPILL: spilled.name}, call=call)
 
 
 def text_in(payload: JSON, name: str) -> str | None:
-    """Give the text that a note holds of the side file of this name; None when it is another's."""
+    """Return the text that a note holds of the side file of this name; None for another's."""
     if not isinstance(payload, dict) or payload.get(SPILL) != name:
         return None
     text = payload.get(WHOLE_OUTPUT)
@@ -145,7 +145,7 @@ def text_in(payload: JSON, name: str) -> str | None:
 
 
 def texts(facts: Iterable[Fact]) -> dict[str, str]:
-    """Give what was spilled from the results of some facts, by the names of the side files."""
+    """Return what was spilled from the results of some facts, by the names of the side files."""
     out: dict[str, str] = {}
     for fact in facts:
         for block in fact.blocks:
@@ -166,7 +166,7 @@ def inline_known(
     ]
 
 
-def resolved(content: JSON, known: Mapping[str, str]) -> JSON:
+def resolve_placeholders(content: JSON, known: Mapping[str, str]) -> JSON:
     """Return a result with the texts of its placeholders in place, as far as they are known."""
 
     def load(spilled: Spilled) -> bytes | None:
@@ -179,4 +179,4 @@ def resolved(content: JSON, known: Mapping[str, str]) -> JSON:
 def _result_back(block: JSON, known: Mapping[str, str]) -> JSON:
     if not isinstance(block, dict) or block.get("type") != "tool_result":
         return block
-    return {**block, "content": resolved(block.get("content"), known)}
+    return {**block, "content": resolve_placeholders(block.get("content"), known)}

@@ -73,7 +73,7 @@ class Domain(msgspec.Struct, Generic[V], frozen=True):
     """What of a snapshot's value may come back."""
 
 
-class State(msgspec.Struct):
+class SessionState(msgspec.Struct):
     """The values of all domains after a chain, and why the failed ones are missing."""
 
     values: dict[str, JSON]
@@ -84,7 +84,7 @@ class State(msgspec.Struct):
     """What the failed domains start with."""
 
     def __getattr__(self, name: str) -> JSON:
-        """Give a domain's value as an attribute: `state.todos`. A failed one gives its empty value.
+        """Return a domain's value as an attribute: `state.todos`. A failed one has its empty value.
 
         `failed` says which those are and why.
         """
@@ -114,12 +114,12 @@ class Domains:
         *,
         snapshot: JSON = None,
         since: int = 0,
-    ) -> State:
+    ) -> SessionState:
         """Fold a line, and over `seen` what the model sees of it (all of it when not given).
 
         Domains that a snapshot holds go on from it at event `since` of the line.
         """
-        state = State({}, {}, {})
+        state = SessionState({}, {}, {})
         stored = _entries_of(snapshot)
         for name, domain in self._all.items():
             events = line if seen is None or not domain.seen_by_model else seen
@@ -140,8 +140,8 @@ class Domains:
                     break
         return state
 
-    def snapshot(self, state: State) -> dict[str, JSON]:
-        """Give what a boundary carries. A failed domain is absent, never empty."""
+    def snapshot(self, state: SessionState) -> dict[str, JSON]:
+        """Return what a boundary carries. A failed domain is absent, never empty."""
         entries = {
             name: {"version": domain.version, "value": state.folded[name]}
             for name, domain in self._all.items()
@@ -195,7 +195,7 @@ def _starts(
 
 
 def _empty(domain: Domain[JSON]) -> JSON:
-    """Give what a reader gets of a domain before any event; None when not even that works."""
+    """Return what a reader gets of a domain before any event; None when not even that works."""
     try:
         value = domain.start()
         return domain.show(value) if domain.show else value

@@ -38,7 +38,7 @@ from thence.format.records import JSON, Usage, text_of
 
 if TYPE_CHECKING:
     from thence.format.joins import Call
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
 
 
 OUTPUT_CHARS = 2_000
@@ -278,7 +278,7 @@ def _file_effect(fact: Fact, event: SessionEvent) -> Effect | None:
     return fact.blocks[event.block].effect if fact.type == "file" else None
 
 
-def events_of_session(session: Whole, *, payloads: bool = False) -> list[StoredEvent]:
+def events_of_session(session: SessionGraph, *, payloads: bool = False) -> list[StoredEvent]:
     """Return all events of a session in the order in which they are read, not yet numbered.
 
     With `payloads` they hold theirs, where the facts do.
@@ -298,7 +298,7 @@ def events_of_session(session: Whole, *, payloads: bool = False) -> list[StoredE
 
 
 def gone_places(
-    session: Whole, rewritten: Iterable[SessionEvent]
+    session: SessionGraph, rewritten: Iterable[SessionEvent]
 ) -> Iterator[tuple[Fact, list[SessionEvent]]]:
     """Yield the records that a rewritten log no longer holds, with their events."""
     facts = {fact.node.id: fact for fact in session.gone}

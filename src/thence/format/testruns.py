@@ -237,7 +237,7 @@ def tests(command: str, result_text: str) -> Tests | None:
 def count_tests(runner: str, result_text: str) -> Tests:
     """Return what the output of a test runner says of the run."""
     text = output.text(result_text)
-    lines = output.lines(output.opened(text)[1])
+    lines = output.lines(output.open_envelope(text)[1])
     closing = [
         (line, text_of_line) for line in lines if _CLOSES.match(text_of_line := line.lstrip())
     ]

@@ -5,13 +5,13 @@ assistant's prose, and intentions it stated ("I still need to ...") with whether
 or a later successful call fulfilled them. An announcement ("I'll fix it") lives only as long as
 its turn: a call of its kind, or an account given after the work, settles it.
 
-What is `pending` are open entries of lists, and intentions of the last answer alone, if it belongs
+`pending_todos` are open entries of lists, and intentions of the last answer alone, if it belongs
 to the last turn of a session that did not end well or still runs: what was said before is old news,
 and what a session that ended well says in closing is an outlook. An intention needs a verb and an
 object.
 
 Invariants: pure, and the answer depends on nothing but the steps; todos come in the order in which
-they were opened, in `pending` those of lists first; a failed call changes nothing; foreign data of
+they were opened, in `pending_todos` lists first; a failed call changes nothing; foreign data of
 any shape is tolerated, never raised on; the work per text is bounded, so hostile prose costs linear
 time.
 
@@ -81,7 +81,7 @@ def todos(steps: Iterable[Step]) -> list[Todo]:
     ]
 
 
-def pending(steps: Iterable[Step], *, ended_well: bool = False) -> list[Todo]:
+def pending_todos(steps: Iterable[Step], *, ended_well: bool = False) -> list[Todo]:
     """Return what is still to be done: open entries of lists, then intentions of the last answer.
 
     `ended_well` says that the session is over and was a success: then lists alone count.
@@ -92,7 +92,7 @@ def pending(steps: Iterable[Step], *, ended_well: bool = False) -> list[Todo]:
     return sorted(left, key=lambda todo: todo.origin == "intention")
 
 
-def listing(steps: Iterable[Step]) -> list[Step]:
+def todo_steps(steps: Iterable[Step]) -> list[Step]:
     """Return the calls that the lists of todos are made of, for whoever lets go of the rest.
 
     Of a list that is written whole each time that is its last one.
@@ -112,7 +112,7 @@ def listing(steps: Iterable[Step]) -> list[Step]:
 
 
 def _statements_at_end(steps: list[Step], ended_well: bool) -> Iterator[Step]:  # noqa: FBT001
-    """Return the steps without sentences that cannot be pending; check lists stay."""
+    """Yield the steps without sentences that cannot be pending; check lists stay."""
     last = None
     for at, step in enumerate(steps):
         if not step.tool and (text := _string(step.text).strip()) and not text.startswith(_STOPPED):
@@ -388,7 +388,7 @@ class _Ledger:
         if _normal(text) != _normal(item.text):
             if item.status not in _OPEN:
                 return None
-            if not item.terms.covered(terms(text[:LINE])):
+            if not item.terms.covered_share(terms(text[:LINE])):
                 self._set(item, "dropped", where)
                 return None
             self.known["tool", _normal(text)] = item

@@ -27,12 +27,12 @@ from thence.format.records import (
     Skipped,
     blocks,
     is_permission,
+    parse_payload,
     text_of,
-    typed,
     word,
 )
 from thence.format.state import Domains
-from thence.format.state import State as DomainState
+from thence.format.state import SessionState as DomainState
 from thence.format.turn import TurnNow, turn_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _message_node(event: Event, flags: int) -> Node:
 
 def _boundary_node(event: Event) -> Node:
     """Link a boundary. One that is malformed is book-keeping and patches nothing."""
-    payload = typed(event)
+    payload = parse_payload(event)
     span = Span("")  # leads nowhere, and is noted as a boundary that was not applied
     if isinstance(payload, Boundary) and payload.anchor_uuid == payload.summary_event_uuid:
         span = Span(payload.anchor_uuid, payload.head_uuid, payload.tail_uuid)
@@ -136,7 +136,7 @@ class Transcript:
     def header(self) -> Header | None:
         """The session's header; None when it was lost or makes no sense."""
         for event in self.events[:1]:
-            payload = typed(event) if event.type == "header" else None
+            payload = parse_payload(event) if event.type == "header" else None
             return payload if isinstance(payload, Header) else None
         return None
 
@@ -178,7 +178,7 @@ class Transcript:
         return self.state.failed.get("messages")
 
     def messages(self, orphans: repair.Orphans = "answer") -> repair.Mended:
-        """Give the live chain as messages that the API accepts."""
+        """Return the live chain as messages that the API accepts."""
         if self.degraded is None:
             fields = (event.fields for event in self.chain() if event.type in MESSAGES)
             return repair.mend(fields, orphans)
@@ -187,9 +187,9 @@ class Transcript:
     @cached_property
     def pending(self) -> list[Todo]:
         """Promises of the live line, compacted parts included, that nobody kept yet."""
-        from thence.format.todos import pending  # its patterns take long to be made
+        from thence.format.todos import pending_todos  # its patterns take long to be made
 
-        return pending(steps(self.line()))
+        return pending_todos(steps(self.line()))
 
     def turn(self, *, alive: bool | None = None) -> TurnNow:
         """Tell where the last turn stands."""
@@ -254,7 +254,7 @@ def _lenient(event: Event) -> dict[str, JSON] | None:
 
 
 def steps(chain: Sequence[Event]) -> list[Step]:
-    """Give what was said and done on a chain, for whoever looks for open promises."""
+    """Return what was said and done on a chain, for whoever looks for open promises."""
     from thence.format.todos import Step
 
     results = {

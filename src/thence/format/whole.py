@@ -16,7 +16,7 @@ from functools import cached_property
 import msgspec
 
 from thence.format import gather, joins, repair
-from thence.format.copies import by_place, place_of, united
+from thence.format.copies import by_place, merge_places, place_of
 from thence.format.facts import (
     MIRRORED,
     Base,
@@ -51,36 +51,36 @@ _HEADLINE = re.compile(r"(?:[^#]{1,60}: )?#{1,6} ([^#]{12,}?)(?: #{1,6} .*)?", r
 _OFF = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
 
 
-class Before(msgspec.Struct, frozen=True):
+class AncestorFacts(msgspec.Struct, frozen=True):
     """What a session goes on from: events of other sessions, linked, and the one it names."""
 
     facts: list[Fact]
     end: str | None = None
-    owners: list[tuple[Whole, int]] = []
+    owners: list[tuple[SessionGraph, int]] = []
     """The session of each of these facts, and its place there."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class InheritedPart(msgspec.Struct, frozen=True):
     """The part of a line that stands in another session, which this one continues."""
 
-    whole: Whole
+    session: SessionGraph
     places: list[int]
 
     @property
     def messages(self) -> int:
         """How many messages it holds: blocks of one side in sequence are one."""
-        facts, nodes = self.whole.facts, self.whole.graph.nodes
-        said = (facts[at] for at in self.places if not nodes[at].flags & Is.SIDE)
+        facts, nodes = self.session.facts, self.session.graph.nodes
+        spoken = (facts[at] for at in self.places if not nodes[at].flags & Is.SIDE)
         roles = [
             "assistant" if block.role == "assistant" else "user"
-            for fact in said
+            for fact in spoken
             for block in fact.blocks
             if block.role != "system"
         ]
         return sum(1 for at, role in enumerate(roles) if not at or role != roles[at - 1])
 
 
-class Whole:
+class SessionGraph:
     """One session. Everything is worked out once, when first asked for."""
 
     def __init__(
@@ -91,8 +91,8 @@ class Whole:
         replayed: Container[str] = frozenset(),
         billed: Container[str] = frozenset(),
         ancestor: Sequence[JSON] = (),
-        before: Before | None = None,
-        origin: tuple[Whole, int] | None = None,
+        before: AncestorFacts | None = None,
+        origin: tuple[SessionGraph, int] | None = None,
         torn: bool = False,
         totals: Mapping[tuple[str, str], Usage] | None = None,
     ) -> None:
@@ -108,7 +108,7 @@ class Whole:
         self._totals = totals or {}
         self.torn = torn
         self.ancestor = ancestor
-        self.before = before or Before([])
+        self.before = before or AncestorFacts([])
         self._origin = origin
         self._replayed = replayed
         now, self.gone = _generations(name_repeats(in_written_order(facts)))
@@ -134,7 +134,7 @@ class Whole:
         What a log says depends on what stands before it there: totals, the line it continues.
         """
         notes = [[fact for fact in place if not fact.blocks] for place in self._places]
-        self.about_only = united(notes)
+        self.about_only = merge_places(notes)
         places: list[list[Fact]] = []
         shared: dict[str, int] = {}
         for place, about_only in zip(self._places, notes, strict=True):
@@ -142,7 +142,7 @@ class Whole:
             facts, more = self._put_right(events, about_only, billed)
             places.append(facts)
             shared = more | shared
-        facts = united(places)
+        facts = merge_places(places)
         has_sides = self._traits & _Has.SIDES
         return _said_once(_without_mirrors(facts)) if has_sides else facts, shared
 
@@ -151,13 +151,13 @@ class Whole:
     ) -> tuple[list[Fact], dict[str, int]]:
         """Link and bill facts, where they are not already; most sessions need nothing of it."""
         has = self._traits
-        out, shared = gather.gathered(events, about_only, in_pieces=bool(has & _Has.PIECES))
+        out, shared = gather.gather_facts(events, about_only, in_pieces=bool(has & _Has.PIECES))
         if has & _Has.TOTALS:
-            out = _billed(out, self._totals)
+            out = _bill_totals(out, self._totals)
         if has & _Has.SIDES:
             out = _said_once(_without_mirrors(out))
         out = _paid_here(out, billed)
-        return (_linked(out) if has & _Has.UNLINKED else out), shared
+        return (_link_parents(out) if has & _Has.UNLINKED else out), shared
 
     @property
     def is_in_one_place(self) -> bool:
@@ -268,7 +268,7 @@ class Whole:
     @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derived(self.events, self.calls, self.call_blocks, stops=self.stops)
+        return joins.derive_events(self.events, self.calls, self.call_blocks, stops=self.stops)
 
     @cached_property
     def stops(self) -> frozenset[str]:
@@ -292,12 +292,12 @@ class Whole:
         Bills that hold what others pay, and nobody can say how much, are told here as well.
         """
         own = self.own((*self.facts, *self.about_only))
-        said = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
+        notices = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
         overdue, due = gather.overdue(own)
-        said += [Notice("not billed", why) for why in (*overdue, *due.values())]
-        said += [Notice("not billed", NEVER_BILLED) for _ in gather.owed(own)]
-        said += [Notice("not billed", UNDERSTATED) for _ in gather.understated(own)]
-        return said + self.billed_for_others
+        notices += [Notice("not billed", why) for why in (*overdue, *due.values())]
+        notices += [Notice("not billed", NEVER_BILLED) for _ in gather.owed_bills(own)]
+        notices += [Notice("not billed", UNDERSTATED) for _ in gather.understated_bills(own)]
+        return notices + self.billed_for_others
 
     @property
     def billed_for_others(self) -> list[Notice]:
@@ -317,16 +317,16 @@ class Whole:
     def messages(
         self, orphans: repair.Orphans = "answer", *, to: int | None = None, own: bool = False
     ) -> repair.Mended:
-        """Give the live chain, or the chain to one fact, as messages that the API accepts.
+        """Return the live chain, or the chain to one fact, as messages that the API accepts.
 
         With `own` only what this session said itself, without those that it continues.
         """
         if own:
             chain = self.graph.chain(to)
             facts = self.own([self.facts[place] for place in chain if not self._is_side(place)])
-            return repair.mend([said for fact in facts for said in said_in(fact)], orphans)
+            return repair.mend([message for fact in facts for message in said_in(fact)], orphans)
         graph, lineage = self._lineage
-        return repair.mend(self._said(graph, lineage, self._lineage_end(to)), orphans)
+        return repair.mend(self._messages_on(graph, lineage, self._lineage_end(to)), orphans)
 
     def _is_side(self, place: int) -> bool:
         return bool(self.graph.nodes[place].flags & Is.SIDE)
@@ -339,7 +339,7 @@ class Whole:
             return graph.place(self.before.end or "")  # nothing was said here yet
         return end
 
-    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[Part]:
+    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[InheritedPart]:
         """Return what stands on the line in the sessions that this one continues, oldest first.
 
         With `boundaries` only what no summary stands for. Records that this session holds copies
@@ -350,28 +350,28 @@ class Whole:
             chain = self.graph.chain(to, boundaries=boundaries)
             if chain and boundaries and self.facts[chain[0]].node.flags & Is.SUMMARY:
                 return []
-            part = Part(above, above.graph.chain(place, boundaries=boundaries))
+            part = InheritedPart(above, above.graph.chain(place, boundaries=boundaries))
             return [*above.inherited(place, boundaries=boundaries), part]
         if not self.before.facts or (end := self._lineage_end(to)) is None:
             return []
-        parts: list[Part] = []
+        parts: list[InheritedPart] = []
         for place in self._lineage[0].chain(end, boundaries=boundaries):
             if place < len(self.before.facts):
                 above, at = self.before.owners[place]
-                if not parts or parts[-1].whole is not above:
-                    parts.append(Part(above, []))
+                if not parts or parts[-1].session is not above:
+                    parts.append(InheritedPart(above, []))
                 parts[-1].places.append(at)
         return parts
 
-    def _said(self, graph: Graph, facts: Sequence[Fact], to: int | None) -> list[JSON]:
+    def _messages_on(self, graph: Graph, facts: Sequence[Fact], to: int | None) -> list[JSON]:
         """What was said on a chain; an ancestor's part is gone if a summary stands for it."""
         chain = graph.chain(to) if to is not None else []
         summed = bool(chain) and graph.nodes[chain[0]].flags & Is.SUMMARY
-        said = [] if summed else list(self.ancestor)
+        messages = [] if summed else list(self.ancestor)
         for place in chain:
             if not graph.nodes[place].flags & Is.SIDE:
-                said += said_in(facts[place])
-        return said
+                messages += said_in(facts[place])
+        return messages
 
     def place_before(self, base: Base) -> int | None:
         """Return the last place of the line that another session goes on from."""
@@ -380,11 +380,11 @@ class Whole:
         return self.graph.place(line[-1].node.id) if line else None
 
     def said_before(self, base: Base) -> list[JSON]:
-        """Give the messages of the line that another session goes on from."""
-        return self._said(self.graph, self.facts, self.place_before(base))
+        """Return the messages of the line that another session goes on from."""
+        return self._messages_on(self.graph, self.facts, self.place_before(base))
 
-    def up_to(self, base: Base) -> Before:
-        """Give what another session goes on from that names one of our events.
+    def up_to(self, base: Base) -> AncestorFacts:
+        """Return what another session goes on from that names one of our events.
 
         What was written after that event is left out: it changes nothing for the other one. An
         event that is not there is taken for the last one before its place.
@@ -398,7 +398,7 @@ class Whole:
             cut = [*range(older), *own]
         nodes = [msgspec.structs.replace(graph.nodes[i], tip=None) for i in cut]
         last = None if named else Graph(nodes).end
-        return Before(
+        return AncestorFacts(
             [msgspec.structs.replace(facts[i], node=n) for i, n in zip(cut, nodes, strict=True)],
             base.event if named else nodes[last].id if last is not None else None,
             [self.before.owners[i] if i < older else (self, i - older) for i in cut],
@@ -448,7 +448,7 @@ class Whole:
         return title or prompt_title(self.first_prompt)
 
     @property
-    def _above(self) -> Whole | None:
+    def _above(self) -> SessionGraph | None:
         """The session that this one continues, if it is known and not held as a copy."""
         if self._origin is not None:
             return self._origin[0]
@@ -469,20 +469,20 @@ class Whole:
 
     def session(self, **known: str | int | None) -> Session:
         """Tell what the session is as a whole; `known` is what its source says."""
-        told = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
+        fields = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
         retries = joins.count_retries(self.calls)
         return joins.session_of(
-            self.events, uid=self.uid, took=self.spent, retries=retries, **{**told, **known}
+            self.events, uid=self.uid, took=self.spent, retries=retries, **{**fields, **known}
         )
 
 
-def events_along(whole: Whole, places: Iterable[int]) -> list[SessionEvent]:
+def events_along(session: SessionGraph, places: Iterable[int]) -> list[SessionEvent]:
     """Return the events of some records in their order, without internal ones."""
     events: dict[str, list[SessionEvent]] = {}
-    for event in whole.events:
+    for event in session.events:
         if event.state != State.INTERNAL:
             events.setdefault(event.native_id, []).append(event)
-    return [event for at in places for event in events.pop(whole.facts[at].node.id, ())]
+    return [event for at in places for event in events.pop(session.facts[at].node.id, ())]
 
 
 def _stored_blocks(pairs: Iterable[tuple[SessionEvent, Block]]) -> dict[int, Block]:
@@ -537,7 +537,7 @@ def prompt_title(prompt: str | None) -> str | None:
 
 
 def said_in(fact: Fact) -> list[JSON]:
-    """Give the messages of one fact: blocks of one side together, what no model saw left out."""
+    """Return the messages of one fact: blocks of one side together, what no model saw left out."""
     out: list[JSON] = []
     for block in fact.blocks:
         if block.role == "system" or (made := api_block(block)) is None:
@@ -574,8 +574,8 @@ def _headline(prompt: str) -> str:
 
     Plans are handed over so, and all of them with the same words.
     """
-    found = _HEADLINE.fullmatch(prompt)
-    return found[1] if found else prompt
+    match = _HEADLINE.fullmatch(prompt)
+    return match[1] if match else prompt
 
 
 def _traits(facts: list[Fact]) -> int:
@@ -600,10 +600,10 @@ def in_written_order(facts: Iterable[Fact]) -> list[Fact]:
 
     Records salvaged from one line share its place; they were read together, in their order.
     """
-    given = list(facts)
-    if _is_in_order(given):
-        return given
-    ordered = sorted(given, key=lambda f: (f.file, f.generation, f.line))
+    in_order = list(facts)
+    if _is_in_order(in_order):
+        return in_order
+    ordered = sorted(in_order, key=lambda f: (f.file, f.generation, f.line))
     read: dict[tuple[str, int, int], list[Fact]] = {}
     out: list[Fact] = []
     for fact in ordered:
@@ -640,12 +640,12 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     now = [fact for fact in facts if fact.generation == newest[fact.file]]
     current = {fact.node.id for fact in now}
     before = [fact for fact in facts if fact.generation != newest[fact.file]]
-    gone = [fact for fact in _billed(before, {}) if fact.node.id not in current]
+    gone = [fact for fact in _bill_totals(before, {}) if fact.node.id not in current]
     # A log that was rewritten back and forth held the same records several times: once is enough.
     last = {(fact.file, fact.node.id): fact.generation for fact in gone}
     gone = [f for f in gone if f.generation == last[f.file, f.node.id]]
     places = by_place(gone)
-    return now, gone if len(places) == 1 else united(places)
+    return now, gone if len(places) == 1 else merge_places(places)
 
 
 def name_repeats(facts: list[Fact]) -> list[Fact]:
@@ -675,7 +675,7 @@ def named_repeat(fact: Fact, before: int) -> Fact:
     return msgspec.structs.replace(fact, node=node)
 
 
-def _billed(facts: list[Fact], totals: Mapping[tuple[str, str], Usage]) -> list[Fact]:
+def _bill_totals(facts: list[Fact], totals: Mapping[tuple[str, str], Usage]) -> list[Fact]:
     """Turn running totals into bills: what each adds to the one before it in its log.
 
     A total that falls has started again. Where a log begins to tell single bills, its totals no
@@ -691,7 +691,7 @@ def _billed(facts: list[Fact], totals: Mapping[tuple[str, str], Usage]) -> list[
         if total is not None and fact.channel not in exact:
             log = (fact.channel, fact.file, fact.generation)
             last = before.get(log) or totals.get(log[:2], Usage())
-            more = joins.subtracted(total, last) if total.total >= last.total else total
+            more = joins.subtract_usage(total, last) if total.total >= last.total else total
             before[log] = total
             if more.total:
                 fact = msgspec.structs.replace(fact, usage=more)  # noqa: PLW2901
@@ -728,8 +728,8 @@ def _paid_here(facts: list[Fact], elsewhere: Container[str]) -> list[Fact]:
     ]
 
 
-def _linked(facts: list[Fact]) -> list[Fact]:
-    """Give parents to the facts of logs that have none."""
+def _link_parents(facts: list[Fact]) -> list[Fact]:
+    """Set the parents of facts from logs that have none."""
     logs: dict[tuple[str, str], list[Fact]] = {}
     for fact in facts:
         logs.setdefault((fact.channel, fact.file), []).append(fact)

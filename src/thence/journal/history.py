@@ -36,7 +36,7 @@ from pathlib import Path
 import msgspec
 
 from thence.errors import NotAppendable
-from thence.format.codec import LINE_LIMIT, Found, objects
+from thence.format.codec import LINE_LIMIT, RawRecord, objects
 from thence.format.layout import HISTORY, rollover, rollover_of
 from thence.format.records import JSON, Notice, Skipped, time_text
 from thence.journal.cleanup import CleanupStep, SessionFiles
@@ -545,7 +545,7 @@ def _overwrite(handle: int, data: bytes, offset: int) -> None:
         data, offset = data[written:], offset + written
 
 
-def _prompt(record: Found | Skipped) -> Prompt | None:
+def _prompt(record: RawRecord | Skipped) -> Prompt | None:
     """Read a line's object back; None when it is no prompt."""
     if isinstance(record, Skipped):
         return None

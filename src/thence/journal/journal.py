@@ -502,7 +502,7 @@ def _mend(going: Session, back: ReadBack, orphans: repair.Orphans) -> None:
     """Answer what a crash left open, by appending; two resumers write the same events."""
     if orphans != "answer" or back.settled:
         return
-    stopped = repair.stopped(back.since)
+    stopped = repair.stopped_calls(back.since)
     for call in [block["id"] for block in going.mended().open_calls]:
         why = stopped.get(call, repair.INTERRUPTED)
         made = repair.synthetic(going.id, call, ts=now_text(), prev_uuid=None, why=why)

@@ -27,7 +27,7 @@ def pending(chain: Sequence[Event], since: Sequence[Event], snapshot: JSON) -> l
     """Return the open to-dos of what the model sees and of the lists before the last boundary."""
     from thence.format import todos  # its patterns take long to be made
 
-    return todos.pending(_steps(chain, since, snapshot))
+    return todos.pending_todos(_steps(chain, since, snapshot))
 
 
 def with_calls(
@@ -45,7 +45,7 @@ def with_calls(
 
     stay = {event.uuid for event in visible}
     calls = [step for step in _steps(chain, since, before) if step.tool and step.id not in stay]
-    return {**snapshot, _CALLS: [msgspec.to_builtins(step) for step in todos.listing(calls)]}
+    return {**snapshot, _CALLS: [msgspec.to_builtins(step) for step in todos.todo_steps(calls)]}
 
 
 def _steps(chain: Sequence[Event], since: Sequence[Event], snapshot: JSON) -> list[Step]:

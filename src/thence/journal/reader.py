@@ -29,7 +29,7 @@ from thence.format.records import (
     Place,
     Skipped,
     is_permission,
-    typed,
+    parse_payload,
     word,
 )
 from thence.format.transcript import Transcript, node_of
@@ -207,7 +207,7 @@ def _boundary_before(segments: Segments, stop: int) -> int:
     return start if start is not None and start < at else -1
 
 
-class SessionHead(NamedTuple):
+class LogHead(NamedTuple):
     """The first line of a session: the header, its version and id, and what is odd about it."""
 
     header: Header | None
@@ -216,24 +216,22 @@ class SessionHead(NamedTuple):
     uuid: str | None = None
 
 
-def head(segments: Segments) -> SessionHead:
+def head(segments: Segments) -> LogHead:
     """Read the first line."""
     first = segments.read(0, segments.line_end(0))
     record = next(iter(codec.objects(first)), None)
-    if not isinstance(record, codec.Found):
-        return SessionHead(
-            None, schema.CURRENT, [Notice("no header", "the first line is no header")]
-        )
+    if not isinstance(record, codec.RawRecord):
+        return LogHead(None, schema.CURRENT, [Notice("no header", "the first line is no header")])
     if record.value.get("type") != "header":
         guessed = schema.guess(record.value)
-        return SessionHead(None, guessed, [Notice("no header", "the first line is no header")])
+        return LogHead(None, guessed, [Notice("no header", "the first line is no header")])
     version = schema.version_of(record.value)
     newer = schema.notice(version)
     upcast = schema.upcaster(version)
     event = codec.event_of(upcast(record.value) if upcast else record.value)
-    payload = typed(event) if event is not None else None
+    payload = parse_payload(event) if event is not None else None
     header = payload if isinstance(payload, Header) else None
-    return SessionHead(header, version, [newer] if newer else [], event.uuid if event else None)
+    return LogHead(header, version, [newer] if newer else [], event.uuid if event else None)
 
 
 def _from_header(source: SessionSource, data: bytes) -> ReadBack | None:
@@ -259,7 +257,7 @@ def _from_boundary(
     """Try to read from a boundary's line on; None when the chain does not pass through it."""
     data = source.segments.read(start, stop)
     part = (_straight(data, start) if at is None else None) or _read_linked(data, start, at)
-    boundary = typed(part.first) if part is not None else None
+    boundary = parse_payload(part.first) if part is not None else None
     if part is None or not isinstance(boundary, Boundary) or not covers(boundary.state):
         return None
     visible = _read_visible(source, boundary, start)
@@ -412,7 +410,7 @@ def _read_visible(
     summary = _read_ranges(
         source, [[segment, *boundary.summary]] if _is_list(boundary.summary) else None
     )
-    visible = _read_ranges(source, boundary.kept)
+    visible = _read_ranges(source, boundary.kept_ranges)
     if summary is None or visible is None or [boundary.summary_event_uuid] != _ids(summary):
         return None
     ends = (visible[0][0].uuid, visible[-1][0].uuid) if visible else (None, None)

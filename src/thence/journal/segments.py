@@ -24,7 +24,7 @@ import msgspec
 from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.layout import Segment, segment_of
-from thence.format.records import Header, typed
+from thence.format.records import Header, parse_payload
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _BLOCK_BYTES = 4 << 10
@@ -164,7 +164,9 @@ class Segments:
             part = self.part(number)
             head = self._read_part(part, part.start, part.start + HEADER_BYTES) if part else b""
             headers = [
-                typed(event) for event in codec.decode(head).events if event.type == "header"
+                parse_payload(event)
+                for event in codec.decode(head).events
+                if event.type == "header"
             ]
             own = [h for h in headers if isinstance(h, Header) and h.segment == number]
             self._heads[number] = own[0] if own else None

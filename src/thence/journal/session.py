@@ -27,7 +27,7 @@ from thence.format import codec, repair
 from thence.format.mending import Mending
 from thence.format.records import INTERNAL, JSON, MESSAGES, Event, Notice, is_permission
 from thence.format.spills import Spilled
-from thence.format.state import Domains, State, cost_of
+from thence.format.state import Domains, SessionState, cost_of
 from thence.journal import promises
 from thence.journal.branches import Branches
 from thence.journal.checkpoint import Checkpoint, Checkpoints, RewindResult
@@ -150,13 +150,13 @@ class Session:
         self._moved = back.moved
         self._see(list(back.chain))
         was_stopped = any(event.type == "interrupted" for event in back.since)
-        self._stopped = repair.stopped(back.since) if was_stopped else {}
+        self._stopped = repair.stopped_calls(back.since) if was_stopped else {}
         self._where: dict[str, Where] = {}
         self._where_before = back.where
         self._boundary = back.boundary
         self._since = list(back.since)
         self._snapshot = back.snapshot
-        self._folded: State | None = None  # as of the first so many of `_since`
+        self._folded: SessionState | None = None  # as of the first so many of `_since`
         self._fold_at = 0
 
     def _see(self, chain: list[Event]) -> None:
@@ -228,7 +228,7 @@ class Session:
                 if event.type == "assistant":
                     self._unbilled.append(event)
             elif event.type == "interrupted":
-                self._stopped |= repair.stopped([*self._chain, event])
+                self._stopped |= repair.stopped_calls([*self._chain, event])
         return Receipt(event.uuid, offset, run, segment)
 
     def _record_carefully(
@@ -610,10 +610,10 @@ class Session:
             self._mending.add(
                 {name: e.fields.get(name) for name in ("role", "content", "id")} for e in new
             )
-            return self._mending.mended(self._stopped)
+            return self._mending.mend(self._stopped)
 
     @property
-    def state(self) -> State:
+    def state(self) -> SessionState:
         """All domains as of the tip, `messages` excepted: those are `session.messages`."""
         self._ready()
         with self._mutex:
@@ -622,7 +622,7 @@ class Session:
                 return self._fold(self._since, self._snapshot)
             return self._fold([], snapshot)  # a copy: what the caller does to it is not ours
 
-    def _advance_state(self) -> State:
+    def _advance_state(self) -> SessionState:
         """Fold what was recorded since the last look, and no more, if the domains allow that.
 
         One that failed, or whose value a snapshot could not hold, has to see the whole line.
@@ -637,7 +637,7 @@ class Session:
         self._fold_at = len(self._since)
         return self._folded
 
-    def _fold(self, events: list[Event], snapshot: JSON) -> State:
+    def _fold(self, events: list[Event], snapshot: JSON) -> SessionState:
         state = self._domains.fold(events, [], snapshot=snapshot)
         state.values.pop("messages", None)
         return state

@@ -1,9 +1,9 @@
-"""A session told in short: the structure of a digest, and how it is made from a course.
+"""A session told in short: the structure of a digest, and how it is made from a timeline.
 
 A digest is what is left when the raw session is evicted: how it went and why we say so, what it
 took, which tools, tests and files it used, what went wrong, what is still open. Pointers are event
 ids, quotes are redacted already. Invariants: the same facts give the same digest, in whatever
-order they came; it is at most `LIMIT` bytes however long the session, and says what was left out.
+order they came; it has at most `MAX_DIGEST_BYTES`, and says what was left out.
 """
 
 from __future__ import annotations
@@ -20,21 +20,29 @@ from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.wording import corrects
 from thence.memory import derivation
-from thence.memory.course import Course, Fault, Run, asked, cut_short, said, short
+from thence.memory.course import (
+    SessionTimeline,
+    TestRun,
+    ToolError,
+    cut_short,
+    event_text,
+    prompt_text,
+    short,
+)
 from thence.memory.outcome import TASKS, Outcome, TaskPattern, judge, task_of
 from thence.memory.pulls import opened_pulls
 from thence.memory.signals import error_line
 from thence.memory.store import SessionRow
 
-LIMIT: Final = 64 << 10
+MAX_DIGEST_BYTES: Final = 64 << 10
 """Bytes a digest has at most."""
 
-SNIPPETS: Final = 2_000
+MAX_SNIPPET_BYTES: Final = 2_000
 """Bytes of quotes from what was said, together."""
 
-_FIRST: Final = 600  # bytes of the first prompt
-_LAST: Final = 700  # bytes of the last reply
-_MOST: Final = {
+_FIRST_PROMPT_BYTES: Final = 600  # bytes of the first prompt
+_LAST_REPLY_BYTES: Final = 700  # bytes of the last reply
+_MAX_ENTRIES: Final = {
     "tools": 40,
     "errors": 20,
     "subagent_errors": 20,
@@ -58,7 +66,7 @@ class Money(msgspec.Struct, frozen=True, omit_defaults=True):
     ticks: int = 0
 
 
-class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
+class DigestCost(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a session took: on its line, on discarded branches, in its subagents."""
 
     live: Money = Money()
@@ -154,7 +162,7 @@ class Snippets(msgspec.Struct, frozen=True, omit_defaults=True):
     corrections: tuple[str, ...] = ()
 
 
-class Left(msgspec.Struct, frozen=True, omit_defaults=True):
+class OpenItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that was to be done and is not."""
 
     text: str
@@ -163,7 +171,7 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
     event: int | None = None
 
 
-class Branch(msgspec.Struct, frozen=True, omit_defaults=True):
+class BranchCost(msgspec.Struct, frozen=True, omit_defaults=True):
     """A discarded branch."""
 
     first: int
@@ -205,7 +213,7 @@ class Digest(msgspec.Struct, omit_defaults=True):
     turns: int = 0
     events: int = 0
     states: dict[str, int] = {}
-    cost: Cost = Cost()
+    cost: DigestCost = DigestCost()
     models: dict[str, int] = {}
     """Responses by model, subagents included."""
     context_peak: int = 0
@@ -223,8 +231,8 @@ class Digest(msgspec.Struct, omit_defaults=True):
     pulls: list[str] = []
     """Pull requests that it opened, as `owner/repository#7`."""
     snippets: Snippets = Snippets()
-    todos: list[Left] = []
-    branches: list[Branch] = []
+    todos: list[OpenItem] = []
+    branches: list[BranchCost] = []
     subagents: list[Subagent] = []
     left_out: dict[str, int] = {}
     """How many of a list did not fit."""
@@ -235,14 +243,16 @@ class Digest(msgspec.Struct, omit_defaults=True):
 # -- the account ----------------------------------------------------------------------------
 
 
-def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = TASKS) -> Digest:
+def account(
+    timeline: SessionTimeline, row: SessionRow, *, tasks: Iterable[TaskPattern] = TASKS
+) -> Digest:
     """Tell a session in short."""
     session = row.session
-    verdict = judge(course)
-    task = task_of(course, branch=session.git_branch, cwd=session.cwd, patterns=tasks)
+    verdict = judge(timeline)
+    task = task_of(timeline, branch=session.git_branch, cwd=session.cwd, patterns=tasks)
     title = short(row.title or "", 300)
     out = Digest(
-        derivation.DIGEST,
+        derivation.DIGEST_VERSION,
         session.flavor,
         verdict.outcome,
         verdict.confidence,
@@ -260,24 +270,24 @@ def account(course: Course, row: SessionRow, *, tasks: Iterable[TaskPattern] = T
         events=row.events,
         states=dict(sorted(row.states.items())),
         cost=_cost(row),
-        context_peak=max((bill.context for bill in course.contexts), default=0),
-        compactions=len(course.summaries),
-        retries=len(course.retries),
-        snippets=_snippets(course),
+        context_peak=max((bill.context for bill in timeline.contexts), default=0),
+        compactions=len(timeline.summaries),
+        retries=len(timeline.retries),
+        snippets=_snippets(timeline),
     )
-    _fill(out, "models", _models(course))
-    _fill(out, "tools", _tools(course))
-    _fill(out, "errors", _errors(course, course.own_faults))
-    _fill(out, "subagent_errors", _errors(course, course.subagent_faults))
-    _fill(out, "interventions", _interventions(course))
-    _fill(out, "tests", _tests(course))
-    _fill(out, "files", _files(course, session.cwd))
-    _fill(out, "commands", _commands(course))
-    _fill(out, "pulls", opened_pulls(course))
-    _fill(out, "todos", _todos(course, verdict.outcome))
-    _fill(out, "branches", _branches(course))
-    _fill(out, "subagents", _subagents(course))
-    return _bounded(out)
+    _fill(out, "models", _models(timeline))
+    _fill(out, "tools", _tools(timeline))
+    _fill(out, "errors", _errors(timeline, timeline.own_errors))
+    _fill(out, "subagent_errors", _errors(timeline, timeline.subagent_errors))
+    _fill(out, "interventions", _interventions(timeline))
+    _fill(out, "tests", _tests(timeline))
+    _fill(out, "files", _files(timeline, session.cwd))
+    _fill(out, "commands", _commands(timeline))
+    _fill(out, "pulls", opened_pulls(timeline))
+    _fill(out, "todos", _todos(timeline, verdict.outcome))
+    _fill(out, "branches", _branches(timeline))
+    _fill(out, "subagents", _subagents(timeline))
+    return _shorten_lists(out)
 
 
 def _maybe(text: str | None, size: int) -> str | None:
@@ -287,32 +297,34 @@ def _maybe(text: str | None, size: int) -> str | None:
 _Some = TypeVar("_Some", list[Any], dict[str, Any])
 
 
-def _fill(out: Digest, name: str, found: _Some) -> None:
+def _fill(out: Digest, name: str, entries: _Some) -> None:
     """Keep the first of a list, and count what is left out."""
-    most = _MOST[name]
-    if len(found) > most:
-        out.left_out = {**out.left_out, name: len(found) - most}
-    kept = dict(list(found.items())[:most]) if isinstance(found, dict) else found[:most]
-    setattr(out, name, kept)
+    most = _MAX_ENTRIES[name]
+    if len(entries) > most:
+        out.left_out = {**out.left_out, name: len(entries) - most}
+    shortened = dict(list(entries.items())[:most]) if isinstance(entries, dict) else entries[:most]
+    setattr(out, name, shortened)
 
 
-def _bounded(out: Digest) -> Digest:
+def _shorten_lists(out: Digest) -> Digest:
     """Shorten the longest lists until the digest is small enough."""
-    while len(msgspec.json.encode(out)) > LIMIT:
-        sizes = {name: len(msgspec.json.encode(getattr(out, name))) for name in _MOST}
-        name = max(sizes, key=lambda one: sizes[one])
-        held = getattr(out, name)
-        half = len(held) // 2
-        out.left_out = {**out.left_out, name: out.left_out.get(name, 0) + len(held) - half}
+    while len(msgspec.json.encode(out)) > MAX_DIGEST_BYTES:
+        sizes = {name: len(msgspec.json.encode(getattr(out, name))) for name in _MAX_ENTRIES}
+        name = max(sizes, key=lambda field: sizes[field])
+        entries = getattr(out, name)
+        half = len(entries) // 2
+        out.left_out = {**out.left_out, name: out.left_out.get(name, 0) + len(entries) - half}
         setattr(
-            out, name, dict(list(held.items())[:half]) if isinstance(held, dict) else held[:half]
+            out,
+            name,
+            dict(list(entries.items())[:half]) if isinstance(entries, dict) else entries[:half],
         )
     return out
 
 
-def _cost(row: SessionRow) -> Cost:
+def _cost(row: SessionRow) -> DigestCost:
     spent, ticks = row.spent, row.ticks
-    return Cost(
+    return DigestCost(
         Money(spent.live.total, ticks.get("live", 0)),
         Money(spent.dead.total, ticks.get("dead", 0)),
         Money(spent.side.total, ticks.get("side", 0)),
@@ -322,35 +334,35 @@ def _cost(row: SessionRow) -> Cost:
     )
 
 
-def _models(course: Course) -> dict[str, int]:
-    found = Counter(short(bill.event.model, 120) for bill in course.bills if bill.event.model)
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+def _models(timeline: SessionTimeline) -> dict[str, int]:
+    counts = Counter(short(bill.event.model, 120) for bill in timeline.bills if bill.event.model)
+    return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 # -- calls ----------------------------------------------------------------------------------
 
 
-def _tools(course: Course) -> list[ToolUse]:
-    found: dict[str, list[int]] = {}
-    for pair in course.session.calls:
-        sums = found.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
+def _tools(timeline: SessionTimeline) -> list[ToolUse]:
+    counts: dict[str, list[int]] = {}
+    for pair in timeline.session.calls:
+        sums = counts.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
         sums[0] += 1
         sums[3] += pair.outcome.elapsed_ms or 0
         if cut_short(pair):
             sums[2] += 1
         elif pair.outcome.failed:
             sums[1] += 1
-    ordered = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1][0], entry[0]))
     return [ToolUse(tool, *sums) for tool, sums in ordered]
 
 
-def _errors(course: Course, some: Iterable[Fault]) -> list[ErrorSeen]:
-    found: dict[str, list[Fault]] = {}
+def _errors(timeline: SessionTimeline, some: Iterable[ToolError]) -> list[ErrorSeen]:
+    by_fingerprint: dict[str, list[ToolError]] = {}
     for fault in some:
-        found.setdefault(fault.fingerprint, []).append(fault)
-    settled = _settled(course)
+        by_fingerprint.setdefault(fault.fingerprint, []).append(fault)
+    settled = _find_fixes(timeline)
     out = []
-    for name, faults in found.items():
+    for name, faults in by_fingerprint.items():
         last = faults[-1]
         ends = (settled.get(fault.call.call.event_id) for fault in reversed(faults))
         by, fix = next((end for end in ends if end is not None), (None, ()))
@@ -369,43 +381,45 @@ def _errors(course: Course, some: Iterable[Fault]) -> list[ErrorSeen]:
     return sorted(out, key=lambda error: (-error.count, error.first))
 
 
-def _settled(course: Course) -> dict[int, tuple[int, tuple[Fix, ...]]]:
+def _find_fixes(timeline: SessionTimeline) -> dict[int, tuple[int, tuple[Fix, ...]]]:
     """For each call that failed: the next one like it that went well, and what lay between.
 
     That is the fix that followed: edits, or commands that may have changed something. Where there
     was none, what was looked at in between is named (a file has to be read before it is edited).
     """
-    if not course.faults:
+    if not timeline.errors:
         return {}
     waiting: dict[tuple[str, str, int], Call] = {}
     since: dict[tuple[str, str, int], list[Call]] = {}
     out: dict[int, tuple[int, tuple[Fix, ...]]] = {}
-    for pair, key in zip(course.session.calls, course.aims, strict=True):
+    for pair, key in zip(timeline.session.calls, timeline.retry_keys, strict=True):
         if pair.outcome.succeeded and key in waiting:
             failed = waiting.pop(key)
-            out[failed.call.event_id] = (pair.call.event_id, _fixes(course, since.pop(key), pair))
+            out[failed.call.event_id] = (pair.call.event_id, _fixes(timeline, since.pop(key), pair))
         for other, between in since.items():
             if other != key and other[0] == pair.call.channel:
                 between.append(pair)
         if pair.outcome.failed and not cut_short(pair):
             waiting[key] = pair
             since[key] = []
-            while len(waiting) > _OPEN_ERRORS:
+            while len(waiting) > _MAX_OPEN_ERRORS:
                 oldest = next(iter(waiting))
                 del waiting[oldest], since[oldest]
     return out
 
 
-_OPEN_ERRORS: Final = 32  # errors that wait for their fix at a time: the work stays linear
+_MAX_OPEN_ERRORS: Final = 32  # errors that wait for their fix at a time: the work stays linear
 
 
-_NEAR: Final = 50  # calls before the one that went well among which the fix is looked for
+_FIX_WINDOW_CALLS: Final = (
+    50  # calls before the one that went well among which the fix is looked for
+)
 
 
-def _fixes(course: Course, between: Sequence[Call], healed: Call) -> tuple[Fix, ...]:
-    near = between[-_NEAR:]
+def _fixes(timeline: SessionTimeline, between: Sequence[Call], healed: Call) -> tuple[Fix, ...]:
+    near = between[-_FIX_WINDOW_CALLS:]
     well = [pair for pair in near if pair.outcome.succeeded]
-    did = [pair for pair in well if course.may_change(pair)] or well
+    did = [pair for pair in well if timeline.may_change(pair)] or well
     steps = did[-3:][::-1] or [healed]
     return tuple(Fix(pair.call.event_id, short(pair.call.summary, 160)) for pair in steps)
 
@@ -426,19 +440,19 @@ _NOTEWORTHY: Final = (
 """Commands that do more than look, by the words they begin with."""
 # fmt: on
 
-_SCRIPT: Final = 2_000  # characters of a script that are looked at
+_SCRIPT_CHARS: Final = 2_000  # characters of a script that are looked at
 _MAY_NOTE: Final = tuple(
     " ".join(words) if len(words) > 1 else f"{words[0]} " for _, words in _NOTEWORTHY
 )
 """What a script holds that does so; most hold none of it, and need not be cut up."""
 
 
-def _commands(course: Course) -> list[Command]:
+def _commands(timeline: SessionTimeline) -> list[Command]:
     """The last ones are kept: what a session came to stands at its end."""
     out: list[Command] = []
-    for pair in course.calls:
-        script = course.script(pair)
-        what = noteworthy(script[:_SCRIPT]) if script is not None else None
+    for pair in timeline.calls:
+        script = timeline.script(pair)
+        what = noteworthy(script[:_SCRIPT_CHARS]) if script is not None else None
         if what is not None and pair.result is not None:
             failed = pair.outcome.failed
             line = short(pair.call.summary.removeprefix("ran "), 160)
@@ -457,10 +471,10 @@ def noteworthy(script: str) -> str | None:
     return None
 
 
-def _interventions(course: Course) -> list[Intervention]:
+def _interventions(timeline: SessionTimeline) -> list[Intervention]:
     return [
         Intervention(event.derived_from or event.event_id, short(event.summary, 160))
-        for event in course.session.derived()
+        for event in timeline.session.derived()
         if event.kind == "human_intervention"
     ]
 
@@ -468,9 +482,9 @@ def _interventions(course: Course) -> list[Intervention]:
 # -- tests and files ------------------------------------------------------------------------
 
 
-def _tests(course: Course) -> list[TestsSeen]:
-    runs: dict[str, list[Run]] = {}
-    for run in course.runs:
+def _tests(timeline: SessionTimeline) -> list[TestsSeen]:
+    runs: dict[str, list[TestRun]] = {}
+    for run in timeline.runs:
         runs.setdefault(run.runner, []).append(run)
     out = []
     for runner, some in runs.items():
@@ -491,30 +505,30 @@ def _tests(course: Course) -> list[TestsSeen]:
     return sorted(out, key=lambda seen: (-seen.runs, seen.runner))
 
 
-def _files(course: Course, cwd: str | None) -> list[FileTouched]:
+def _files(timeline: SessionTimeline, cwd: str | None) -> list[FileTouched]:
     """Files of the line and of subagents, the most edited first; a failed call touches none."""
-    found: dict[str, list[int]] = {}
-    red = {run.call.call.event_id: run.red for run in course.runs}
+    counts: dict[str, list[int]] = {}
+    red = {run.call.call.event_id: run.red for run in timeline.runs}
     fresh: set[str] = set()
-    for pair in course.session.calls:
+    for pair in timeline.session.calls:
         if (was := red.get(pair.call.event_id)) is not None:
             for path in fresh if was else ():
-                found[path][2] += 1
+                counts[path][2] += 1
             fresh.clear()
         if not pair.outcome.succeeded:
             continue
         for touched, how in pair.effect.touches:
             path = short(relative(touched, cwd), 300)
-            sums = found.setdefault(path, [0, 0, 0])
+            sums = counts.setdefault(path, [0, 0, 0])
             sums[how != "read"] += 1
             if how != "read":
                 fresh.add(path)
-    ordered = sorted(found.items(), key=lambda one: (-one[1][1], -one[1][0], one[0]))
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1][1], -entry[1][0], entry[0]))
     return [FileTouched(path, *sums) for path, sums in ordered]
 
 
 def relative(path: str, cwd: str | None) -> str:
-    """Give a path as seen from the session's folder, so that other checkouts of it agree."""
+    """Return a path as seen from the session's folder, so that other checkouts of it agree."""
     base = (cwd or "").rstrip("/")
     if base and path.startswith(f"{base}/"):
         return path[len(base) + 1 :]
@@ -524,28 +538,28 @@ def relative(path: str, cwd: str | None) -> str:
 # -- what was said --------------------------------------------------------------------------
 
 
-def _snippets(course: Course) -> Snippets:
-    prompts = [turn.text for turn in course.turns if turn.prompt and turn.text.strip()]
-    replies = [event for event in course.told if event.kind == "assistant_msg"]
+def _snippets(timeline: SessionTimeline) -> Snippets:
+    prompts = [turn.text for turn in timeline.turns if turn.prompt and turn.text.strip()]
+    replies = [event for event in timeline.spoken if event.kind == "assistant_msg"]
     wrong = [text for text in prompts[1:] if corrects(text) is not None]
-    first = short(prompts[0], _FIRST) if prompts else ""
-    last = short(said(replies[-1]), _LAST) if replies else ""
+    first = short(prompts[0], _FIRST_PROMPT_BYTES) if prompts else ""
+    last = short(event_text(replies[-1]), _LAST_REPLY_BYTES) if replies else ""
     again = short(prompts[-1], 200) if len(prompts) > 1 else ""
-    room = SNIPPETS - sum(len(text.encode()) for text in (first, last, again))
-    kept: list[str] = []
+    room = MAX_SNIPPET_BYTES - sum(len(text.encode()) for text in (first, last, again))
+    snippets: list[str] = []
     for text in wrong[:8]:
-        one = short(text, 160)
-        room -= len(one.encode())
+        snippet = short(text, 160)
+        room -= len(snippet.encode())
         if room < 0:
             break
-        kept.append(one)
-    return Snippets(first, again, last, tuple(kept))
+        snippets.append(snippet)
+    return Snippets(first, again, last, tuple(snippets))
 
 
-def _todos(course: Course, outcome: str) -> list[Left]:
+def _todos(timeline: SessionTimeline, outcome: str) -> list[OpenItem]:
     return [
-        Left(short(todo.text, 200), todo.status, todo.origin, _pointer(todo.opened_by))
-        for todo in course.todos(outcome)
+        OpenItem(short(todo.text, 200), todo.status, todo.origin, _pointer(todo.opened_by))
+        for todo in timeline.todos(outcome)
     ]
 
 
@@ -553,31 +567,38 @@ def _pointer(name: str) -> int | None:
     return int(name) if name.isdigit() else None
 
 
-def _branches(course: Course) -> list[Branch]:
-    found = [
-        Branch(
+def _branches(timeline: SessionTimeline) -> list[BranchCost]:
+    branches = [
+        BranchCost(
             branch.events[0].event_id,
             branch.events[-1].event_id,
             len(branch.events),
             Money(branch.tokens, branch.ticks),
-            next((short(asked(e), 160) for e in branch.events if e.kind == "user_msg"), ""),
+            next((short(prompt_text(e), 160) for e in branch.events if e.kind == "user_msg"), ""),
         )
-        for branch in course.branches
+        for branch in timeline.branches
     ]
-    return sorted(found, key=lambda one: (-one.cost.ticks, -one.cost.tokens, -one.events))
+    return sorted(
+        branches,
+        key=lambda branch_cost: (
+            -branch_cost.cost.ticks,
+            -branch_cost.cost.tokens,
+            -branch_cost.events,
+        ),
+    )
 
 
-def _subagents(course: Course) -> list[Subagent]:
+def _subagents(timeline: SessionTimeline) -> list[Subagent]:
     channels: dict[str, list[SessionEvent]] = {}
-    for event in course.session.events:
+    for event in timeline.session.events:
         if event.is_sidechain:
             channels.setdefault(event.channel, []).append(event)
     if not channels:
         return []
     tokens: Counter[str] = Counter()
-    for bill in course.bills:
+    for bill in timeline.bills:
         tokens[bill.event.channel] += bill.usage.total
-    failed = Counter(fault.event.channel for fault in course.faults)
+    failed = Counter(fault.event.channel for fault in timeline.errors)
     out = [
         Subagent(
             short(channel, 120),
@@ -585,8 +606,8 @@ def _subagents(course: Course) -> list[Subagent]:
             sum(event.kind == "tool_call" for event in events),
             failed[channel],
             tokens[channel],
-            next((short(said(e), 160) for e in events if e.kind == "user_msg"), ""),
+            next((short(event_text(e), 160) for e in events if e.kind == "user_msg"), ""),
         )
         for channel, events in channels.items()
     ]
-    return sorted(out, key=lambda one: (-one.tokens, one.channel))
+    return sorted(out, key=lambda subagent: (-subagent.tokens, subagent.channel))

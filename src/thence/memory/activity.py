@@ -1,6 +1,6 @@
 """How busy sessions were: their events over their time, counted in equal parts.
 
-A store that can list their times alone does so (`Paced`). Evicted sessions have none.
+A store that can list their times alone does so (`TimedStore`). Evicted sessions have none.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from thence.format.normal import KINDS, kind_bit
 from thence.memory.pages import thin_row
 from thence.memory.store import Store
 
-PARTS: Final = 24
+PULSE_PARTS: Final = 24
 """Equal parts of a session's time."""
 
-PAUSE_MS: Final = 30 * 60_000
+MAX_PAUSE_MS: Final = 30 * 60_000
 """A longer time without an event is no work."""
 
 ERROR: Final = KINDS.index("error")
@@ -32,11 +32,11 @@ class Pulse(msgspec.Struct, frozen=True):
     events: tuple[int, ...]
     errors: tuple[int, ...]
     working_ms: int = 0
-    """Time in which something went on: pauses of more than `PAUSE_MS` are left out."""
+    """Time in which something went on: pauses of more than `MAX_PAUSE_MS` are left out."""
 
 
 @runtime_checkable
-class Paced(Protocol):
+class TimedStore(Protocol):
     """A store that lists the times of events without all else that it knows of them."""
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
@@ -44,9 +44,9 @@ class Paced(Protocol):
         ...
 
 
-def pulse(store: Store, uid: str, parts: int = PARTS) -> Pulse | None:
+def pulse(store: Store, uid: str, parts: int = PULSE_PARTS) -> Pulse | None:
     """Count the events of a session; None when nothing is held of it."""
-    if isinstance(store, Paced):
+    if isinstance(store, TimedStore):
         paces = store.paces(uid)
     else:
         rows = map(thin_row, store.events(uid))
@@ -64,5 +64,5 @@ def pulse(store: Store, uid: str, parts: int = PARTS) -> Pulse | None:
         errors[at] += wrong
         events[at] += 1 + derived - wrong
     times = sorted(ts for ts, *_ in timed)
-    working = sum(gap for a, b in pairwise(times) if (gap := b - a) <= PAUSE_MS)
+    working = sum(gap for a, b in pairwise(times) if (gap := b - a) <= MAX_PAUSE_MS)
     return Pulse(tuple(events), tuple(errors), working)

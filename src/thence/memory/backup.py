@@ -28,9 +28,9 @@ from thence.memory.rows import CURSOR
 from thence.memory.sqlite_rows import TIER_1
 
 FOLDER: Final = "backups"
-COPIES: Final = 2
+MAX_UPGRADE_COPIES: Final = 2
 """Copies of earlier schemas that are there at most."""
-DAYS: Final = 30
+UPGRADE_COPY_DAYS: Final = 30
 """How long such a copy is there."""
 
 _NOT_COPIED: Final = frozenset({*TIER_1, "pending", "tables"})
@@ -60,22 +60,22 @@ def save_before_upgrade(store: Path, schema: int) -> Path:
             f"cannot save {store} before it is upgraded: {error}",
             hint="free some space or make the folder writable; the store is as it was",
         ) from error
-    for old in upgrade_copies(store)[COPIES:]:
+    for old in upgrade_copies(store)[MAX_UPGRADE_COPIES:]:
         old.unlink(missing_ok=True)
     return to
 
 
 def upgrade_copies(store: Path) -> list[Path]:
     """Return the copies of a store that were saved before it was migrated, the latest first."""
-    found: list[tuple[float, Path]] = []
+    copies: list[tuple[float, Path]] = []
     for path in (store.parent / FOLDER).glob("*.schema-*"):
         if path.name.rpartition(".schema-")[0] == store.name:
             with contextlib.suppress(FileNotFoundError):  # another process removed it just now
-                found.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(found, reverse=True)]
+                copies.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(copies, reverse=True)]
 
 
-def drop_upgrade_copies(store: Path, *, days: float = DAYS) -> None:
+def drop_upgrade_copies(store: Path, *, days: float = UPGRADE_COPY_DAYS) -> None:
     """Remove the copies of a store that are older than some days; 0 removes all."""
     until = time.time() - days * 86_400
     for path in upgrade_copies(store):
@@ -139,7 +139,7 @@ def _copy_tables(copy: apsw.Connection) -> None:
 
 def _is_of(name: str, words: list[str]) -> bool:
     """Return whether a table has the words of transcripts, or is one that they are stored in."""
-    return any(name == one or name.startswith(f"{one}_") for one in words)
+    return any(name == table or name.startswith(f"{table}_") for table in words)
 
 
 def _evict(copy: apsw.Connection) -> None:
@@ -157,6 +157,6 @@ def _evict(copy: apsw.Connection) -> None:
 
 def _unread(cursor: bytes) -> bytes:
     """Let no file look as it did when it was read: a sweep that finds it takes it for changed."""
-    told = CURSOR.decode(cursor)
-    marks = {key: replace(mark, mtime_ns=-1) for key, mark in told.marks.items()}
-    return msgspec.msgpack.encode(replace(told, marks=marks))
+    decoded = CURSOR.decode(cursor)
+    marks = {key: replace(mark, mtime_ns=-1) for key, mark in decoded.marks.items()}
+    return msgspec.msgpack.encode(replace(decoded, marks=marks))

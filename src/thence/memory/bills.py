@@ -25,7 +25,7 @@ session with several tags or pull requests counts for each of them."""
 PERIODS: Final[tuple[Period, ...]] = ("day", "week", "month")
 
 
-class Bill:
+class CostTable:
     """What was spent, by one thing: periods in their order, all else by money."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Bill:
             totals = _totals_by(store, wanted, _branches, {})
         elif by == "pr":
             rows = list(store.sessions(wanted))
-            pulls = pulls_by_session(rows, store.kept("digests", wanted))
+            pulls = pulls_by_session(rows, store.read_table("digests", wanted))
             totals = _totals_by(store, wanted, pulls, {})
         elif by == "tag":
             totals = _totals_by(store, wanted, _tags, labels or {})
@@ -60,7 +60,7 @@ class Bill:
         self.unpriced = _unpriced_models(store, wanted) if self.total.unpriced else []
 
     def object(self) -> dict[str, JSON]:
-        """Give it all, in dollars and tokens."""
+        """Return the table as an object, in dollars and tokens."""
         return {
             "by": self.by,
             "parts": [{"key": total.key[0], **sums(total)} for total in self.parts],
@@ -93,7 +93,7 @@ def totals_by_day(
         slot, session, *agent = total.key
         text = slot or ""
         if text not in days:
-            days[text] = _named(local_date(text, zone), period)
+            days[text] = _period_start(local_date(text, zone), period)
         key = days[text], *agent
         sessions.setdefault(key, set()).add(session)
         counts = sums.setdefault(key, dict.fromkeys(_COUNTS, 0))
@@ -102,7 +102,7 @@ def totals_by_day(
     return [Total(key, len(sessions[key]), **counts) for key, counts in sums.items()]
 
 
-def _named(day: str, period: Period) -> str:
+def _period_start(day: str, period: Period) -> str:
     """Return the first day of the period that a day is in; what is no day stays."""
     with contextlib.suppress(ValueError):
         return period_start(date.fromisoformat(day), period).isoformat()
@@ -169,7 +169,7 @@ def _why(model: str | None) -> str:
 
 
 def sums(total: Total) -> dict[str, JSON]:
-    """Give a total in dollars and tokens; what has no known price is not guessed."""
+    """Return a total in dollars and tokens; what has no known price is not guessed."""
     return {
         "sessions": total.sessions,
         "responses": total.responses,
@@ -187,12 +187,12 @@ def with_dollars(value: Mapping[str, JSON]) -> dict[str, JSON]:
     plain: dict[str, JSON] = msgspec.to_builtins(value)
     todo: list[JSON] = [plain]
     while todo:
-        one = todo.pop()
-        if isinstance(one, dict):
-            ticks = one.get("ticks")
+        node = todo.pop()
+        if isinstance(node, dict):
+            ticks = node.get("ticks")
             if isinstance(ticks, int) and not isinstance(ticks, bool):
-                one["usd"] = ticks / TICKS
-            todo += one.values()
-        elif isinstance(one, list):
-            todo += one
+                node["usd"] = ticks / TICKS
+            todo += node.values()
+        elif isinstance(node, list):
+            todo += node
     return plain

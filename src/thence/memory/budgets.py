@@ -17,7 +17,7 @@ from thence.format.figures import TICKS, clean, money
 from thence.memory.store import Filter, Store
 from thence.memory.zones import local_date, midnight, millis
 
-NEAR: Final = 0.8
+WARNING_SHARE: Final = 0.8
 """Share of a budget from which on it is worth a warning."""
 
 
@@ -46,7 +46,7 @@ class BudgetUse(msgspec.Struct, frozen=True):
     @property
     def warning(self) -> str:
         """What is to be said of it; empty while much of it is left."""
-        if self.spent_usd < NEAR * self.budget_usd:
+        if self.spent_usd < WARNING_SHARE * self.budget_usd:
             return ""
         where = f" for {clean(PurePath(self.project).name)}" if self.project is not None else ""
         spent = money(round(self.spent_usd * TICKS), is_bound=self.is_lower_bound)

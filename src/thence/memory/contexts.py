@@ -55,7 +55,7 @@ _BESIDE = r"""[\\"'\x60\])]*"(?::\[|[,}])"""
 
 
 def _near(names: str, more: str = "") -> str:
-    """Give what is there wherever a name is given a value: a cheap look for both of them."""
+    """Return what is there wherever a name is given a value: a cheap look for both of them."""
     return rf"(?:{names})[\w.-]*(?:[{_SIGNS}][{_SIGNS}ntrf]*{more}{_BEGUN}|{_BESIDE})"
 
 

@@ -1,9 +1,9 @@
-"""The course of a session: what was asked, done and answered on its live line, worked out once.
+"""The timeline of a session: what was asked, done and answered on its live line, worked out once.
 
 Digest, outcome and signals all look at the same things: turns, calls with how they ended, test
-runs, errors, bills. A `Course` gives them, each worked out when first asked for, so that none of
+runs, errors, bills. A `SessionTimeline` has them, each worked out when first used, so that none of
 the readers walks the session again. Pure: the same events give the same
-course. Copies of other sessions' records are nobody's course but the owner's.
+timeline. Copies of other sessions' records are on the timeline of their owner alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from thence.format.nodes import Is
 from thence.format.normal import SessionEvent
 from thence.format.readout import Readout
 from thence.format.records import Usage
-from thence.format.todos import Step, Todo, pending
+from thence.format.todos import Step, Todo, pending_todos
 from thence.format.turn import TurnState
 from thence.format.wording import without_editor_context
 
@@ -33,8 +33,8 @@ _SAID = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "err
 _LONE = re.compile("[\ud800-\udfff]")  # half a character, which nothing can store
 _MESSY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
-_LATELY = 3  # turns whose closing words are read for check lists
-_CLOSING = 2_000  # characters of such words; what is left to do stands at their end
+_CLOSING_TURNS = 3  # turns whose closing words are read for check lists
+_CLOSING_CHARS = 2_000  # characters of such words; what is left to do stands at their end
 _ANSWERED_BY_HUMAN = frozenset(
     {"askuserquestion", "exitplanmode", "exit_plan_mode", "ask_user_question", "request_user_input"}
 )
@@ -50,14 +50,14 @@ _RUNNERS = (
     "podman pip uv poetry pytest tox nox mise just bazel terraform kubectl sleep curl wget gcc "
     "clang tsc jest vitest playwright brew apt apt-get ffmpeg rsync"
 )
-_SCRIPT = 2_000  # characters of a script that are looked at
+_SCRIPT_CHARS = 2_000  # characters of a script that are looked at
 _RUNS_LONG = frozenset(_RUNNERS.split())
 _LOOKS_ONLY = frozenset(_LOOKERS.split())
 _GIT_LOOKS = frozenset(_GIT_LOOKERS.split())
 
 
 def short(text: str, size: int) -> str:
-    """Give a text as one clean line of so many bytes at most, cut where a character ends."""
+    """Return a text as one clean line of so many bytes at most, cut where a character ends."""
     if len(text) <= size and text.isascii() and text.isprintable() and "  " not in text:
         return text.strip()  # as names are
     flat = _MESSY.sub(" ", text[: 4 * size]).strip()
@@ -67,19 +67,19 @@ def short(text: str, size: int) -> str:
     return body[: size - 3].decode("utf-8", "ignore").rstrip() + "…"
 
 
-def said(event: SessionEvent) -> str:
-    """Give the text of an event, the middle of a very long one left out."""
+def event_text(event: SessionEvent) -> str:
+    """Return the text of an event, the middle of a very long one left out."""
     payload = event.payload
     typed = payload.get(TYPED) if isinstance(payload, dict) else None
     return output.text(payload if typed is None else typed) or event.summary
 
 
-def asked(event: SessionEvent) -> str:
+def prompt_text(event: SessionEvent) -> str:
     """Return what a human asked, without what an editor's plug-in put before it."""
-    return without_editor_context(said(event))
+    return without_editor_context(event_text(event))
 
 
-class Run(msgspec.Struct, frozen=True):
+class TestRun(msgspec.Struct, frozen=True):
     """One run of a project's tests."""
 
     runner: str
@@ -90,7 +90,7 @@ class Run(msgspec.Struct, frozen=True):
     tests: kinds.Tests | None = None
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ToolError(msgspec.Struct, frozen=True):
     """One result that failed, by the shape of its error."""
 
     fingerprint: str
@@ -104,7 +104,7 @@ class Fault(msgspec.Struct, frozen=True):
         return ": " not in self.fingerprint
 
 
-class Turn(msgspec.Struct):
+class TimelineTurn(msgspec.Struct):
     """A prompt and all that follows until the next one; the first may have no prompt."""
 
     prompt: list[SessionEvent]
@@ -113,10 +113,10 @@ class Turn(msgspec.Struct):
     @property
     def text(self) -> str:
         """What the human asked."""
-        return "\n".join(asked(event) for event in self.prompt)
+        return "\n".join(prompt_text(event) for event in self.prompt)
 
 
-class Bill(msgspec.Struct, frozen=True):
+class TimelineBill(msgspec.Struct, frozen=True):
     """One bill, with the event that carries it."""
 
     event: SessionEvent
@@ -137,7 +137,7 @@ class DeadBranch(msgspec.Struct, frozen=True):
     """A run of events that the session went back from."""
 
     events: tuple[SessionEvent, ...]
-    bills: tuple[Bill, ...]
+    bills: tuple[TimelineBill, ...]
 
     @property
     def tokens(self) -> int:
@@ -150,7 +150,7 @@ class DeadBranch(msgspec.Struct, frozen=True):
         return sum(bill.ticks for bill in self.bills)
 
 
-class Course:
+class SessionTimeline:
     """What happened in a session, told in the order of its live line."""
 
     def __init__(self, session: Readout) -> None:
@@ -171,29 +171,29 @@ class Course:
         ]
 
     @cached_property
-    def told(self) -> list[SessionEvent]:
+    def spoken(self) -> list[SessionEvent]:
         """The line without notes of the harness: what was said, called and answered."""
         return [event for event in self.line if event.kind in _SAID and not _is_blank(event)]
 
     @cached_property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[TimelineTurn]:
         """The line, cut at the prompts."""
-        out = [Turn([], [])]
+        out = [TimelineTurn([], [])]
         before: SessionEvent | None = None
-        for event in self.told:
+        for event in self.spoken:
             if event.kind != "user_msg":
                 out[-1].events.append(event)
             elif before is not None and before.kind == "user_msg" and event.block:
                 out[-1].prompt.append(event)
             else:
-                out.append(Turn([event], []))
+                out.append(TimelineTurn([event], []))
             before = event
         return out if out[0].events or len(out) == 1 else out[1:]
 
     @cached_property
     def prompts(self) -> list[SessionEvent]:
         """What the human said on the line, a block each."""
-        return [event for event in self.told if event.kind == "user_msg"]
+        return [event for event in self.spoken if event.kind == "user_msg"]
 
     # -- calls --------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Course:
         ]
 
     @cached_property
-    def timed(self) -> list[tuple[int, Call]]:
+    def timed_calls(self) -> list[tuple[int, Call]]:
         """All calls of which is known how many milliseconds passed until their result."""
         return [(ms, p) for p in self.session.calls if (ms := p.outcome.elapsed_ms) is not None]
 
@@ -234,19 +234,19 @@ class Course:
         return scripts[name] or ""
 
     @cached_property
-    def aims(self) -> list[tuple[str, str, int]]:
+    def retry_keys(self) -> list[tuple[str, str, int]]:
         """What each call of the session is for, by channel: two that try the same agree."""
         return [joins.aim(pair) for pair in self.session.calls]
 
     @cached_property
-    def _derived(self) -> dict[str, dict[int, SessionEvent]]:
+    def _derived_by_kind(self) -> dict[str, dict[int, SessionEvent]]:
         out: dict[str, dict[int, SessionEvent]] = {}
         for event in self.session.derived():
             out.setdefault(event.kind, {})[event.derived_from or 0] = event
         return out
 
     def _of_kind(self, kind: str) -> dict[int, SessionEvent]:
-        return self._derived.get(kind, {})
+        return self._derived_by_kind.get(kind, {})
 
     @property
     def retries(self) -> dict[int, SessionEvent]:
@@ -275,62 +275,62 @@ class Course:
     def only_looks(self, call: Call) -> bool:
         """Whether a call runs nothing but programs that look at something."""
         script = self.script(call)
-        return script is not None and all(map(_only_looks, shell.programs(script[:_SCRIPT])))
+        return script is not None and all(map(_only_looks, shell.programs(script[:_SCRIPT_CHARS])))
 
     def may_run_long(self, call: Call) -> bool:
         """Whether a call runs tests, builds, installs or fetches: what takes time by itself."""
         script = self.script(call)
         if script is None:
             return kinds.tool_kind(call.call.tool or "") in ("fetch", "web")
-        names = (shell.program_name(words[0]) for words in shell.programs(script[:_SCRIPT]))
+        names = (shell.program_name(words[0]) for words in shell.programs(script[:_SCRIPT_CHARS]))
         return not _RUNS_LONG.isdisjoint(names)
 
     @cached_property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[TestRun]:
         """Test runs of the line that came to an end."""
         return list(self._runs(self.calls))
 
-    def _runs(self, calls: Iterable[Call]) -> Iterator[Run]:
+    def _runs(self, calls: Iterable[Call]) -> Iterator[TestRun]:
         for pair in calls:
             outcome, runner = pair.outcome, pair.effect.runner
             if runner is None or pair.result is None or outcome.is_cut_short:
                 continue
             tests = outcome.tests
             command = " ".join((self.script(pair) or "").split())
-            yield Run(tests.runner if tests else runner, command, pair, outcome.is_red, tests)
+            yield TestRun(tests.runner if tests else runner, command, pair, outcome.is_red, tests)
 
     @cached_property
-    def faults(self) -> list[Fault]:
+    def errors(self) -> list[ToolError]:
         """Results that failed, wherever, in written order; what a human refused is none."""
         return [
-            Fault(short(pair.outcome.error, 240), pair, result)
+            ToolError(short(pair.outcome.error, 240), pair, result)
             for pair in self.session.calls
             if (result := pair.result) is not None and pair.outcome.failed and not cut_short(pair)
         ]
 
     @cached_property
-    def own_faults(self) -> list[Fault]:
+    def own_errors(self) -> list[ToolError]:
         """Results that failed in the session itself; those of its subagents are apart."""
-        return [fault for fault in self.faults if not fault.event.is_sidechain]
+        return [fault for fault in self.errors if not fault.event.is_sidechain]
 
     @cached_property
-    def subagent_faults(self) -> list[Fault]:
+    def subagent_errors(self) -> list[ToolError]:
         """Results that failed in subagents of the session."""
-        return [fault for fault in self.faults if fault.event.is_sidechain]
+        return [fault for fault in self.errors if fault.event.is_sidechain]
 
     # -- money --------------------------------------------------------------------------
 
     @cached_property
-    def bills(self) -> list[Bill]:
+    def bills(self) -> list[TimelineBill]:
         """All bills, in written order, each once."""
         return [
-            Bill(row.event, usage, row.ticks or 0)
+            TimelineBill(row.event, usage, row.ticks or 0)
             for row in self.session.rows
             if (usage := row.usage) is not None
         ]
 
     @cached_property
-    def contexts(self) -> list[Bill]:
+    def contexts(self) -> list[TimelineBill]:
         """Bills of single responses of the session itself: they tell how large its context was.
 
         The bill of a whole turn adds up several and tells nothing of the kind.
@@ -348,7 +348,7 @@ class Course:
         runs, records = self.session.graph.branches, self.session.records
         home = {records[place].id: at for at, run in enumerate(runs) for place in run.events}
         events: list[list[SessionEvent]] = [[] for _ in runs]
-        bills: list[list[Bill]] = [[] for _ in runs]
+        bills: list[list[TimelineBill]] = [[] for _ in runs]
         for event in self.session.events if runs else ():
             at = home.get(event.native_id)
             if at is not None and event.state in _GONE and not event.is_sidechain:
@@ -375,7 +375,7 @@ class Course:
     @cached_property
     def listed_todos(self) -> list[Todo]:
         """What is open on the lists of the line: of todo tools, of plans, and check lists."""
-        return pending(self._steps(), ended_well=True)
+        return pending_todos(self._steps(), ended_well=True)
 
     def todos(self, outcome: str) -> list[Todo]:
         """Return what is open: entries of lists, and what the last answer says is still to do.
@@ -384,7 +384,7 @@ class Course:
         """
         if self.has_ended_well(outcome) or self._last_answer is None:
             return self.listed_todos
-        return pending(self._steps())
+        return pending_todos(self._steps())
 
     def has_ended_well(self, outcome: str) -> bool:
         """Return whether the last turn is over and the session's outcome a success."""
@@ -397,21 +397,21 @@ class Course:
         return next((event for event in reversed(last) if event.kind == "assistant_msg"), None)
 
     def _steps(self) -> Iterator[Step]:
-        """Return the closing words of the last turns, calls that keep lists, and the last calls.
+        """Yield the closing words of the last turns, calls that keep lists, and the last calls.
 
         A call fulfils what the last answer says only if it comes after it.
         """
         closing = {
             reply.event_id
-            for turn in self.turns[-_LATELY:]
+            for turn in self.turns[-_CLOSING_TURNS:]
             for reply in [e for e in turn.events if e.kind == "assistant_msg"][-1:]
         }
         last = self._last_answer
         is_late = False
-        for event in self.told:
+        for event in self.spoken:
             name = f"{event.event_id}"
             if event.event_id in closing:
-                yield Step(name, "assistant", said(event)[-_CLOSING:])
+                yield Step(name, "assistant", event_text(event)[-_CLOSING_CHARS:])
                 is_late = is_late or event is last
             elif (pair := self._pairs.get(event.event_id)) is not None and (
                 is_late or kinds.tool_kind(event.tool or "") == "plan"
@@ -434,13 +434,13 @@ def is_measured(pair: Call) -> bool:
     return pair.outcome.is_measured
 
 
-def between(begin: datetime, end: datetime) -> int:
+def milliseconds_between(begin: datetime, end: datetime) -> int:
     """Milliseconds from one time to another."""
     return round(1000 * (end - begin).total_seconds())
 
 
-def ids(events: Sequence[SessionEvent]) -> list[int]:
-    """Give pointers to events."""
+def ids_of(events: Sequence[SessionEvent]) -> list[int]:
+    """Return pointers to events."""
     return [event.event_id for event in events]
 
 
@@ -457,7 +457,7 @@ def _call_step(name: str, pair: Call) -> Step:
 
 def _is_blank(event: SessionEvent) -> bool:
     """Whether it is a text that holds nothing."""
-    return event.kind == "assistant_msg" and not said(event).strip()
+    return event.kind == "assistant_msg" and not event_text(event).strip()
 
 
 def _only_looks(words: list[str]) -> bool:

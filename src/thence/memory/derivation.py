@@ -16,12 +16,12 @@ import msgspec
 from thence.format import fold
 
 if TYPE_CHECKING:
-    from thence.memory.store import Known
+    from thence.memory.store import SweepEntry
 
-READER = 7
+READER_VERSION = 7
 """Version of the readers: raise it when the same bytes give other facts, or are indexed anew."""
 
-DIGEST = 4
+DIGEST_VERSION = 4
 """Version of digests: raise it when a field gets another meaning, or a better value."""
 
 Part = Literal["redaction", "reader", "fold", "digest"]
@@ -38,7 +38,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     fold: int
     digest: int
 
-    def changed(self, known: Known) -> tuple[Part, ...]:
+    def changed_parts(self, known: SweepEntry) -> tuple[Part, ...]:
         """Return the parts whose version is not the one that a stored session was derived by.
 
         An evicted session has nothing left that a reader, a fold or a digest could be made from.
@@ -56,11 +56,11 @@ class Fingerprint(msgspec.Struct, frozen=True):
             parts.append("digest")
         return tuple(parts)
 
-    def needs_source(self, known: Known) -> bool:
+    def needs_source(self, known: SweepEntry) -> bool:
         """Return whether a session with a source is read again from its start."""
-        return not {"redaction", "reader"}.isdisjoint(self.changed(known))
+        return not {"redaction", "reader"}.isdisjoint(self.changed_parts(known))
 
 
 def fingerprint(redaction: int) -> Fingerprint:
     """Return the versions of today, with that of the redaction rules in use."""
-    return Fingerprint(redaction, READER, fold.VERSION, DIGEST)
+    return Fingerprint(redaction, READER_VERSION, fold.VERSION, DIGEST_VERSION)

@@ -26,13 +26,13 @@ from thence.agents.packages import (
 from thence.errors import BadConfig
 from thence.format.readout import Readout
 from thence.format.records import JSON
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.account import account
-from thence.memory.course import Course
+from thence.memory.course import SessionTimeline
 from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.readouts import readout_of
 from thence.memory.signals import Signal, signals
-from thence.memory.store import Digested, SessionRow
+from thence.memory.store import DigestRecord, SessionRow
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -42,7 +42,7 @@ FAILED: Final = "failed"
 """The only key of the part of a digester that failed; its value is the reason."""
 
 
-class Part(msgspec.Struct):
+class DigestPart(msgspec.Struct):
     """What a digester has to say about one session."""
 
     digest: dict[str, JSON]
@@ -55,8 +55,8 @@ class Digester(Protocol):
 
     name: str
 
-    def digest(self, course: Course, row: SessionRow) -> Part:
-        """Tell it. What comes back is kept as it is: quote only what the course holds."""
+    def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
+        """Tell it. What comes back is kept as it is: quote only what the timeline holds."""
         ...
 
 
@@ -68,10 +68,10 @@ class BuiltIn:
     def __init__(self, tasks: Iterable[TaskPattern] = TASKS) -> None:
         self._tasks = tuple(tasks)
 
-    def digest(self, course: Course, row: SessionRow) -> Part:
+    def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
         """Tell all that `Digest` has room for, and the signals."""
-        told: dict[str, JSON] = msgspec.to_builtins(account(course, row, tasks=self._tasks))
-        return Part(told, signals(course))
+        fields: dict[str, JSON] = msgspec.to_builtins(account(timeline, row, tasks=self._tasks))
+        return DigestPart(fields, signals(timeline))
 
 
 @cache
@@ -94,7 +94,7 @@ def digesters(wanted: tuple[str, ...] | None = None) -> Mapping[str, Digester]:
             with foreign():
                 made = point.load()()
                 if not isinstance(made, Digester) or not isinstance(made.name, str):
-                    raise TypeError("it lacks a name or digest(course, row)")
+                    raise TypeError("it lacks a name or digest(timeline, row)")
                 if made.name in out:
                     raise TypeError(f"another digester is called {made.name}")
                 out[made.name] = made
@@ -117,47 +117,47 @@ def _point(name: str, installed: Iterable[EntryPoint]) -> EntryPoint:
 
 
 def digest(
-    session: Readout | Whole,
+    session: Readout | SessionGraph,
     row: SessionRow,
     *,
     tasks: Iterable[TaskPattern] | None = None,
     others: Mapping[str, Digester] | None = None,
-) -> Digested:
-    """Give the digest of a session, its payloads at hand."""
-    session = readout_of(session) if isinstance(session, Whole) else session
-    course = Course(session)
+) -> DigestRecord:
+    """Return the digest of a session, its payloads at hand."""
+    session = readout_of(session) if isinstance(session, SessionGraph) else session
+    timeline = SessionTimeline(session)
     known = digesters() if others is None else others
     tasks = TASKS if tasks is None else tuple(tasks)
     own = known.get(BuiltIn.name) if tasks == TASKS else None
-    part = (own or BuiltIn(tasks)).digest(course, row)
-    told, found = part.digest, list(part.signals)
+    part = (own or BuiltIn(tasks)).digest(timeline, row)
+    fields, signals = part.digest, list(part.signals)
     for name, other in known.items():
         if name != BuiltIn.name:
-            more = _asked(other, course, row)
-            told.setdefault("more", {})[name] = more.digest
-            found += more.signals
-    return Digested(
+            more = _digest_foreign(other, timeline, row)
+            fields.setdefault("more", {})[name] = more.digest
+            signals += more.signals
+    return DigestRecord(
         session.uid,
         row.change,
-        told,
-        [msgspec.to_builtins(signal) for signal in found],
-        outcome=told.get("outcome", "unknown"),
-        task_ref=told.get("task_ref"),
-        title=told.get("title"),
+        fields,
+        [msgspec.to_builtins(signal) for signal in signals],
+        outcome=fields.get("outcome", "unknown"),
+        task_ref=fields.get("task_ref"),
+        title=fields.get("title"),
     )
 
 
-def _asked(other: Digester, course: Course, row: SessionRow) -> Part:
+def _digest_foreign(other: Digester, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
     try:
         with foreign():
-            part = msgspec.to_builtins(other.digest(course, row))
+            part = msgspec.to_builtins(other.digest(timeline, row))
             msgspec.msgpack.encode(part)
-            return msgspec.convert(part, Part)
+            return msgspec.convert(part, DigestPart)
     except ForeignFailure as error:
-        return Part({FAILED: str(error)})
+        return DigestPart({FAILED: str(error)})
 
 
-def note_failures(made: Digested) -> None:
+def note_failures(made: DigestRecord) -> None:
     """Note the digesters of other packages that failed at a session."""
     more = made.digest.get("more") or {}
     failed = {name: part[FAILED] for name, part in more.items() if part.keys() == {FAILED}}

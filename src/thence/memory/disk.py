@@ -35,7 +35,7 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def locked(handle: int, *, shared: bool = False) -> bool:
+def try_lock(handle: int, *, shared: bool = False) -> bool:
     """Whether the lock of an open file is ours now; it is let go when the file is closed.
 
     A `shared` lock may be held by several at once, but not beside an exclusive one.
@@ -56,7 +56,7 @@ def lock(path: Path, until: float, *, shared: bool = False) -> Iterator[None]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     _LOCKS.add(handle)
     try:
-        while not locked(handle, shared=shared):
+        while not try_lock(handle, shared=shared):
             if time.monotonic() >= until:
                 raise TimeoutError(path)
             time.sleep(_PAUSE_S)

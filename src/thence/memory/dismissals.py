@@ -20,7 +20,7 @@ MAX_FILE_BYTES: Final = 4 << 20
 """Bytes of the file that are read, the last ones."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class DismissalLine(msgspec.Struct, frozen=True):
     """One change."""
 
     todo: str
@@ -44,7 +44,7 @@ def dismissed_todos(home: Path) -> frozenset[str]:
     dismissed: set[str] = set()
     for line in lines:
         try:
-            change = msgspec.json.decode(line, type=Line)
+            change = msgspec.json.decode(line, type=DismissalLine)
         except msgspec.MsgspecError:
             continue
         (dismissed.add if change.dismissed else dismissed.discard)(change.todo)
@@ -56,7 +56,7 @@ def set_dismissed(home: Path, todo: str, *, is_dismissed: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     descriptor = os.open(home / FILE, flags, 0o600)
     try:
-        os.write(descriptor, msgspec.json.encode(Line(todo, is_dismissed)) + b"\n")
+        os.write(descriptor, msgspec.json.encode(DismissalLine(todo, is_dismissed)) + b"\n")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -71,8 +71,8 @@ def weights_folder() -> Path | None:
     for package, folder in PACKAGES.items():
         spec = find_spec(package)
         for place in (spec.submodule_search_locations or ()) if spec else ():
-            if (found := Path(place) / folder).is_dir():
-                return found
+            if (candidate := Path(place) / folder).is_dir():
+                return candidate
     return None
 
 

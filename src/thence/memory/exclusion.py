@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from thence.agents import Source
 
-PEEK = 64 << 10
+PEEK_BYTES = 64 << 10
 """Bytes of a log that are looked at for the project, where no name tells it."""
 
 _CWD = re.compile(rb'"(?:cwd|workingDirectory)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")')
@@ -56,7 +56,7 @@ class Exclusion:
 
 
 def project_in_head(start: bytes) -> str | None:
-    """Give the project that the beginning of a log names first, if it does."""
+    """Return the project that the beginning of a log names first, if it does."""
     match = _CWD.search(start)
     if match is None:
         return None

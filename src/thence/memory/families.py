@@ -16,17 +16,21 @@ import msgspec
 from thence.format import lineage
 from thence.format.facts import COPIES_OF, Edge, Fact
 from thence.memory.growth import rebuild
-from thence.memory.store import Change, Held, Store, owner_key
+from thence.memory.store import SessionChange, Store, StoredSession, owner_key
 
 RECLAIMED = "records it shares with other sessions have another owner"
 """Why a session is rebuilt after it was compared with those that hold the same records."""
 
 
-def settled(store: Store, conflicts: Mapping[str, set[str]]) -> Iterator[list[Change]]:
-    """Give, family by family, what is to be written: each member is settled then."""
+def resolve_ownership(
+    store: Store, conflicts: Mapping[str, set[str]]
+) -> Iterator[list[SessionChange]]:
+    """Yield, family by family, the changes that resolve who owns which records and bills."""
     for family in _families(conflicts):
-        held = {uid: found for uid in family if (found := store.held(uid)) is not None}
-        yield _settled(held, evicted=len(held) < len(family))
+        sessions = {
+            uid: session for uid in family if (session := store.load_session(uid)) is not None
+        }
+        yield _resolve_family(sessions, evicted=len(sessions) < len(family))
 
 
 def _families(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
@@ -35,48 +39,51 @@ def _families(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
     for uid, others in conflicts.items():
         agent = uid.partition(":")[0] + ":"
         together = {uid, *(other for other in others if other.startswith(agent))}
-        for one in list(together):
-            together |= group.get(one, set())
-        for one in together:
-            group[one] = together
+        for member in list(together):
+            together |= group.get(member, set())
+        for member in together:
+            group[member] = together
     return [list(members) for members in sorted({tuple(sorted(g)) for g in group.values()})]
 
 
-def _settled(held: Mapping[str, Held], *, evicted: bool) -> list[Change]:
-    told = {_native(uid): one.facts for uid, one in held.items()}
-    facts = {name: _with_owner(found, told) for name, found in told.items()}
-    shared = lineage.shared(facts)
-    changes: list[Change] = []
-    for uid, one in held.items():
+def _resolve_family(sessions: Mapping[str, StoredSession], *, evicted: bool) -> list[SessionChange]:
+    facts_by_name = {_native(uid): session.facts for uid, session in sessions.items()}
+    facts = {
+        name: _with_owner(member_facts, facts_by_name)
+        for name, member_facts in facts_by_name.items()
+    }
+    shared = lineage.find_shared(facts)
+    changes: list[SessionChange] = []
+    for uid, session in sessions.items():
         name = _native(uid)
         replayed = shared.replayed[name] | _copies(facts[name], name)
-        billed = shared.billed[name] | _bills(one)
+        billed = shared.billed[name] | _bills(session)
         ties = tuple(shared.edges[name])
         if evicted:
             # What nobody else here holds was found to be another's by those that are gone.
-            others = [found for other, found in held.items() if other != uid]
-            replayed |= one.replayed.difference(*map(_record_keys, others))
-            billed |= one.billed.difference(*map(_bill_keys, others))
-            here = {_native(other) for other in held}
-            ties += tuple(tie for tie in one.ties if tie.session not in here)
-        if (replayed, billed, ties) != (one.replayed, one.billed, one.ties):
-            changes.append(_reclaimed(uid, one, replayed, billed, ties))
+            others = [member_facts for other, member_facts in sessions.items() if other != uid]
+            replayed |= session.replayed.difference(*map(_record_keys, others))
+            billed |= session.billed.difference(*map(_bill_keys, others))
+            here = {_native(other) for other in sessions}
+            ties += tuple(tie for tie in session.ties if tie.session not in here)
+        if (replayed, billed, ties) != (session.replayed, session.billed, session.ties):
+            changes.append(_rebuild_with_owners(uid, session, replayed, billed, ties))
     if changes:
-        changes[0].owned = list(_owned(held, shared))
+        changes[0].owned = list(_bill_owners(sessions, shared))
     changed = {change.row.session.session_uid for change in changes}
-    same = (one for uid, one in held.items() if uid not in changed)
-    changes += [Change(one.row, one.cursor, settled=True) for one in same]
+    same = (session for uid, session in sessions.items() if uid not in changed)
+    changes += [SessionChange(session.row, session.cursor, settled=True) for session in same]
     for change in changes:
         change.without_own = change.row.session.native_session_id in shared.without_own
     return changes
 
 
-def _with_owner(facts: Sequence[Fact], told: Mapping[str, Sequence[Fact]]) -> list[Fact]:
+def _with_owner(facts: Sequence[Fact], facts_by_name: Mapping[str, Sequence[Fact]]) -> list[Fact]:
     """Let the owner of copies at the start of a log say which they are, if it is here."""
     owner = next((fact.about[COPIES_OF] for fact in facts if COPIES_OF in fact.about), None)
-    if not isinstance(owner, str) or owner not in told:
+    if not isinstance(owner, str) or owner not in facts_by_name:
         return list(facts)
-    return lineage.claimed(facts, owner, told[owner])
+    return lineage.claim_copies(facts, owner, facts_by_name[owner])
 
 
 def _copies(facts: Iterable[Fact], name: str) -> frozenset[str]:
@@ -88,31 +95,35 @@ def _copies(facts: Iterable[Fact], name: str) -> frozenset[str]:
     )
 
 
-def _bills(one: Held) -> frozenset[str]:
+def _bills(session: StoredSession) -> frozenset[str]:
     """Bills that evicted sessions pay."""
-    if not one.foreign:
+    if not session.foreign:
         return frozenset()
-    return frozenset(key for key in _bill_keys(one) if owner_key("bill", key) in one.foreign)
+    return frozenset(
+        key for key in _bill_keys(session) if owner_key("bill", key) in session.foreign
+    )
 
 
-def _bill_keys(one: Held) -> set[str]:
-    return {fact.usage_key for fact in one.facts if fact.usage_key is not None}
+def _bill_keys(session: StoredSession) -> set[str]:
+    return {fact.usage_key for fact in session.facts if fact.usage_key is not None}
 
 
-def _record_keys(one: Held) -> set[str]:
-    return {fact.copy_key or fact.node.id for fact in one.facts}
+def _record_keys(session: StoredSession) -> set[str]:
+    return {fact.copy_key or fact.node.id for fact in session.facts}
 
 
-def _owned(held: Mapping[str, Held], shared: lineage.Shared) -> Iterator[tuple[int, str]]:
+def _bill_owners(
+    sessions: Mapping[str, StoredSession], shared: lineage.Shared
+) -> Iterator[tuple[int, str]]:
     """Say who owns each bill that several members hold."""
     holders: dict[str, list[str]] = {}
-    for uid, one in held.items():
+    for uid, session in sessions.items():
         copied = {
             fact.usage_key
-            for fact in one.facts
+            for fact in session.facts
             if lineage.key_of(fact) in shared.replayed[_native(uid)]
         }
-        for key in _bill_keys(one):
+        for key in _bill_keys(session):
             mine = key not in shared.billed[_native(uid)] and key not in copied
             holders.setdefault(key, []).append(uid if mine else "")
     for key, names in holders.items():
@@ -121,17 +132,17 @@ def _owned(held: Mapping[str, Held], shared: lineage.Shared) -> Iterator[tuple[i
             yield owner_key("bill", key), owner
 
 
-def _reclaimed(
+def _rebuild_with_owners(
     uid: str,
-    held: Held,
+    session: StoredSession,
     replayed: frozenset[str],
     billed: frozenset[str],
     ties: tuple[Edge, ...],
-) -> Change:
-    known = msgspec.structs.replace(held, replayed=replayed, billed=billed, ties=ties)
+) -> SessionChange:
+    known = msgspec.structs.replace(session, replayed=replayed, billed=billed, ties=ties)
     growth, row = rebuild(uid, known)
     change = growth.change(row)
-    change.cursor = held.cursor
+    change.cursor = session.cursor
     change.replayed, change.billed, change.ties = replayed, billed, ties
     change.settled = True
     return change

@@ -24,7 +24,7 @@ from thence.memory.redact import Redactor
 
 _PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
 _MOST_CANDIDATES = 64  # paths that one path with placeholders may stand for
-_TOGETHER = 256  # texts that are searched for secrets together
+_BATCH_TEXTS = 256  # texts that are searched for secrets together
 
 
 def clean_fields(facts: list[Fact], redactor: Redactor) -> list[Fact]:
@@ -64,8 +64,8 @@ def clean_summaries(facts: list[Fact], redactor: Redactor) -> list[Fact]:
 def _changed_texts(texts: Sequence[str], redactor: Redactor) -> dict[str, str]:
     """Return what each text that holds a secret becomes."""
     changed: dict[str, str] = {}
-    for start in range(0, len(texts), _TOGETHER):
-        part = texts[start : start + _TOGETHER]
+    for start in range(0, len(texts), _BATCH_TEXTS):
+        part = texts[start : start + _BATCH_TEXTS]
         pairs = zip(part, redactor.redact_all(part), strict=True)
         changed.update({text: clean for text, clean in pairs if clean is not text})
     return changed
@@ -136,7 +136,7 @@ def clean_cursor(cursor: Cursor, redactor: Redactor) -> Cursor:
 
 
 def printable_source(source: Source) -> Source:
-    """Give a source whose names can be stored, whatever bytes its files are named with."""
+    """Return a source whose names can be stored, whatever bytes its files are named with."""
     if all(file.path.isascii() for file in source.files) and source.session.isascii():
         return source
     files = tuple(
@@ -175,7 +175,7 @@ def clean_source(source: Source, redactor: Redactor) -> Source:
 
 
 def printable(path: str) -> str:
-    """Give a path that can be stored as text, whatever bytes it is made of."""
+    """Return a path that can be stored as text, whatever bytes it is made of."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

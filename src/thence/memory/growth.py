@@ -21,14 +21,14 @@ from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
 from thence.format.stored import shorten_output
 from thence.format.whole import prompt_title
-from thence.memory.pages import priced
+from thence.memory.pages import with_price
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
 from thence.memory.store import (
-    Change,
-    Held,
     NothingStored,
+    SessionChange,
     SessionRow,
     Spend,
+    StoredSession,
     Tail,
     call_key,
     pack_fold,
@@ -39,7 +39,7 @@ from thence.memory.store import (
 class Growing:
     """A session that is read further: the end of it, and what was read since it was stored."""
 
-    def __init__(self, tail: Tail, load: Callable[[], Held | None]) -> None:
+    def __init__(self, tail: Tail, load: Callable[[], StoredSession | None]) -> None:
         """Continue from the end of a stored session; `load` reads all that is stored of it."""
         self.tail = tail
         self._load = load
@@ -66,7 +66,7 @@ class Growing:
         state = self.tail.state
         return state.facts if state is not None else self.load().facts
 
-    def load(self) -> Held:
+    def load(self) -> StoredSession:
         """Return all of the session: what is stored, and what was read since."""
         stored = self._load()
         tail = self.tail
@@ -74,9 +74,11 @@ class Growing:
         for body in self._bodies:
             facts += unpack_facts(body)
         foreign = stored.foreign if stored else frozenset[int]()
-        return Held(tail.row, tail.cursor, facts, tail.replayed, tail.billed, tail.ties, foreign)
+        return StoredSession(
+            tail.row, tail.cursor, facts, tail.replayed, tail.billed, tail.ties, foreign
+        )
 
-    def after(self, tail: Tail, change: Change, facts: Iterable[Fact]) -> Growing:
+    def after(self, tail: Tail, change: SessionChange, facts: Iterable[Fact]) -> Growing:
         """Return the session as it is after a piece that is not stored yet."""
         self.tail = tail
         if change.facts:
@@ -107,7 +109,7 @@ class Growth:
         self.uid = uid
         self.grown = grown
         self.rebuilt: str | None = None
-        self._stored: Held | None = None
+        self._stored: StoredSession | None = None
         tail = grown.tail if grown is not None else None
         self._shares = (tail.replayed, tail.billed, tail.ties) if tail else shares
         replayed, billed, _ = self._shares
@@ -139,7 +141,7 @@ class Growth:
         """All facts that were stored, of a session that was rebuilt; none of one that was not."""
         return self._stored.facts if self._stored is not None else ()
 
-    def change(self, row: SessionRow) -> Change:
+    def change(self, row: SessionRow) -> SessionChange:
         """Return the rows that changed, with the session's own row and the fold's new state."""
         delta, until = self.delta, row.carried_until
         spend = merge_spend(self._sealed, spend_of(delta.window_bills))
@@ -160,11 +162,11 @@ class Growth:
             agents=subagents_of(delta.about, delta.sums.channels),
         )
         rows = delta.rows
-        change = Change(
+        change = SessionChange(
             row,
             Cursor(),
-            events=[priced(rows[event.event_id]) for event in delta.events],
-            altered=[priced(rows[event.event_id]) for event in delta.altered],
+            events=[with_price(rows[event.event_id]) for event in delta.events],
+            altered=[with_price(rows[event.event_id]) for event in delta.altered],
             vanished=delta.vanished,
             spend=spend,
             rebuilt=self._stored is not None,
@@ -175,7 +177,7 @@ class Growth:
             change.fold = pack_fold(_light_state(self.state), self._sealed)
         return change
 
-    def tail(self, change: Change) -> Tail:
+    def tail(self, change: SessionChange) -> Tail:
         """Return the end of the session as it is after a change."""
         before = self.grown.tail if self.grown is not None else None
         return Tail(
@@ -231,11 +233,11 @@ def _summed_row(
 
 def subagents_of(about: Mapping[str, JSON], channels: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return of subagents the call that started them and their type, where a log tells either."""
-    told = {name: (word(about.get(name)), word(about.get(f"{name}:type"))) for name in channels}
-    return {name: known for name, known in told.items() if any(known)}
+    agents = {name: (word(about.get(name)), word(about.get(f"{name}:type"))) for name in channels}
+    return {name: known for name, known in agents.items() if any(known)}
 
 
-def rebuild(uid: str, stored: Held) -> tuple[Growth, SessionRow]:
+def rebuild(uid: str, stored: StoredSession) -> tuple[Growth, SessionRow]:
     """Return a stored session put together anew from its facts, and its next row."""
     tail = Tail(
         *(stored.row, stored.cursor, None, ()),
@@ -266,16 +268,25 @@ def distinct_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
 
 
 def light(fact: Fact) -> Fact:
-    """Give a fact as it is stored: refs in the place of payloads."""
+    """Return a fact as it is stored: refs in the place of payloads."""
     if not fact.blocks and not fact.told:
         return fact
     replace = msgspec.structs.replace
     blocks = [replace(block, payload=None) for block in fact.blocks]
-    statuses = tuple([shortened(status) for status in fact.told])
+    statuses = tuple([shorten_status(status) for status in fact.told])
     return replace(fact, blocks=tuple(blocks), told=statuses)
 
 
-def shortened(status: CallStatus) -> CallStatus:
+def rename_refs(fact: Fact, refs: Mapping[str, str]) -> Fact:
+    """Return a fact whose payloads lie at other refs."""
+    blocks = tuple(
+        msgspec.structs.replace(block, ref=refs.get(block.ref, block.ref)) if block.ref else block
+        for block in fact.blocks
+    )
+    return msgspec.structs.replace(fact, blocks=blocks)
+
+
+def shorten_status(status: CallStatus) -> CallStatus:
     """Return the status of a call with as much of its output as a list shows."""
     output = shorten_output(status.output)
     return status if output is status.output else msgspec.structs.replace(status, output=output)

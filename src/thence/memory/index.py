@@ -22,8 +22,8 @@ from thence.format.normal import DERIVED, KINDS, kind_bit
 from thence.format.records import JSON, time_text
 from thence.memory.pairs import index_text
 from thence.memory.ranking import DIGEST, TITLE, Lists, Row
-from thence.memory.search import BUDGET, Found, Query, token
-from thence.memory.store import STATES, Change
+from thence.memory.search import BUDGET_S, Query, SearchMatch, token
+from thence.memory.store import STATES, SessionChange
 
 TABLE_BYTES = 32 << 20
 """Text that one table of the index holds; evicting a session rewrites no more than that."""
@@ -31,13 +31,15 @@ TABLE_BYTES = 32 << 20
 MAX_TITLES = 50
 """Sessions that one search finds by their titles, and by their digests."""
 
-WORDS_BUDGET = 0.05
+WORDS_BUDGET_S = 0.05
 """Seconds after which words that are like one that nothing has are looked for no further back."""
 
 FIRST_ROW = 1 << 27
 """The number of the first row of a store: as many fit below, for sessions that are older."""
 
-_MERGES = 10  # percent of a table that may be marked as deleted, unless many go at once
+_MERGE_AT_DELETED_PERCENT = (
+    10  # percent of a table that may be marked as deleted, unless many go at once
+)
 
 
 MIGRATION = "ALTER TABLE events ADD COLUMN implied INTEGER NOT NULL DEFAULT 0"
@@ -79,21 +81,21 @@ def note_tokens(db: apsw.Connection) -> None:
             )
 
 
-class Words:
+class WordIndex:
     """The tables of the index, inside one transaction."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
         self.next_id = (first(db, "SELECT max(id) FROM events") or FIRST_ROW - 1) + 1
 
-    def arrange(self, changes: Sequence[Change]) -> list[tuple[Change, int]]:
+    def arrange(self, changes: Sequence[SessionChange]) -> list[tuple[SessionChange, int]]:
         """Return changes in the order of their rows, each with the number of its first row.
 
         A table takes rows of rising numbers cheaply: of sessions that go below all others, of
         which the newest comes first, the last one is written first. A number of 0 leaves it to
         `place`.
         """
-        older: dict[str, Change] = {}
+        older: dict[str, SessionChange] = {}
         for change in changes:
             uid = change.row.session.session_uid
             stored = "SELECT 1 FROM sessions WHERE uid=?"
@@ -111,7 +113,7 @@ class Words:
         rest = (c for c in changes if older.get(c.row.session.session_uid) is not c)
         return arranged + [(change, 0) for change in rest]
 
-    def place(self, session: int, change: Change) -> int:
+    def place(self, session: int, change: SessionChange) -> int:
         """Return the number of the first row: after the session's own if there is room, or last."""
         if change.older:
             last = "SELECT max(id) FROM events WHERE session=? AND NOT derived"
@@ -210,8 +212,8 @@ class Words:
         touched: set[str] = set()
         for at, rows in going.items():
             name = tables[at][0]
-            held = "SELECT count(*) FROM events WHERE id>=? AND id<?"
-            if at + 1 < len(tables) and first(db, held, *starts[at : at + 2]) == len(rows):
+            count_rows = "SELECT count(*) FROM events WHERE id>=? AND id<?"
+            if at + 1 < len(tables) and first(db, count_rows, *starts[at : at + 2]) == len(rows):
                 db.execute(f"DROP TABLE {name}")
                 db.execute("DELETE FROM tables WHERE name=?", (name,))
                 continue
@@ -219,12 +221,12 @@ class Words:
             merges = f"INSERT INTO {name}({name}, rank) VALUES('deletemerge', ?)"
             db.execute(merges, (0,))
             db.executemany(f"DELETE FROM {name} WHERE rowid=?", ((row,) for row in rows))  # noqa: S608
-            db.execute(merges, (_MERGES,))
+            db.execute(merges, (_MERGE_AT_DELETED_PERCENT,))
             touched.add(name)
         return touched
 
 
-class Rows:
+class SqliteWords:
     """Questions to the tables of the index, from the newest back, as a source of `ranking`."""
 
     def __init__(self, db: apsw.Connection, query: Query) -> None:
@@ -233,8 +235,8 @@ class Rows:
         self._has_digests = bool(
             first(db, "SELECT 1 FROM sessions WHERE evicted IS NOT NULL LIMIT 1")
         )
-        self._until = time.monotonic() + BUDGET
-        self._words_until = self._until + WORDS_BUDGET
+        self._until = time.monotonic() + BUDGET_S
+        self._words_until = self._until + WORDS_BUDGET_S
 
     def session_ids(self, query: Query) -> frozenset[int] | None:
         """Return the sessions that the filters of a question leave; None for all."""
@@ -249,7 +251,7 @@ class Rows:
         self, queries: Sequence[Query], cap: int, enough: int, *, narrowing: bool = False
     ) -> Lists:
         """Return for each question the newest rows; few where there is no time for more."""
-        until = self._until if enough else self._until - BUDGET / 2
+        until = self._until if enough else self._until - BUDGET_S / 2
         tables = every(self._db, "SELECT name, first FROM tables ORDER BY first DESC")
         lists: list[list[Row]] = []
         capped, furthest = False, None
@@ -270,19 +272,19 @@ class Rows:
                 tables = having if narrowing else tables
             lists.append([*rows, *self._titles(query), *self._digests(query)])
         since = "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1"
-        back_to = None if furthest is None else time_told(first(self._db, since, furthest))
+        back_to = None if furthest is None else time_column(first(self._db, since, furthest))
         return Lists(lists, capped, back_to)
 
     def _table(self, name: str, query: Query, cap: int) -> list[Row]:
         """Return the newest rows of one table, filters applied before the cap."""
-        tests, given = [f"{name} MATCH ?"], [query.match]
+        tests, values = [f"{name} MATCH ?"], [query.match]
         if self._sessions is not None:
             marks = ",".join(map(str, self._sessions)) or "NULL"
             tests.append(f"e.session IN ({marks})")
         for test, value in (("e.ts>=?", query.after), ("e.ts<?", query.before)):
             if value is not None:
                 tests.append(test)
-                given.append(f"{value}")
+                values.append(f"{value}")
         if (kind := query.derived) is not None:
             # Words of a text that is lost may have a token of a kind that it no longer implies.
             tests.append(f"(e.implied & {kind_bit(kind)} OR e.kind={KINDS.index(kind)})")
@@ -291,32 +293,34 @@ class Rows:
             f" JOIN events AS e ON e.id={name}.rowid WHERE {' AND '.join(tests)}"
             f" ORDER BY {name}.rowid DESC LIMIT {cap}"
         )
-        return every(self._db, sql, *given)
+        return every(self._db, sql, *values)
 
-    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
+    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[SearchMatch]:
         """Look up rows, each with its worth, that are to be shown."""
         return [self._event(row, worth) for row, worth in rows]
 
-    def _event(self, row: Row, worth: float) -> Found:
+    def _event(self, row: Row, worth: float) -> SearchMatch:
         db = self._db
         number, session, ts, kind, state = row
         if kind < 0:
             body = "d.body" if kind == DIGEST else "s.row"
-            [(uid, told)] = every(
+            [(uid, event_state)] = every(
                 db,
                 f"SELECT s.uid, {body} FROM sessions AS s"  # noqa: S608 - one of two columns
                 " LEFT JOIN digests AS d ON d.session=s.id WHERE s.id=?",
                 session,
             )
-            return of_session(uid, ts, kind, told, worth)
+            return of_session(uid, ts, kind, event_state, worth)
         [(uid, event, ref)] = every(
             db,
             "SELECT s.uid, e.event_id, e.ref FROM events AS e"
             " JOIN sessions AS s ON s.id=e.session WHERE e.id=?",
             number,
         )
-        name, told = KINDS[kind], STATES[state].value
-        return Found(uid, event, ts, name, told, ref, worth, row=number, session=int(session))
+        name, event_state = KINDS[kind], STATES[state].value
+        return SearchMatch(
+            uid, event, ts, name, event_state, ref, worth, row=number, session=int(session)
+        )
 
     def words(self, beginning: str, part: str) -> list[str]:
         """Return words of the index with a beginning, and a part; some, where there are many."""
@@ -330,9 +334,9 @@ class Rows:
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS {words} USING fts5vocab(main, {name}, row)"
             )
             tests = ["instr(term, ?)"] if part else ["term>=?", "term<?"]
-            given = [part] if part else [beginning, end]
+            values = [part] if part else [beginning, end]
             sql = f"SELECT term FROM {words} WHERE {' AND '.join(tests)}"  # noqa: S608
-            out.update(term for (term,) in every(self._db, sql, *given))
+            out.update(term for (term,) in every(self._db, sql, *values))
         return sorted(out)
 
     def _titles(self, query: Query) -> list[Row]:
@@ -367,7 +371,7 @@ class Rows:
 
 
 def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
-    """Give the sessions that a question is about."""
+    """Return the sessions that a question is about."""
     tests: dict[str, Any] = {
         "instr(lower(ifnull(project, '')), lower(?))>0": query.project,
         "instr(lower(ifnull(model, '')), lower(?))>0": query.model,
@@ -383,7 +387,7 @@ def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
 
 
 def digest_text(body: bytes) -> str:
-    """Give all that a digest says."""
+    """Return all that a digest says."""
     return "\n".join(_strings(msgspec.msgpack.decode(body)))
 
 
@@ -398,12 +402,12 @@ def _strings(value: JSON) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def of_session(uid: str, ts: int, kind: int, body: bytes, worth: float) -> Found:
+def of_session(uid: str, ts: int, kind: int, body: bytes, worth: float) -> SearchMatch:
     """Return a session as found by its title, or by its digest."""
     if kind == TITLE:
         title = _TITLE.decode(body).title
-        return Found(uid, None, ts, "title", None, None, worth, text=title)
-    return Found(uid, None, ts, "digest", None, None, worth, text=digest_text(body))
+        return SearchMatch(uid, None, ts, "title", None, None, worth, text=title)
+    return SearchMatch(uid, None, ts, "digest", None, None, worth, text=digest_text(body))
 
 
 class _Titled(msgspec.Struct):
@@ -416,18 +420,18 @@ _TITLE = msgspec.msgpack.Decoder(_Titled)
 # -- small things ---------------------------------------------------------------------------
 
 
-def every(db: apsw.Connection, sql: str, *given: Any) -> list[Any]:
-    """Give all rows at once, so that no reader stays open behind."""
-    return db.execute(sql, given).fetchall()
+def every(db: apsw.Connection, sql: str, *values: Any) -> list[Any]:
+    """Return all rows at once, so that no reader stays open behind."""
+    return db.execute(sql, values).fetchall()
 
 
-def first(db: apsw.Connection, sql: str, *given: Any) -> Any:
-    """Give the first column of the first row; None when there is none."""
-    found = db.execute(sql, given).fetchone()
-    return None if found is None else found[0]
+def first(db: apsw.Connection, sql: str, *values: Any) -> Any:
+    """Return the first column of the first row; None when there is none."""
+    row = db.execute(sql, values).fetchone()
+    return None if row is None else row[0]
 
 
-def time_told(millis: int | None) -> str | None:
+def time_column(millis: int | None) -> str | None:
     """Spell a time."""
-    told: str | None = None if millis is None else time_text(millis / 1000)
-    return told
+    text: str | None = None if millis is None else time_text(millis / 1000)
+    return text

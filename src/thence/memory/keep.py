@@ -35,22 +35,22 @@ from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
 from thence.format.stored import StoredEvent
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
-from thence.memory.growth import Growing, Growth, Shares, light, rebuild, shortened
-from thence.memory.packs import Blobs, read_all
+from thence.memory.growth import Growing, Growth, Shares, light, rebuild, shorten_status
+from thence.memory.packs import BlobStore, read_all
 from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
 from thence.memory.search import meta
 from thence.memory.store import (
-    Change,
-    Held,
     ImportedFrom,
-    Known,
+    SessionChange,
     SessionRow,
     Spend,
+    StoredSession,
+    SweepEntry,
     Words,
     call_key,
     claims,
@@ -58,14 +58,14 @@ from thence.memory.store import (
     pack_facts,
 )
 
-_INDEXED = 0.35  # bytes of the index per byte of text
+_INDEX_BYTES_PER_TEXT_BYTE = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 170  # what an event takes: its row, its places in the indexes, its part of a page
 _TEXT = {"type", "text"}
 _BASES = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
-_NOTE = 4096  # bytes of a note of the harness that are searched
+_MAX_NOTE_BYTES = 4096  # bytes of a note of the harness that are searched
 
 
-class Carried(msgspec.Struct, frozen=True):
+class CarriedSpend(msgspec.Struct, frozen=True):
     """What a session took in a part that only a digest remembers, and up to when that goes."""
 
     spend: tuple[Spend, ...]
@@ -74,13 +74,13 @@ class Carried(msgspec.Struct, frozen=True):
     """The number of the change that goes on from there."""
 
 
-class Kept(msgspec.Struct):
+class IngestResult(msgspec.Struct):
     """What became of one source."""
 
     source: Source
-    change: Change | None = None
+    change: SessionChange | None = None
     """None when there was nothing new."""
-    whole: Whole | None = None
+    graph: SessionGraph | None = None
     """All of the session, payloads at hand and redacted, when it was read at once."""
     rest: Growing | None = None
     """There is more to read, going on from here."""
@@ -93,21 +93,21 @@ class Kept(msgspec.Struct):
     new_events: int = 0
 
     @property
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         """Whether there is more to read."""
         return self.rest is not None
 
 
-class Sending(NamedTuple):
+class OutgoingPiece(NamedTuple):
     """A piece of a session for another store, and the session as it is there then."""
 
-    change: Change
+    change: SessionChange
     grown: Growing
     rebuilt: str | None
     """Why the session had to be rebuilt from all of its facts."""
 
 
-class _Stored(NamedTuple):
+class _PackedFacts(NamedTuple):
     """Facts as they are kept: with payloads and refs to them, and as bytes with refs alone."""
 
     full: list[Fact]
@@ -116,7 +116,7 @@ class _Stored(NamedTuple):
     """Secrets in payloads, by rule."""
 
 
-class _Earlier:
+class _StoredCalls:
     """What was stored of a session before: its calls, whose results come now."""
 
     def __init__(self, grown: Growing | None, facts: Sequence[Fact] = ()) -> None:
@@ -142,11 +142,11 @@ def _calls_in(facts: Iterable[Fact], names: Container[str]) -> dict[str, Block]:
     return {block.call: block for block in blocks if block.call in names and block.call is not None}
 
 
-class Keeper:
+class Ingester:
     """Turns sources into changes of the store."""
 
     def __init__(
-        self, blobs: Blobs, redactor: Redactor, *, domains: Mapping[str, str] | None = None
+        self, blobs: BlobStore, redactor: Redactor, *, domains: Mapping[str, str] | None = None
     ) -> None:
         self._blobs = blobs
         self._redactor = redactor
@@ -155,16 +155,16 @@ class Keeper:
         self._redacted: Counter[str] = Counter()
         self._fingerprint = fingerprint(redactor.version)
 
-    def keep(
+    def read(
         self,
         adapter: SourceReader,
         source: Source,
-        known: Known | None,
+        known: SweepEntry | None,
         grown: Growing | None,
         *,
-        carried: Carried | None = None,
+        carried: CarriedSpend | None = None,
         again: bool = False,
-    ) -> Kept:
+    ) -> IngestResult:
         """Read the next piece of a source; `grown` is what was read before, if anything.
 
         A large session comes in several pieces, each a change of its own: memory does not grow
@@ -177,12 +177,14 @@ class Keeper:
         if again and grown is not None:
             stored = grown.load()
             there = {file.key for file in source.files}
-            lost = _lost(stored, there)
-            batch = self._read(adapter, source, _restarted(stored.cursor, there) if lost else None)
-            batch.events[:0] = self._recovered(lost, source, batch)
-            return self.kept(source, batch, known, None, carried=carried)
+            lost = _facts_without_source(stored, there)
+            batch = self._read(
+                adapter, source, _restart_cursor(stored.cursor, there) if lost else None
+            )
+            batch.events[:0] = self._recover_facts(lost, source, batch)
+            return self.ingest_batch(source, batch, known, None, carried=carried)
         batch = self._read(adapter, source, grown.tail.cursor if grown else None)
-        return self.kept(source, batch, known, grown, carried=carried)
+        return self.ingest_batch(source, batch, known, grown, carried=carried)
 
     def _read(self, adapter: SourceReader, source: Source, cursor: Cursor | None) -> Batch:
         """Read the next piece of a source; ids and names in it hold no secret."""
@@ -191,35 +193,35 @@ class Keeper:
         batch.events = clean_fields(batch.events, self._redactor)
         return batch
 
-    def _recovered(self, lost: Sequence[Fact], source: Source, batch: Batch) -> list[Fact]:
+    def _recover_facts(self, lost: Sequence[Fact], source: Source, batch: Batch) -> list[Fact]:
         """Return facts that no source has any more; texts lost with a pack become skips."""
-        facts, broken = salvaged(lost, self._blobs, source.path)
+        facts, broken = salvage_payloads(lost, self._blobs, source.path)
         batch.skipped += broken
         return facts
 
-    def kept(
+    def ingest_batch(
         self,
         source: Source,
         batch: Batch,
-        known: Known | None,
+        known: SweepEntry | None,
         grown: Growing | None,
         *,
-        carried: Carried | None = None,
-    ) -> Kept:
+        carried: CarriedSpend | None = None,
+    ) -> IngestResult:
         """Store what one read gave."""
-        out = Kept(source, skipped=batch.skipped, lines=batch.lines, bytes=batch.bytes)
+        out = IngestResult(source, skipped=batch.skipped, lines=batch.lines, bytes=batch.bytes)
         if grown is not None and batch.cursor == grown.tail.cursor and not batch.notices:
             out.rest = None if batch.done else grown
             return out
         # Pieces are joined first: a secret may have been cut in two.
-        new = gather.joined(_not_read_before(batch.events, grown))
+        new = gather.join_pieces(_not_read_before(batch.events, grown))
         begun = self._begun_texts(grown, new) if grown is not None else {}
-        new = [_continued(begun[at], f) if at in begun else f for at, f in enumerate(new)]
-        stored = self._stored(source.uid, new, _Earlier(grown))
+        new = [_continue_text(begun[at], f) if at in begun else f for at, f in enumerate(new)]
+        stored = self._pack_facts(source.uid, new, _StoredCalls(grown))
         growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
         out.rebuilt = growth.rebuilt
         if grown is None and batch.done:
-            out.whole = growth.delta.window
+            out.graph = growth.delta.window
         row = self._row(growth, source, batch, known)
         if carried is not None:
             row = msgspec.structs.replace(
@@ -228,7 +230,7 @@ class Keeper:
                 carried_until=carried.until,
                 carried_change=carried.change,
             )
-        change = out.change = self._grown(growth, stored, row, begun)
+        change = out.change = self._make_change(growth, stored, row, begun)
         change.cursor = self._clean_cursor(batch.cursor)
         before = grown.tail.row.events if grown is not None else 0
         out.new_events = max(change.row.events - before, 0)
@@ -257,68 +259,70 @@ class Keeper:
         }
         return dict(zip(begun, with_payloads(begun.values(), self._blobs), strict=True))
 
-    def again(self, uid: str, held: Held, facts: list[Fact]) -> Change:
+    def reingest(self, uid: str, earlier: StoredSession, facts: list[Fact]) -> SessionChange:
         """Keep a session once more that is in the store alone, by the rules of today."""
-        stored = self._stored(uid, clean_fields(facts, self._redactor), _Earlier(None))
-        shares = held.replayed, held.billed, held.ties
-        growth = Growth(uid, None, stored.full, torn=held.row.torn, shares=shares)
+        stored = self._pack_facts(uid, clean_fields(facts, self._redactor), _StoredCalls(None))
+        shares = earlier.replayed, earlier.billed, earlier.ties
+        growth = Growth(uid, None, stored.full, torn=earlier.row.torn, shares=shares)
         redact = self._redactor.redact_json
-        session = msgspec.convert(redact(msgspec.to_builtins(held.row.session)), Session)
+        session = msgspec.convert(redact(msgspec.to_builtins(earlier.row.session)), Session)
         row = msgspec.structs.replace(
-            held.row,
+            earlier.row,
             session=session,
-            change=held.row.change + 1,
+            change=earlier.row.change + 1,
             redactor=self._fingerprint.redaction,
             reader=self._fingerprint.reader,
             fold=self._fingerprint.fold,
             pack_bytes=0,
         )
-        change = self._grown(growth, stored, row)
-        change.cursor = self._clean_cursor(held.cursor)
-        change.replayed, change.billed, change.ties = held.replayed, held.billed, held.ties
+        change = self._make_change(growth, stored, row)
+        change.cursor = self._clean_cursor(earlier.cursor)
+        change.replayed, change.billed, change.ties = earlier.replayed, earlier.billed, earlier.ties
         return change
 
-    def bring_in(
+    def import_facts(
         self,
         source: Source,
         facts: Sequence[Fact],
-        known: Known | None,
+        known: SweepEntry | None,
         origin: ImportedFrom,
         *,
         torn: bool = False,
         shares: Shares = (frozenset(), frozenset(), ()),
-    ) -> Change:
+    ) -> SessionChange:
         """Store a session that a file brought: no log of this machine holds it."""
         uid = source.uid
-        stored = self._stored(uid, clean_fields(list(facts), self._redactor), _Earlier(None))
+        stored = self._pack_facts(
+            uid, clean_fields(list(facts), self._redactor), _StoredCalls(None)
+        )
         growth = Growth(uid, None, stored.full, torn=torn, shares=shares)
         row = self._row(growth, source, Batch([], [], Cursor(), torn=torn), known)
         row = msgspec.structs.replace(self.clean_row(row), gone=True, imported=origin)
-        change = self._grown(growth, stored, row)
+        change = self._make_change(growth, stored, row)
         change.replayed, change.billed, change.ties = shares
         return change
 
-    def rebuild(self, uid: str, stored: Held) -> Change:
+    def rebuild(self, uid: str, stored: StoredSession) -> SessionChange:
         """Return the rows of a stored session as its facts, payloads included, give them today."""
         growth, row = rebuild(uid, stored)
-        change = self._grown(growth, _Stored([], b"", {}), row)
+        change = self._make_change(growth, _PackedFacts([], b"", {}), row)
         change.cursor = stored.cursor
         return change
 
-    def sent(
+    def copy_to(
         self, uid: str, grown: Growing, row: SessionRow, cursor: Cursor, facts: Sequence[Fact]
-    ) -> Sending:
+    ) -> OutgoingPiece:
         """Store facts of a session in another store, after those that are there already.
 
         `row` and `cursor` are those of the store the facts come from, the row clean.
         """
         facts = clean_fields(list(facts), self._redactor)
-        stored = self._stored(uid, facts, _Earlier(grown, facts))
+        stored = self._pack_facts(uid, facts, _StoredCalls(grown, facts))
         growth = Growth(uid, grown, stored.full, torn=row.torn)
-        change = self._grown(growth, stored, row)
+        change = self._make_change(growth, stored, row)
         change.cursor = self._clean_cursor(cursor)
         rest = grown.after(growth.tail(change), change, stored.full)
-        return Sending(change, rest, growth.rebuilt)
+        return OutgoingPiece(change, rest, growth.rebuilt)
 
     def _clean_cursor(self, cursor: Cursor) -> Cursor:
         """Return a cursor that can be stored, whatever the adapter remembers of the log in it."""
@@ -329,10 +333,10 @@ class Keeper:
         return clean_cursor(cursor, self._redactor)
 
     def clean_row(self, row: SessionRow) -> SessionRow:
-        """Give a row by the rules of today."""
-        told = msgspec.to_builtins(row)
-        clean = self._redactor.redact_json(told)
-        return row if clean == told else msgspec.convert(clean, SessionRow)
+        """Return a row by the rules of today."""
+        fields = msgspec.to_builtins(row)
+        clean = self._redactor.redact_json(fields)
+        return row if clean == fields else msgspec.convert(clean, SessionRow)
 
     def sync(self) -> None:
         """Return when the payloads of all changes so far are on the disk."""
@@ -340,7 +344,7 @@ class Keeper:
 
     # -- redaction and packs ------------------------------------------------------------
 
-    def _stored(self, uid: str, facts: Sequence[Fact], earlier: _Earlier) -> _Stored:
+    def _pack_facts(self, uid: str, facts: Sequence[Fact], earlier: _StoredCalls) -> _PackedFacts:
         """Take secrets out of everything that records say, and put their payloads into the pack.
 
         What calls do and how they ended is noted with them: no reader needs payloads for that.
@@ -352,18 +356,18 @@ class Keeper:
         refs = self._blobs.append(uid, bodies, sync=False) if bodies else ()
         del bodies
         # In their place, frozen or not: the facts of a read are nobody else's, and they are many.
-        held = [block for fact in full for block in fact.blocks if block.payload is not None]
-        for block, ref in zip(held, refs, strict=True):
+        filled = [block for fact in full for block in fact.blocks if block.payload is not None]
+        for block, ref in zip(filled, refs, strict=True):
             set_field(block, "ref", ref)
         calls = outcomes.add_effects(full)
         outcomes.add_evidence(
             full, {**earlier.calls_of(full, calls), **calls}, merge_statuses(full)
         )
         try:
-            return _Stored(full, _packedlight(full, held), redacted)
+            return _PackedFacts(full, _pack_without_payloads(full, filled), redacted)
         except spelling.UNSPELLABLE:
             full = [spelling.plain_fact(fact) for fact in full]
-            return _Stored(full, pack_facts([light(fact) for fact in full]), redacted)
+            return _PackedFacts(full, pack_facts([light(fact) for fact in full]), redacted)
 
     def _clean(self, fact: Fact, bodies: list[bytes]) -> Fact:
         blocks: list[Block] | None = None
@@ -387,11 +391,13 @@ class Keeper:
                     body = spelling.encode(clean.payload)
             bodies.append(body)
         about = self._clean_about(fact.about) if fact.about else fact.about
-        told = tuple(self._clean_told(one) for one in fact.told) if fact.told else fact.told
-        if blocks is None and about == fact.about and told == fact.told:
+        statuses = (
+            tuple(self._clean_status(status) for status in fact.told) if fact.told else fact.told
+        )
+        if blocks is None and about == fact.about and statuses == fact.told:
             return fact
-        whole = tuple(blocks) if blocks is not None else fact.blocks
-        return msgspec.structs.replace(fact, blocks=whole, about=about, told=told)
+        clean_blocks = tuple(blocks) if blocks is not None else fact.blocks
+        return msgspec.structs.replace(fact, blocks=clean_blocks, about=about, told=statuses)
 
     def _clean_block(self, block: Block, suspects: list[int]) -> Block:
         counts = self._redactor.counts
@@ -414,36 +420,36 @@ class Keeper:
         if isinstance(payload, str):
             return self._redactor.redact(payload, suspects)
         if isinstance(payload, dict) and payload.keys() == _TEXT and payload["type"] == "text":
-            said = payload["text"]
-            if isinstance(said, str):
-                clean = self._redactor.redact(said, suspects)
-                return payload if clean is said else {**payload, "text": clean}
+            text = payload["text"]
+            if isinstance(text, str):
+                clean = self._redactor.redact(text, suspects)
+                return payload if clean is text else {**payload, "text": clean}
         return self._redactor.redact_json(payload, suspects)
 
     def _clean_about(self, about: dict[str, JSON]) -> dict[str, JSON]:
         """Clean what a record says of its session; most say the same as the one before."""
-        said, clean = self._about
-        if about != said:
+        last, clean = self._about
+        if about != last:
             clean = self._redactor.redact_json(about)
             self._about = about, clean
         return clean
 
-    def _clean_told(self, told: CallStatus) -> CallStatus:
-        if not told.output:
-            return told
-        return msgspec.structs.replace(told, output=self._redactor.redact_json(told.output))
+    def _clean_status(self, status: CallStatus) -> CallStatus:
+        if not status.output:
+            return status
+        return msgspec.structs.replace(status, output=self._redactor.redact_json(status.output))
 
     # -- rows ---------------------------------------------------------------------------
 
-    def _grown(
+    def _make_change(
         self,
         growth: Growth,
-        stored: _Stored,
+        stored: _PackedFacts,
         row: SessionRow,
         begun: Mapping[int, Fact] | None = None,
-    ) -> Change:
+    ) -> SessionChange:
         """Return the change that new records make; `begun` are texts of which more was read."""
-        growth.state.wasted += _packed((begun or {}).values())
+        growth.state.wasted += _frame_bytes((begun or {}).values())
         change = growth.change(row)
         change.fresh = growth.grown is None
         known = growth.grown.tail.row.edges if growth.grown is not None else None
@@ -456,7 +462,7 @@ class Keeper:
         change.words = list(_words(growth.uid, growth.delta.events, change.events))
         if begun:
             self._retell(growth, change, begun)
-        self._measured(change, stored, growth.grown.tail.row if growth.grown else None)
+        self._add_sizes(change, stored, growth.grown.tail.row if growth.grown else None)
         if begun:
             wasted = growth.state.wasted * _WASTED_SHARE > change.row.pack_bytes
             change.untidy = wasted or any(
@@ -468,7 +474,7 @@ class Keeper:
             change.calls = sorted({*earlier, *change.calls})
         return change
 
-    def _retell(self, growth: Growth, change: Change, begun: Mapping[int, Fact]) -> None:
+    def _retell(self, growth: Growth, change: SessionChange, begun: Mapping[int, Fact]) -> None:
         """Let texts of which more was read be indexed in place of their beginnings."""
         names = {fact.node.id for fact in begun.values()}
         longer = [event for event in growth.delta.altered if event.native_id in names]
@@ -476,7 +482,9 @@ class Keeper:
         events = (*longer, *growth.delta.events)
         change.retold = frozenset(e.event_id for e in events if e.native_id in names)
 
-    def _measured(self, change: Change, stored: _Stored, before: SessionRow | None) -> Change:
+    def _add_sizes(
+        self, change: SessionChange, stored: _PackedFacts, before: SessionRow | None
+    ) -> SessionChange:
         """Add the facts of a change, and what it takes in the store."""
         change.facts = stored.body
         change.claims[:0] = claims(stored.full)
@@ -487,15 +495,17 @@ class Keeper:
             added = {row.event.event_id for row in change.events if row.event.native_id in new}
             text = sum(len(w.body) for w in change.words if w.event_id in added)
             text += before.text_bytes
-        packed = _packed(stored.full) + (before.pack_bytes if before else 0)
-        size = packed + int(text * _INDEXED) + _ROW_BYTES * change.row.events
+        packed = _frame_bytes(stored.full) + (before.pack_bytes if before else 0)
+        size = packed + int(text * _INDEX_BYTES_PER_TEXT_BYTE) + _ROW_BYTES * change.row.events
         redacted = dict(Counter(change.row.redacted) + Counter(stored.redacted))
         change.row = msgspec.structs.replace(
             change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed, redacted=redacted
         )
         return change
 
-    def _row(self, growth: Growth, source: Source, batch: Batch, known: Known | None) -> SessionRow:
+    def _row(
+        self, growth: Growth, source: Source, batch: Batch, known: SweepEntry | None
+    ) -> SessionRow:
         size = size_of_first(batch.cursor.marks)
         about = growth.delta.about
         cwd = about.get("cwd")
@@ -543,7 +553,7 @@ def _ties(uid: str, edges: Iterable[Edge], about: Mapping[str, JSON]) -> list[in
     return [owner_key("session", f"{agent}:{name}") for name in sorted({native, *named})]
 
 
-def with_payloads(facts: Iterable[Fact], blobs: Blobs) -> list[Fact]:
+def with_payloads(facts: Iterable[Fact], blobs: BlobStore) -> list[Fact]:
     """Return facts as they were read: payloads in their place."""
     facts = list(facts)
     bodies = read_all(blobs, [b.ref for f in facts for b in f.blocks if b.ref is not None])
@@ -554,8 +564,10 @@ def with_payloads(facts: Iterable[Fact], blobs: Blobs) -> list[Fact]:
     return facts
 
 
-def salvaged(facts: Sequence[Fact], blobs: Blobs, path: str) -> tuple[list[Fact], list[Skipped]]:
-    """Give facts with all payloads that can be read, and say of which records some cannot."""
+def salvage_payloads(
+    facts: Sequence[Fact], blobs: BlobStore, path: str
+) -> tuple[list[Fact], list[Skipped]]:
+    """Return facts with all payloads that can be read, and the records that lack some."""
     with contextlib.suppress(ThenceError):
         return with_payloads(facts, blobs), []
     out: list[Fact] = []
@@ -577,19 +589,19 @@ def _with_payload(block: Block, bodies: Iterator[bytes]) -> Block:
     return msgspec.structs.replace(block, payload=spelling.load(next(bodies)))  # all fields stay
 
 
-def _lost(held: Held, there: Container[str]) -> list[Fact]:
-    """Give what no source has any more: of logs that were rewritten, and of those not `there`."""
-    marks = held.cursor.marks
+def _facts_without_source(session: StoredSession, there: Container[str]) -> list[Fact]:
+    """Return what no source has any more: of logs that were rewritten, and of those not `there`."""
+    marks = session.cursor.marks
     return [
         fact
-        for fact in held.facts
+        for fact in session.facts
         if fact.file in marks
         and (fact.file not in there or fact.generation < marks[fact.file].generation)
     ]
 
 
-def _restarted(cursor: Cursor, there: Container[str]) -> Cursor:
-    """Give a cursor at the start of the files that are there.
+def _restart_cursor(cursor: Cursor, there: Container[str]) -> Cursor:
+    """Return a cursor at the start of the files that are there.
 
     They go on counting how often they changed.
     """
@@ -607,7 +619,7 @@ _WASTED_SHARE = 4
 """A session is repacked when beginnings of texts take more than one part of so many."""
 
 
-def _continued(beginning: Fact, rest: Fact) -> Fact:
+def _continue_text(beginning: Fact, rest: Fact) -> Fact:
     """Return a text of which more was read, as the record that takes its beginning's place.
 
     All of it is redacted again: a secret in it may have been cut in two.
@@ -616,7 +628,7 @@ def _continued(beginning: Fact, rest: Fact) -> Fact:
     name, repeated, _ = beginning.node.id.rpartition("~")
     node = msgspec.structs.replace(beginning.node, id=name) if repeated else beginning.node
     beginning = msgspec.structs.replace(beginning, blocks=blocks, node=node)
-    (out,) = gather.joined([beginning, rest])
+    (out,) = gather.join_pieces([beginning, rest])
     return out
 
 
@@ -645,26 +657,26 @@ def _not_read_before(facts: list[Fact], grown: Growing | None) -> list[Fact]:
     return [f for f in facts if (f.file, f.generation, f.line, f.type) not in known]
 
 
-def _packedlight(facts: list[Fact], held: list[Block]) -> bytes:
-    """Give facts as bytes without the payloads that blocks of them hold; they keep these."""
+def _pack_without_payloads(facts: list[Fact], blocks: list[Block]) -> bytes:
+    """Return facts as bytes without the payloads that blocks of them hold; they keep these."""
     if not facts:
         return b""
-    payloads = [block.payload for block in held]
-    told = [(fact, fact.told) for fact in facts if fact.told]
+    payloads = [block.payload for block in blocks]
+    with_statuses = [(fact, fact.told) for fact in facts if fact.told]
     try:
-        for block in held:
+        for block in blocks:
             set_field(block, "payload", None)
-        for fact, said in told:
-            set_field(fact, "told", tuple([shortened(one) for one in said]))
+        for fact, statuses in with_statuses:
+            set_field(fact, "told", tuple([shorten_status(status) for status in statuses]))
         return pack_facts(facts)
     finally:
-        for block, payload in zip(held, payloads, strict=True):
+        for block, payload in zip(blocks, payloads, strict=True):
             set_field(block, "payload", payload)
-        for fact, said in told:
-            set_field(fact, "told", said)
+        for fact, statuses in with_statuses:
+            set_field(fact, "told", statuses)
 
 
-def _packed(facts: Iterable[Fact]) -> int:
+def _frame_bytes(facts: Iterable[Fact]) -> int:
     """Add up what the frames take that refs lead to; the first payload of a frame starts at 0."""
     refs = (b.ref.split(",", 3) for fact in facts for b in fact.blocks if b.ref is not None)
     return sum(int(length) for _, length, start, _ in refs if start == "0")
@@ -684,7 +696,7 @@ def _words(
         if event.payload is not None:
             # What the harness noted for itself, whole files among it, was neither said nor done.
             note = event.role == "system" and not _has_output(event.payload)
-            body = words_of(event, _NOTE) if note else words_of(event)
+            body = words_of(event, _MAX_NOTE_BYTES) if note else words_of(event)
         bits = implied[event.event_id]
         if body or bits or event.kind in _BASES:
             tokens = meta(agent, event.kind, event.tool, bits)

@@ -17,12 +17,12 @@ from thence.errors import ThenceError
 from thence.format.normal import Session
 from thence.format.records import JSON
 from thence.memory.notes import ALL_KINDS, KINDS, Kind, Note, Origin, read_notes
-from thence.memory.search import CAP, Answer, Query
+from thence.memory.search import MAX_ROWS, Query, SearchAnswer
 from thence.memory.store import SessionRow, Store
 
-MAX_NAME: Final = 200
+MAX_NAME_CHARS: Final = 200
 """Characters of a name."""
-MAX_NOTE: Final = 10_000
+MAX_NOTE_CHARS: Final = 10_000
 """Characters of a note that is written in the viewer."""
 _TAG: Final = re.compile(r"[^\W_][\w.-]{0,39}")
 
@@ -132,14 +132,14 @@ def with_tagged(query: Query, labels: Mapping[str, Label]) -> Query:
     return msgspec.structs.replace(query, uids=tagged_uids(labels, query.tag))
 
 
-def search(store: Store, query: Query, limit: int, offset: int = 0) -> Answer:
+def search(store: Store, query: Query, limit: int, offset: int = 0) -> SearchAnswer:
     """Return the best answers of a store, of sessions with a tag where one is asked for.
 
     With words these are looked for among the best `CAP` answers; `capped` says if there are more.
     """
     if query.uids is None or query.lists_sessions:
         return store.search(query, limit, offset)
-    answer = store.search(query, CAP)
-    matches = [match for match in answer.found if match.session_uid in query.uids]
-    capped = answer.capped or len(answer.found) == CAP
-    return msgspec.structs.replace(answer, found=matches[offset : offset + limit], capped=capped)
+    answer = store.search(query, MAX_ROWS)
+    matches = [match for match in answer.matches if match.session_uid in query.uids]
+    capped = answer.capped or len(answer.matches) == MAX_ROWS
+    return msgspec.structs.replace(answer, matches=matches[offset : offset + limit], capped=capped)

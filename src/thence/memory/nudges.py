@@ -18,10 +18,10 @@ import msgspec
 from thence.agents import Adapter
 
 FOLDER = "queue"
-TAKEN = ".taken-"
-HEARD = "hooks"
+TAKEN_PREFIX = ".taken-"
+LAST_NUDGES_FOLDER = "hooks"
 """Folder of the last nudge of each agent."""
-LARGEST = 64 << 10
+MAX_NUDGE_BYTES = 64 << 10
 """Bytes of a nudge; what is larger is none."""
 
 
@@ -38,7 +38,7 @@ class Nudge(msgspec.Struct, frozen=True):
 _NUDGE = msgspec.json.Decoder(Nudge)
 
 
-class Taken(msgspec.Struct):
+class NudgeBatch(msgspec.Struct):
     """The nudges of one sweep, one per session, and the files they were read from."""
 
     nudges: list[Nudge]
@@ -54,7 +54,7 @@ class Taken(msgspec.Struct):
             path.unlink(missing_ok=True)
 
     def roots(self, known: Mapping[str, Adapter]) -> Iterator[tuple[str, Path]]:
-        """Give the folders of agents in which the sessions lie that were nudged about."""
+        """Yield the folders of agents in which the sessions lie that were nudged about."""
         for nudge in self.nudges:
             if nudge.agent not in known or not nudge.transcript_path:
                 continue
@@ -63,7 +63,7 @@ class Taken(msgspec.Struct):
                 yield nudge.agent, Path(source.root)
 
 
-def take(home: Path, *, only: Collection[str] = ()) -> Taken:
+def take(home: Path, *, only: Collection[str] = ()) -> NudgeBatch:
     """Take the nudges that are there; with `only`, those of other agents are left there."""
     nudges: dict[tuple[str, str], Nudge] = {}
     files: list[Path] = []
@@ -72,17 +72,17 @@ def take(home: Path, *, only: Collection[str] = ()) -> Taken:
             continue
         nudge = _read(mine)
         if nudge is not None and only and nudge.agent not in only:
-            mine.rename(mine.with_name(mine.name.removeprefix(TAKEN)))
+            mine.rename(mine.with_name(mine.name.removeprefix(TAKEN_PREFIX)))
             continue
         files.append(mine)
         if nudge is not None:
             before = nudges.get((nudge.agent, nudge.session))
             if before is None or nudge.transcript_path:  # not every hook is told the path
                 nudges[nudge.agent, nudge.session] = nudge
-    return Taken(list(nudges.values()), files)
+    return NudgeBatch(list(nudges.values()), files)
 
 
-def waiting(home: Path) -> Iterator[tuple[Nudge, float]]:
+def waiting_nudges(home: Path) -> Iterator[tuple[Nudge, float]]:
     """Yield the nudges that no sweep has finished with, and when each was written."""
     for path in _waiting_files(home / FOLDER):
         nudge = _read(path)
@@ -93,8 +93,8 @@ def waiting(home: Path) -> Iterator[tuple[Nudge, float]]:
 
 def _heard(path: Path) -> None:
     """Let a nudge take the place of an earlier one as its agent's last."""
-    agent = path.name.removeprefix(TAKEN).partition("-")[0]
-    last = path.parent.parent / HEARD / agent
+    agent = path.name.removeprefix(TAKEN_PREFIX).partition("-")[0]
+    last = path.parent.parent / LAST_NUDGES_FOLDER / agent
     with contextlib.suppress(OSError):
         if not agent.isalnum() or (last.exists() and last.stat().st_mtime > path.stat().st_mtime):
             return
@@ -113,9 +113,9 @@ def _waiting_files(folder: Path) -> list[Path]:
 
 def _claim(path: Path) -> Path | None:
     """Make a file ours; None when somebody else was quicker."""
-    if path.name.startswith(TAKEN):
+    if path.name.startswith(TAKEN_PREFIX):
         return path  # of a sweep that was killed: only one sweeps at a time
-    mine = path.with_name(f"{TAKEN}{path.name}")
+    mine = path.with_name(f"{TAKEN_PREFIX}{path.name}")
     try:
         path.rename(mine)
     except OSError:
@@ -130,7 +130,7 @@ def _read(path: Path) -> Nudge | None:
     except OSError:
         return None
     try:
-        return _NUDGE.decode(os.read(handle, LARGEST + 1))
+        return _NUDGE.decode(os.read(handle, MAX_NUDGE_BYTES + 1))
     except (OSError, ValueError, RecursionError):
         return None
     finally:

@@ -42,7 +42,14 @@ from thence.format.wording import (
     corrects,
     thanks,
 )
-from thence.memory.course import Course, Run, Turn, said, short, waits_for_human
+from thence.memory.course import (
+    SessionTimeline,
+    TestRun,
+    TimelineTurn,
+    event_text,
+    short,
+    waits_for_human,
+)
 
 Basis = Literal[
     "nothing asked",
@@ -109,29 +116,29 @@ _SENTENCE = expression(r"(?<=[.!?])\s|\n")
 # -- the evidence ---------------------------------------------------------------------------
 
 
-class Evidence:
+class OutcomeEvidence:
     """What the rules look at, worked out once."""
 
-    def __init__(self, course: Course) -> None:
-        self.course = course
-        self.turn: Turn = course.turns[-1]
+    def __init__(self, timeline: SessionTimeline) -> None:
+        self.timeline = timeline
+        self.turn: TimelineTurn = timeline.turns[-1]
 
     @property
     def last(self) -> SessionEvent | None:
         """The last thing that was said or done."""
-        return self.course.told[-1] if self.course.told else None
+        return self.timeline.spoken[-1] if self.timeline.spoken else None
 
     @cached_property
     def calls(self) -> list[Call]:
         """The calls of the last turn."""
-        return self.course.calls_in(self.turn.events)
+        return self.timeline.calls_in(self.turn.events)
 
     @cached_property
     def open(self) -> list[Call]:
         """Calls after the last reply that were never answered."""
         replies = [at for at, e in enumerate(self.turn.events) if e.kind == "assistant_msg"]
         after = self.turn.events[replies[-1] :] if replies else self.turn.events
-        return [pair for pair in self.course.calls_in(after) if pair.result is None]
+        return [pair for pair in self.timeline.calls_in(after) if pair.result is None]
 
     @cached_property
     def reply(self) -> str:
@@ -142,7 +149,7 @@ class Evidence:
     def closing(self) -> str:
         """The closing words to their end."""
         last = self.last
-        return said(last) if last is not None and last.kind == "assistant_msg" else ""
+        return event_text(last) if last is not None and last.kind == "assistant_msg" else ""
 
     @cached_property
     def is_cut_off(self) -> bool:
@@ -151,20 +158,20 @@ class Evidence:
         A reply that was billed after it was written is complete, though nothing says that the turn
         is over: some clients leave before they write that.
         """
-        course, last = self.course, self.last
-        if last is None or course.session.turn().state is not TurnState.RUNNING:
+        timeline, last = self.timeline, self.last
+        if last is None or timeline.session.turn().state is not TurnState.RUNNING:
             return False
         if last.kind != "assistant_msg":
             return True
-        order = {event.event_id: at for at, event in enumerate(course.session.events)}
+        order = {event.event_id: at for at, event in enumerate(timeline.session.events)}
         place = order[last.event_id]
         return not self._is_end(last) and not any(
             order[bill.event.event_id] > place and bill.event.channel == last.channel
-            for bill in course.bills
+            for bill in timeline.bills
         )
 
     def _is_end(self, event: SessionEvent) -> bool:
-        session = self.course.session
+        session = self.timeline.session
         place = session.graph.place(event.native_id)
         return place is not None and bool(session.records[place].node.flags & Is.ENDS)
 
@@ -175,9 +182,9 @@ class Evidence:
         return _SENTENCE.split(plain, maxsplit=1)[0] if plain else ""
 
     @cached_property
-    def last_runs(self) -> dict[str, Run]:
+    def last_runs(self) -> dict[str, TestRun]:
         """The last run of each command that runs tests."""
-        return {run.runner: run for run in self.course.runs}
+        return {run.runner: run for run in self.timeline.runs}
 
     @cached_property
     def refused(self) -> list[Call]:
@@ -193,34 +200,34 @@ class Evidence:
                 out.pop(tool, None)
         return list(out.values())
 
-    def changed_after(self, run: Run) -> bool:
+    def changed_after(self, run: TestRun) -> bool:
         """Whether files were edited after a run of the tests."""
-        calls = self.course.calls
+        calls = self.timeline.calls
         place = next(at for at, pair in enumerate(calls) if pair is run.call)
-        return any(self.course.edits(pair) for pair in calls[place + 1 :])
+        return any(self.timeline.edits(pair) for pair in calls[place + 1 :])
 
 
-Rule = Callable[[Evidence], Verdict | None]
+Rule = Callable[[OutcomeEvidence], Verdict | None]
 
 
-def nothing_asked(seen: Evidence) -> Verdict | None:
+def nothing_asked(seen: OutcomeEvidence) -> Verdict | None:
     """Without a prompt, a reply or a call there is nothing to judge."""
     if seen.last is None:
         return Verdict("unknown", "nothing asked", ("nothing was asked on the live line",))
     return None
 
 
-def died_of_error(seen: Evidence) -> Verdict | None:
+def died_of_error(seen: OutcomeEvidence) -> Verdict | None:
     """The request itself failed and nothing followed."""
     if seen.last is not None and seen.last.kind == "error":
-        why = short(said(seen.last), 100)
+        why = short(event_text(seen.last), 100)
         return Verdict("fail", "error", (f"the last request ended in an error: {why}",))
     return None
 
 
-def interrupted(seen: Evidence) -> Verdict | None:
+def interrupted(seen: OutcomeEvidence) -> Verdict | None:
     """The last turn was cut short, by the log's own word."""
-    now, records = seen.course.session.turn(), seen.course.session.records
+    now, records = seen.timeline.session.turn(), seen.timeline.session.records
     if now.state is not TurnState.INTERRUPTED or now.since is None:
         return None
     flags = records[now.since].node.flags
@@ -231,20 +238,20 @@ def interrupted(seen: Evidence) -> Verdict | None:
     return Verdict("abandoned", "interrupted", (why,))
 
 
-def question_open(seen: Evidence) -> Verdict | None:
+def question_open(seen: OutcomeEvidence) -> Verdict | None:
     """The log ends where the agent asked for permission, for a choice or for a plan's approval."""
-    waits = seen.course.session.turn().state is TurnState.WAITING
+    waits = seen.timeline.session.turn().state is TurnState.WAITING
     asks = bool(seen.open) and waits_for_human(seen.open[-1])
     if not waits and not asks:
         return None
     if seen.open:
         what = short(seen.open[-1].call.summary, 100)
     else:
-        what = short(said(seen.last) if seen.last is not None else "", 100)
+        what = short(event_text(seen.last) if seen.last is not None else "", 100)
     return Verdict("waiting", "question open", (f"it waits for the user: {what}",))
 
 
-def cut_in_mid_turn(seen: Evidence) -> Verdict | None:
+def cut_in_mid_turn(seen: OutcomeEvidence) -> Verdict | None:
     """The log stops before the agent came to rest: it runs still, or its process is gone."""
     if not seen.is_cut_off or seen.last is None:
         return None
@@ -258,7 +265,7 @@ def cut_in_mid_turn(seen: Evidence) -> Verdict | None:
     return Verdict("unknown", "cut in mid-turn", (why,))
 
 
-def refused(seen: Evidence) -> Verdict | None:
+def refused(seen: OutcomeEvidence) -> Verdict | None:
     """What was needed was refused, and nothing took its place."""
     if not seen.refused:
         return None
@@ -271,7 +278,7 @@ def refused(seen: Evidence) -> Verdict | None:
     return Verdict("fail", "refused", (f"not allowed, and nothing took its place: {what}",))
 
 
-def says_it_failed(seen: Evidence) -> Verdict | None:
+def says_it_failed(seen: OutcomeEvidence) -> Verdict | None:
     """The closing words begin with a failure."""
     for row, pattern in FAILURES.each:
         if pattern.match(seen.opening) and not SUCCESS.search(seen.opening.split(",")[0]):
@@ -281,7 +288,7 @@ def says_it_failed(seen: Evidence) -> Verdict | None:
     return None
 
 
-def tests_red(seen: Evidence) -> Verdict | None:
+def tests_red(seen: OutcomeEvidence) -> Verdict | None:
     """The last test run of some runner failed, and nothing was edited after it."""
     red = [run for run in seen.last_runs.values() if run.red and not seen.changed_after(run)]
     green = [run for run in seen.last_runs.values() if not run.red]
@@ -290,23 +297,23 @@ def tests_red(seen: Evidence) -> Verdict | None:
     return Verdict("fail", "tests red", (f"the last run of {red[-1].runner} failed",))
 
 
-def ends_in_question(seen: Evidence) -> Verdict | None:
+def ends_in_question(seen: OutcomeEvidence) -> Verdict | None:
     """The closing words ask the user something. An offer after finished work is no question."""
-    is_open = asks_user(seen.closing) or (closes_with_offer(seen.closing) and not _worked(seen))
+    is_open = asks_user(seen.closing) or (closes_with_offer(seen.closing) and not _did_work(seen))
     if not is_open:
         return None
     words = short(seen.closing.rstrip()[-120:], 120)
     return Verdict("waiting", "question", (f"the last answer ends in a question: {words}",))
 
 
-def _worked(seen: Evidence) -> bool:
+def _did_work(seen: OutcomeEvidence) -> bool:
     """Whether the last turn changed something, says that it did, or answered a question."""
-    did = any(seen.course.edits(pair) or landed(seen.course, pair) for pair in seen.calls)
+    did = any(seen.timeline.edits(pair) or has_landed(seen.timeline, pair) for pair in seen.calls)
     answered = seen.turn.text.rstrip().endswith("?")
     return did or answered or SUCCESS.search(seen.reply) is not None
 
 
-def only_announced(seen: Evidence) -> Verdict | None:
+def only_announced(seen: OutcomeEvidence) -> Verdict | None:
     """The reply says what it is going to do, and nothing was done."""
     if seen.calls or not seen.reply or len(seen.reply) > 200:
         return None
@@ -315,41 +322,41 @@ def only_announced(seen: Evidence) -> Verdict | None:
     return None
 
 
-def only_advised(seen: Evidence) -> Verdict | None:
+def only_advised(seen: OutcomeEvidence) -> Verdict | None:
     """The human brought an error, and got advice that nobody tried."""
     if seen.calls or not seen.reply:
         return None
     prompt = seen.turn.text[:LOOKED_AT]
-    if len(seen.course.turns) > 1 and kinds.error_shape(prompt) is not None:
+    if len(seen.timeline.turns) > 1 and kinds.error_shape(prompt) is not None:
         why = "an error was reported, and the advice was not tried"
         return Verdict("unknown", "advised", (why,))
     return None
 
 
-def came_to_rest(seen: Evidence) -> Verdict | None:
+def came_to_rest(seen: OutcomeEvidence) -> Verdict | None:
     """An answer was given and nothing speaks against it."""
     proofs, doubts = list(_proofs(seen)), list(_doubts(seen))
     basis: Basis = "answered, in doubt" if doubts else "answered, proven" if proofs else "answered"
     return Verdict("success", basis, ("the last prompt was answered", *proofs, *doubts))
 
 
-def _proofs(seen: Evidence) -> Iterable[str]:
+def _proofs(seen: OutcomeEvidence) -> Iterable[str]:
     green = [run for run in seen.last_runs.values() if not run.red]
     if green:
         yield f"the last run of {green[-1].runner} passed"
-    if any(landed(seen.course, pair) for pair in seen.calls):
+    if any(has_landed(seen.timeline, pair) for pair in seen.calls):
         yield "the work was committed or pushed"
     if thanks(seen.turn.text):
         yield "the user was content"
 
 
-def _doubts(seen: Evidence) -> Iterable[str]:
+def _doubts(seen: OutcomeEvidence) -> Iterable[str]:
     if corrects(seen.turn.text) is not None:
         yield "the last prompt was a correction, and no word came after its answer"
     red = [run for run in seen.last_runs.values() if run.red]
     if red:
         yield f"the last run of {red[-1].runner} failed"
-    left = [todo for todo in seen.course.listed_todos if todo.origin == "tool"]
+    left = [todo for todo in seen.timeline.listed_todos if todo.origin == "tool"]
     if left:
         yield f"{len(left)} on the to-do list left open"
 
@@ -370,18 +377,18 @@ RULES: Final[Sequence[Rule]] = (
 )
 
 
-def judge(course: Course) -> Verdict:
+def judge(timeline: SessionTimeline) -> Verdict:
     """Return how a session went."""
-    seen = Evidence(course)
+    seen = OutcomeEvidence(timeline)
     return next(verdict for rule in RULES if (verdict := rule(seen)) is not None)
 
 
 _LANDS = expression(r"\bgit (?:-C \S+ )?(?:commit|push|merge)\b|\bgh pr (?:create|merge)\b")
 
 
-def landed(course: Course, pair: Call) -> bool:
+def has_landed(timeline: SessionTimeline, pair: Call) -> bool:
     """Whether a call committed, pushed or merged, and went well."""
-    script = course.script(pair)
+    script = timeline.script(pair)
     well = pair.outcome.succeeded
     return well and script is not None and _LANDS.search(script) is not None
 
@@ -434,7 +441,7 @@ _PLAIN: Final = (
 
 
 def task_of(
-    course: Course,
+    timeline: SessionTimeline,
     *,
     branch: str | None,
     cwd: str | None,
@@ -442,9 +449,9 @@ def task_of(
 ) -> TaskRef | None:
     """Find out which task a session was for; the branch is asked first, commits last."""
     known = list(patterns)
-    scripts = (course.script(pair) for pair in course.calls)
+    scripts = (timeline.script(pair) for pair in timeline.calls)
     commits = [script[:LOOKED_AT] for script in scripts if script and "git commit" in script]
-    prompts = [said(event)[:LOOKED_AT] for event in course.prompts[:20]]
+    prompts = [event_text(event)[:LOOKED_AT] for event in timeline.prompts[:20]]
     if branch and known == list(TASKS) and (ticket := _branch_ticket(branch)) is not None:
         return TaskRef(ticket, "branch")
     places: tuple[tuple[Literal["branch", "prompt", "cwd", "commit"], list[str]], ...] = (
@@ -456,14 +463,14 @@ def task_of(
     for where, texts in places:
         for pattern in known:
             for text in texts:
-                if (found := re.search(pattern.pattern, text)) is not None:
-                    return TaskRef(short(found.expand(pattern.ref), 80), where)
+                if (match := re.search(pattern.pattern, text)) is not None:
+                    return TaskRef(short(match.expand(pattern.ref), 80), where)
     return None
 
 
 def _branch_ticket(branch: str) -> str | None:
     """A ticket in a branch's name is often written small."""
-    found = _IN_BRANCH.search(branch)
-    if found is None or found[1].partition("-")[0] in _PLAIN.split():
+    match = _IN_BRANCH.search(branch)
+    if match is None or match[1].partition("-")[0] in _PLAIN.split():
         return None
-    return found[1].upper()
+    return match[1].upper()

@@ -38,22 +38,22 @@ import zstandard
 from thence.errors import DiskFull, NotAppendable, SessionBusy, ThenceError, is_disk_full
 from thence.memory import disk
 
-FRAME: Final = 64 * 1024
+FRAME_BYTES: Final = 64 * 1024
 """Raw bytes that are gathered into one frame; a larger payload has a frame of its own.
 
 Whoever finds fifty events reads fifty frames: four times as large ones took four times as long,
 and were 8 % smaller.
 """
 
-LARGEST: Final = 1 << 30
+MAX_PAYLOAD_BYTES: Final = 1 << 30
 """Raw bytes of the largest payload. A frame that claims more is damaged, and is not inflated."""
 
-LEVEL: Final = 1
+COMPRESSION_LEVEL: Final = 1
 """Of compression: a third quicker than the next, and 5 % larger on real sessions."""
-CACHED: Final = 8 * 1024 * 1024
+CACHED_BYTES: Final = 8 * 1024 * 1024
 """Raw bytes of decoded frames that are kept for the next read."""
 
-UNSYNCED: Final = 64
+MAX_UNSYNCED_PACKS: Final = 64
 """Packs that may wait for one `sync`: each holds a handle."""
 
 _SLOTS: Final = 3
@@ -77,7 +77,7 @@ class PackMissing(ThenceError):
     exit_code = 10
 
 
-class Blobs(Protocol):
+class BlobStore(Protocol):
     """Where payloads lie: what a store asks of packs, or of an object store in their place.
 
     An object store writes one object per batch and never changes it; `sync` does nothing there,
@@ -95,7 +95,7 @@ class Blobs(Protocol):
         ...
 
     def read(self, ref: str) -> bytes:
-        """Give the payload of a ref, verified."""
+        """Return the payload of a ref, verified."""
         ...
 
     def size(self, session_uid: str) -> int:
@@ -177,7 +177,7 @@ class Frames:
         self._lock = threading.Lock()
 
     def get(self, key: tuple[str, int, int]) -> bytes | None:
-        """Give a frame that is held."""
+        """Return a frame that is held."""
         with self._lock:
             frame = self._frames.get(key)
             if frame is not None:
@@ -252,16 +252,16 @@ class _Writer:
 
 
 def groups(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Cut payloads into frames of about `FRAME` raw bytes, in order."""
+    """Cut payloads into frames of about `FRAME_BYTES` raw bytes, in order."""
     group: list[bytes] = []
     group_bytes = 0
     for payload in payloads:
-        if len(payload) > LARGEST:
+        if len(payload) > MAX_PAYLOAD_BYTES:
             raise NotAppendable(
-                f"a payload of {len(payload):,} bytes is over the limit of {LARGEST:,}",
+                f"a payload of {len(payload):,} bytes is over the limit of {MAX_PAYLOAD_BYTES:,}",
                 hint="it is not stored; the original log still has it",
             )
-        if group and group_bytes + len(payload) > FRAME:
+        if group and group_bytes + len(payload) > FRAME_BYTES:
             yield group
             group, group_bytes = [], 0
         group.append(payload)
@@ -278,10 +278,10 @@ class Packs:
     kill between writing a slot and committing its refs leaves every row readable.
     """
 
-    def __init__(self, folder: Path, *, cached: int = CACHED) -> None:
+    def __init__(self, folder: Path, *, cached: int = CACHED_BYTES) -> None:
         self.folder = folder
         self._frames = Frames(cached)
-        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        self._compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
         self._lock = threading.RLock()
         self._unsynced: dict[str, _Writer] = {}
         self._entered: set[str] = set()  # files whose entry in the folder is known to be durable
@@ -303,7 +303,7 @@ class Packs:
         with self._lock, self._translate_errors(session_uid):
             writer = self._unsynced.get(pack)
             if writer is None:
-                if len(self._unsynced) >= UNSYNCED:
+                if len(self._unsynced) >= MAX_UNSYNCED_PACKS:
                     self._sync()
                 writer = self._unsynced[pack] = self._open_last(pack)
             try:
@@ -395,12 +395,12 @@ class Packs:
     # -- reading ----------------------------------------------------------------------------
 
     def read(self, ref: str) -> bytes:
-        """Give the payload of a ref, verified; raise when it is gone or damaged."""
+        """Return the payload of a ref, verified; raise when it is gone or damaged."""
         [payload] = self.read_all([ref])
         return payload
 
     def read_all(self, refs: Iterable[str]) -> Iterator[bytes]:
-        """Give the payloads of refs, one by one; those that lie together are read together."""
+        """Yield the payloads of refs, one by one; those that lie together are read together."""
         file, handle, last, frame = "", -1, "", b""
         try:
             for ref in refs:
@@ -455,7 +455,7 @@ class Packs:
         data = _pread(handle, where.length, where.offset)
         try:
             head = zstandard.get_frame_parameters(data)
-            if head.content_size > LARGEST:
+            if head.content_size > MAX_PAYLOAD_BYTES:
                 raise self._damage_error(where, f"claims {head.content_size:,} bytes in one frame")
             return _decompressor().decompress(data, allow_extra_data=False)
         except zstandard.ZstdError as error:
@@ -621,8 +621,8 @@ def size_in(ref: str) -> int:
     return int(ref.rsplit(",", 2)[1])
 
 
-def read_all(blobs: Blobs, refs: Iterable[str]) -> Iterator[bytes]:
-    """Give the payloads of refs, wherever they lie, one by one."""
+def read_all(blobs: BlobStore, refs: Iterable[str]) -> Iterator[bytes]:
+    """Return the payloads of refs, wherever they lie, one by one."""
     return blobs.read_all(refs) if isinstance(blobs, Packs) else map(blobs.read, refs)
 
 

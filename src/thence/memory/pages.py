@@ -28,9 +28,9 @@ from thence.format.stored import (
     number_events,
     numbered_row,
 )
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.spending import ticks_of
-from thence.memory.store import STATES, Change, EventIds, EventRow, Held
+from thence.memory.store import STATES, EventIds, EventRow, SessionChange, StoredSession
 
 PAGE_EVENTS: Final = 128
 
@@ -80,10 +80,10 @@ def rename_page(uid: str, page: bytes, refs: Mapping[str, str]) -> bytes:
     rows = unpack_page(uid, page)
     if rows is None:
         return page
-    return pack_page(uid, [_moved(row, refs) for row in rows])
+    return pack_page(uid, [_move_ref(row, refs) for row in rows])
 
 
-def _moved(row: StoredEvent, refs: Mapping[str, str]) -> StoredEvent:
+def _move_ref(row: StoredEvent, refs: Mapping[str, str]) -> StoredEvent:
     ref = row.event.payload_ref
     if ref is None or ref not in refs:
         return row
@@ -115,29 +115,29 @@ def select_events(
 ) -> list[StoredEvent]:
     """Return the events of pages that are wanted; no page is read after the last of them."""
     rows = (row for page in pages for row in unpack_page(uid, page) or ())
-    return _selected(rows, after, limit, ids)
+    return _select_rows(rows, after, limit, ids)
 
 
 def derive_events(
-    uid: str, stored: Held | None, *, after: int, limit: int | None, ids: EventIds | None
+    uid: str, stored: StoredSession | None, *, after: int, limit: int | None, ids: EventIds | None
 ) -> list[StoredEvent]:
     """Return the same of a session that another version of the fold wrote, from its facts."""
     if stored is None:
         return []
     replayed, billed, torn = stored.replayed, stored.billed, stored.row.torn
-    session = Whole(uid, stored.facts, replayed=replayed, billed=billed, torn=torn)
-    return _selected(all_events(session), after, limit, ids)
+    session = SessionGraph(uid, stored.facts, replayed=replayed, billed=billed, torn=torn)
+    return _select_rows(all_events(session), after, limit, ids)
 
 
-def all_events(session: Whole, *, payloads: bool = False) -> list[StoredEvent]:
+def all_events(session: SessionGraph, *, payloads: bool = False) -> list[StoredEvent]:
     """Return the events of a session as a store would have them that reads it at once.
 
     With `payloads` they hold theirs, where the session's facts do.
     """
-    return number_events(map(priced, events_of_session(session, payloads=payloads)), -1)
+    return number_events(map(with_price, events_of_session(session, payloads=payloads)), -1)
 
 
-def _selected(
+def _select_rows(
     rows: Iterable[StoredEvent], after: int, limit: int | None, ids: EventIds | None
 ) -> list[StoredEvent]:
     low, high = ids or (0, 1 << 62)
@@ -148,7 +148,7 @@ def _selected(
 # -- writing --------------------------------------------------------------------------------
 
 
-def priced(row: StoredEvent) -> StoredEvent:
+def with_price(row: StoredEvent) -> StoredEvent:
     """Return an event with the price of its bill."""
     usage = row.usage
     if usage is None:
@@ -156,7 +156,9 @@ def priced(row: StoredEvent) -> StoredEvent:
     return msgspec.structs.replace(row, ticks=ticks_of(row.event, usage))
 
 
-def compare_events(change: Change, stored: Iterable[StoredEvent], ids: Collection[int]) -> Change:
+def compare_events(
+    change: SessionChange, stored: Iterable[StoredEvent], ids: Collection[int]
+) -> SessionChange:
     """Return a change of a session that was rebuilt as what is new, altered or gone in it.
 
     `ids` are all events that the store has, `stored` those of them that pages of today hold.
@@ -174,7 +176,7 @@ def compare_events(change: Change, stored: Iterable[StoredEvent], ids: Collectio
 
 
 def change_pages(
-    uid: str, pages: Mapping[int, bytes], change: Change, numbers: Numbers
+    uid: str, pages: Mapping[int, bytes], change: SessionChange, numbers: Numbers
 ) -> PageChanges:
     """Return what a change does to the pages of a session.
 
@@ -193,7 +195,7 @@ def change_pages(
     ]
     changed = [*known, *number_events([*new, *change.events], last)]
     gone = {seq for at in change.vanished if (seq := numbers.get(at)) is not None}
-    touched = _touched(rows, changed, gone)
+    touched = _touched_pages(rows, changed, gone)
     written: dict[int, bytes] = {}
     for page in touched.values():
         ordered = [page[seq] for seq in sorted(page)]
@@ -208,7 +210,7 @@ def change_pages(
     )
 
 
-def _touched(
+def _touched_pages(
     pages: Mapping[int, list[StoredEvent]], changed: Iterable[StoredEvent], gone: Iterable[int]
 ) -> dict[int, dict[int, StoredEvent]]:
     """Return the pages that events change, as they are then, by the numbers of events."""

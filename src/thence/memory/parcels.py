@@ -26,13 +26,13 @@ import msgspec
 
 from thence.errors import DiskFull, ThenceError, is_disk_full
 
-WAITING = 8
+MAX_WAITING_PARCELS = 8
 """Parcels that may lie between reader and writer."""
 
 _FIRST_SHARE = 8  # the first parcel is so many times smaller: something is to be seen soon
 _PREFIX = "sweep-"
-_PAUSE = 0.02  # seconds between two looks for a parcel; several may lie ready, so nobody waits
-_LOOK = 1.0  # seconds between two looks at whether the writer is still there
+_PAUSE_S = 0.02  # seconds between two looks for a parcel; several may lie ready, so nobody waits
+_PARENT_CHECK_S = 1.0  # seconds between two looks at whether the writer is still there
 
 Piece = TypeVar("Piece")
 
@@ -41,7 +41,7 @@ class SweepBroken(ThenceError):
     """The process that reads for a sweep ended before its time."""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ReaderFailure(msgspec.Struct, frozen=True):
     """Why a reading process cannot go on, in words for the user."""
 
     message: str
@@ -74,7 +74,7 @@ class Turns:
         self._next: Any = context.Value("q", 0)
 
     def __iter__(self) -> Iterator[int]:
-        """Give numbers for ever."""
+        """Yield numbers for ever."""
         while True:
             with self._next.get_lock():
                 number = int(self._next.value)
@@ -83,7 +83,7 @@ class Turns:
 
 
 def _trim() -> None:
-    """Give memory back that was freed; without that a large session is paid for to the end."""
+    """Hand freed memory back to the system: else a large session is paid for to the end."""
     with contextlib.suppress(AttributeError, OSError):  # another C library has no such call
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -116,7 +116,7 @@ class Parcels(Generic[Piece]):
         self._decoder = msgspec.msgpack.Decoder(tuple[list[kind], dict[str, int]])  # type: ignore[valid-type]
         context = multiprocessing.get_context("fork")
         self._context = context
-        self._room = context.Semaphore(WAITING)
+        self._room = context.Semaphore(MAX_WAITING_PARCELS)
         self._ready: Any = context.SimpleQueue()
         self._turns = Turns(context)
 
@@ -137,10 +137,10 @@ class Parcels(Generic[Piece]):
             try:
                 for name in self._names(processes):
                     path = Path(place, name)
-                    pieces, told = self._decoder.decode(path.read_bytes())
+                    pieces, figures = self._decoder.decode(path.read_bytes())
                     path.unlink()
                     self._room.release()
-                    self._arrived(told)
+                    self._arrived(figures)
                     yield from pieces
             finally:
                 for process in processes:
@@ -148,14 +148,14 @@ class Parcels(Generic[Piece]):
                     process.join()
 
     def _names(self, processes: Sequence[BaseProcess]) -> Iterator[str]:
-        """Give parcels as they are ready, until every reader has said that it is done."""
+        """Yield parcels as they are ready, until every reader has said that it is done."""
         running = len(processes)
         while running:
             # Asked before the queue is: what a process sent before it ended is there then.
             ended = [process.exitcode for process in processes if process.exitcode]
             if not self._ready.empty():
-                name: str | Failure | None = self._ready.get()
-                if isinstance(name, Failure):
+                name: str | ReaderFailure | None = self._ready.get()
+                if isinstance(name, ReaderFailure):
                     raise SweepBroken(name.message, hint=name.hint)
                 if name is None:
                     running -= 1
@@ -167,7 +167,7 @@ class Parcels(Generic[Piece]):
                     hint="what was read before is stored; run thence sweep to continue",
                 )
             else:
-                time.sleep(_PAUSE)
+                time.sleep(_PAUSE_S)
 
     # -- in the other process -----------------------------------------------------------
 
@@ -193,17 +193,17 @@ class Parcels(Generic[Piece]):
         try:
             yield
         except ThenceError as error:
-            self._ready.put(Failure(error.message, error.hint))
+            self._ready.put(ReaderFailure(error.message, error.hint))
         except OSError as error:
             if not is_disk_full(error):
                 raise
             full = DiskFull(f"{error.filename or 'what was read'} cannot be written")
-            self._ready.put(Failure(full.message, full.hint))
+            self._ready.put(ReaderFailure(full.message, full.hint))
 
     def _send(self, place: str, writer: int, name: str, pieces: list[Piece]) -> None:
-        told = self._closed()
-        body = msgspec.msgpack.encode((pieces, told))
-        while not self._room.acquire(timeout=_LOOK):
+        figures = self._closed()
+        body = msgspec.msgpack.encode((pieces, figures))
+        while not self._room.acquire(timeout=_PARENT_CHECK_S):
             if os.getppid() != writer:
                 os._exit(1)
         Path(place, name).write_bytes(body)

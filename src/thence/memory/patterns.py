@@ -21,16 +21,16 @@ from thence.memory.signals import Signal
 
 Kind = Literal["recurring_error", "costly_detour", "breaking_file", "flaky_test"]
 
-SESSIONS: Final = 2
+MIN_SESSIONS: Final = 2
 """Sessions in which something must occur to be a pattern."""
 
-BREAKS: Final = 3
+MIN_BREAKS: Final = 3
 """Red test runs after edits of one file, all sessions together, from which it keeps breaking."""
 
-EVIDENCE: Final = 5
+MAX_EVIDENCE: Final = 5
 """Sessions that are quoted for one pattern."""
 
-MOST: Final = 20
+MAX_PATTERNS: Final = 20
 """Patterns of one kind that are told: the weightiest."""
 
 
@@ -42,7 +42,7 @@ class Memory(msgspec.Struct, frozen=True):
     signals: tuple[Signal, ...] = ()
 
 
-class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+class PatternEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where it was seen: a session, events of it, and what was said there."""
 
     uid: str
@@ -55,7 +55,7 @@ class Cure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     what: str
     sessions: int
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[PatternEvidence, ...] = ()
 
 
 class Pattern(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,7 +68,7 @@ class Pattern(msgspec.Struct, frozen=True, omit_defaults=True):
     sessions: int
     count: int
     """How often, all sessions together."""
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[PatternEvidence, ...]
     cures: tuple[Cure, ...] = ()
     """What helped, the most frequent first."""
     data: dict[str, JSON] = {}
@@ -86,14 +86,14 @@ def memories(
             digest["uid"], msgspec.convert(digest, Digest), tuple(by_session.get(digest["uid"], ()))
         )
         for digest in digests
-        if digest.get("version") == derivation.DIGEST
+        if digest.get("version") == derivation.DIGEST_VERSION
     ]
 
 
 def patterns(memories: Iterable[Memory]) -> list[Pattern]:
-    """Give what several sessions have in common, kind by kind, the weightiest of each first."""
+    """Return what several sessions have in common, kind by kind, the weightiest of each first."""
     known = sorted(memories, key=lambda memory: (memory.digest.started_at or "", memory.uid))
-    return [pattern for find in FINDERS for pattern in find(known)[:MOST]]
+    return [pattern for find in FINDERS for pattern in find(known)[:MAX_PATTERNS]]
 
 
 # -- errors ---------------------------------------------------------------------------------
@@ -107,12 +107,12 @@ def recurring_errors(memories: Sequence[Memory]) -> list[Pattern]:
             if ": " in error.fingerprint:
                 seen.setdefault(error.fingerprint, []).append((memory.uid, error))
     out = [_recurring_error(name, errors) for name, errors in seen.items()]
-    again = [pattern for pattern in out if pattern.sessions >= SESSIONS]
+    again = [pattern for pattern in out if pattern.sessions >= MIN_SESSIONS]
     return sorted(again, key=lambda pattern: (-pattern.sessions, -pattern.count, pattern.name))
 
 
 def seen_before(memories: Iterable[Memory], fingerprint: str) -> Pattern | None:
-    """Give what is known of one error, in however few sessions it was seen."""
+    """Return what is known of one error, in however few sessions it was seen."""
     known = sorted(memories, key=lambda memory: (memory.digest.started_at or "", memory.uid))
     errors = [
         (memory.uid, e)
@@ -140,11 +140,11 @@ def _recurring_error(name: str, errors: Sequence[tuple[str, ErrorSeen]]) -> Patt
 
 def _cures(errors: Iterable[tuple[str, ErrorSeen]]) -> tuple[Cure, ...]:
     """What was changed last before the same thing went well, by how many sessions did it."""
-    did: dict[str, list[Evidence]] = {}
+    did: dict[str, list[PatternEvidence]] = {}
     for uid, error in errors:
         if error.settled_by is not None and error.fix:
             best = error.fix[0]
-            proof = Evidence(uid, (best.event, error.settled_by), best.what)
+            proof = PatternEvidence(uid, (best.event, error.settled_by), best.what)
             did.setdefault(_verb(best.what), []).append(proof)
     cures = [Cure(what, len({e.uid for e in some}), tuple(some[-3:])) for what, some in did.items()]
     return tuple(sorted(cures, key=lambda cure: (-cure.sessions, cure.what))[:3])
@@ -186,7 +186,7 @@ def costly_detours(memories: Sequence[Memory]) -> list[Pattern]:
                     signal.text,
                     1,
                     1,
-                    (Evidence(memory.uid, signal.events, signal.quote),),
+                    (PatternEvidence(memory.uid, signal.events, signal.quote),),
                     data={"tokens": tokens, "ticks": signal.data.get("ticks", 0)},
                 )
             )
@@ -209,7 +209,7 @@ def breaking_files(memories: Sequence[Memory]) -> list[Pattern]:
     out = []
     for (where, path), cases in seen.items():
         breaks = sum(broke for _, broke, _ in cases)
-        if len(cases) < SESSIONS or breaks < BREAKS:
+        if len(cases) < MIN_SESSIONS or breaks < MIN_BREAKS:
             continue
         runs = (
             (memory.uid, _last_runs(memory), _rework_quote(memory, path))
@@ -277,12 +277,12 @@ def flaky_tests(memories: Sequence[Memory]) -> list[Pattern]:
     return sorted(out, key=lambda pattern: (-pattern.sessions, -pattern.count, pattern.name))
 
 
-def _evidence(cases: Iterable[tuple[str, tuple[int, ...], str]]) -> tuple[Evidence, ...]:
+def _evidence(cases: Iterable[tuple[str, tuple[int, ...], str]]) -> tuple[PatternEvidence, ...]:
     """The youngest sessions first, each once."""
-    out: dict[str, Evidence] = {}
+    out: dict[str, PatternEvidence] = {}
     for uid, events, quote in cases:
-        out.setdefault(uid, Evidence(uid, events, quote))
-    return tuple(out.values())[:EVIDENCE]
+        out.setdefault(uid, PatternEvidence(uid, events, quote))
+    return tuple(out.values())[:MAX_EVIDENCE]
 
 
 Finder = Callable[[Sequence[Memory]], list[Pattern]]

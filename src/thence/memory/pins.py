@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from thence.agents import Cursor
-from thence.memory.store import Change, SessionRow, Store
+from thence.memory.store import SessionChange, SessionRow, Store
 
 
 def set_pinned(store: Store, rows: Sequence[SessionRow], *, is_pinned: bool) -> None:
@@ -19,5 +19,5 @@ def set_pinned(store: Store, rows: Sequence[SessionRow], *, is_pinned: bool) -> 
         if row.pinned is not is_pinned:
             # Of another machine's session nobody here knows how far it was read.
             cursor = known[uid].cursor if uid in known else Cursor()
-            changes.append(Change(msgspec.structs.replace(row, pinned=is_pinned), cursor))
+            changes.append(SessionChange(msgspec.structs.replace(row, pinned=is_pinned), cursor))
     store.write(changes)

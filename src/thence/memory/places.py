@@ -24,13 +24,13 @@ from thence.agents.files import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
 from thence.memory.fields import locate, printable
-from thence.memory.store import Inventory, Known
+from thence.memory.store import Inventory, SweepEntry
 
 FIRST = ""
 """The ending of names in the first place."""
 
 
-def arrange(sources: Sequence[Source], before: Known | None) -> tuple[Source, ...]:
+def arrange(sources: Sequence[Source], before: SweepEntry | None) -> tuple[Source, ...]:
     """Return the places of one session, the first place first, files named as its cursor does."""
     if len(sources) == 1 and (before is None or _is_first(sources[0], before.cursor.marks)):
         return (sources[0],)
@@ -47,19 +47,19 @@ def arrange(sources: Sequence[Source], before: Known | None) -> tuple[Source, ..
     for source in unknown:
         may_be_first = FIRST not in taken and (before is None or _was_moved(source, before))
         taken[FIRST if may_be_first else _new_place(source, taken)] = source
-    return tuple(_placed(taken[place], place) for place in sorted(taken))
+    return tuple(_rename_files(taken[place], place) for place in sorted(taken))
 
 
 def only_copies(inventory: Inventory) -> frozenset[str]:
     """Return the sessions that their sources can no longer give as they are stored."""
     return frozenset(
         uid
-        for uid, one in inventory.sessions.items()
-        if one.evicted is None and not _can_be_read_again(one)
+        for uid, entry in inventory.sessions.items()
+        if entry.evicted is None and not _can_be_read_again(entry)
     )
 
 
-def _can_be_read_again(known: Known) -> bool:
+def _can_be_read_again(known: SweepEntry) -> bool:
     """Whether the source of a session is there, and was never rewritten with less in it."""
     if known.gone or not known.path or not os.path.lexists(locate(known.path)):
         return False
@@ -70,12 +70,12 @@ def find_sessions(
     adapter: Adapter, roots: Iterable[Path], inventory: Inventory | None
 ) -> Iterator[Source]:
     """Yield the sessions of an agent, each once, with its files in all places."""
-    found: dict[str, list[Source]] = {}
+    by_session: dict[str, list[Source]] = {}
     for root in roots:
         for source in adapter.find(root):
-            found.setdefault(source.uid, []).append(source)
+            by_session.setdefault(source.uid, []).append(source)
     stored = inventory.sessions if inventory is not None else {}
-    for uid, sources in found.items():
+    for uid, sources in by_session.items():
         yield unite(arrange(sources, stored.get(uid)))
 
 
@@ -123,10 +123,10 @@ class _PlacesReader:
         del source  # it is all of the places
         marks = dict(cursor.marks) if cursor is not None else {}
         out = Batch([], [], Cursor(marks), notices=[])
-        for found in self._places:
-            place = _place_named(found)
+        for copy in self._places:
+            place = _place_named(copy)
             own = {name_in(key): mark for key, mark in marks.items() if place_of(key) == place}
-            batch = self._adapter.read(_placed(found, FIRST), Cursor(own) if own else None)
+            batch = self._adapter.read(_rename_files(copy, FIRST), Cursor(own) if own else None)
             marks |= {name + place: mark for name, mark in batch.cursor.marks.items()}
             out.events += _facts_in(batch.events, place)
             out.skipped += batch.skipped
@@ -158,11 +158,11 @@ def _distinct(sources: Sequence[Source]) -> list[Source]:
     """
     if len(sources) == 1:
         return list(sources)
-    found = [(source, list(_stats(source))) for source in sources]
-    found.sort(key=lambda pair: -sum(status.st_size for status in pair[1]))
+    with_stats = [(source, list(_stats(source))) for source in sources]
+    with_stats.sort(key=lambda pair: -sum(status.st_size for status in pair[1]))
     known: set[tuple[int, int]] = set()
     out: list[Source] = []
-    for source, stats in found:
+    for source, stats in with_stats:
         inodes = {(status.st_dev, status.st_ino) for status in stats}
         if not out or not inodes <= known:
             out.append(source)
@@ -194,7 +194,7 @@ def _is_at(source: Source, marks: Mapping[str, Mark], place: str) -> bool:
     )
 
 
-def _was_moved(source: Source, before: Known) -> bool:
+def _was_moved(source: Source, before: SweepEntry) -> bool:
     """Return whether a session now lies here that lay elsewhere."""
     path = locate(before.path)
     return path == printable(source.path) or not os.path.lexists(path)
@@ -208,7 +208,7 @@ def _new_place(source: Source, taken: Mapping[str, Source]) -> str:
     return place
 
 
-def _placed(source: Source, place: str) -> Source:
+def _rename_files(source: Source, place: str) -> Source:
     """Return a source whose files have the names that they have in a place."""
     if all(place_of(file.key) == place for file in source.files):
         return source

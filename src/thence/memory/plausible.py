@@ -17,22 +17,22 @@ from itertools import pairwise
 from thence.format.expressions import expression
 from thence.memory.rules import FOLD, Rule
 
-_JUDGED = 2048
+_JUDGED_BYTES = 2048
 """So many bytes of a secret say enough about it."""
 
-_TELLING = 64
+_PLACEHOLDER_BYTES = 64
 """A placeholder says so early; later in a long secret the same letters come by chance."""
 
-_LETTERS = 10
+_MIN_LETTERS = 10
 """A password of letters alone has so many; shorter ones in quotes are words of a program."""
 
-_RUN = 48
+_ENCODED_RUN_BYTES = 48
 """So many bytes before it say whether a secret stands in the middle of encoded data."""
 
 _NAME_BYTES = 32
 """So many bytes before a match may belong to the name that it begins with."""
 
-_BLOB = expression(rb"[0-9A-Za-z+/_-]{%d}" % _RUN)
+_BLOB = expression(rb"[0-9A-Za-z+/_-]{%d}" % _ENCODED_RUN_BYTES)
 
 _FOLDS = expression(FOLD.replace(r"\z", r"\Z").encode() + rb"|[\s\\]")
 
@@ -117,9 +117,9 @@ TABLES: tuple[re.Pattern[bytes] | frozenset[bytes], ...] = (
 
 def is_secret(rule: Rule, data: bytes, start: int, first: int, last: int) -> bool:
     """Judge what a rule caught: `data[first:last]`, in a match that begins at `start`."""
-    secret = unfold(data[first : min(last, first + _JUDGED)])
+    secret = unfold(data[first : min(last, first + _JUDGED_BYTES)])
     after = data[last : last + 1]
-    if rule.check and not CHECKS[rule.check](data[first : min(last, first + _JUDGED)]):
+    if rule.check and not CHECKS[rule.check](data[first : min(last, first + _JUDGED_BYTES)]):
         return False
     if rule.entropy == 0.0 and not rule.hashed:
         if not _is_password(rule, data[start:first], secret, after):
@@ -130,7 +130,7 @@ def is_secret(rule: Rule, data: bytes, start: int, first: int, last: int) -> boo
         (rule.entropy and entropy(secret) < rule.entropy)
         or (rule.shape and not re.fullmatch(rule.shape.encode(), secret))
         or _is_unreal(secret)
-        or _is_inside_blob(data[max(0, first - _RUN) : first])
+        or _is_inside_blob(data[max(0, first - _ENCODED_RUN_BYTES) : first])
     )
 
 
@@ -151,14 +151,14 @@ def unfold(secret: bytes) -> bytes:
 
 
 def entropy(secret: bytes) -> float:
-    """Give the bits per byte of a secret, from how often each of its bytes occurs."""
+    """Return the bits per byte of a secret, from how often each of its bytes occurs."""
     size = len(secret)
     return -sum(n / size * math.log2(n / size) for n in Counter(secret).values()) if size else 0.0
 
 
 def _is_unreal(secret: bytes) -> bool:
     """Tell what documentation writes in place of a secret."""
-    start = secret[:_TELLING]
+    start = secret[:_PLACEHOLDER_BYTES]
     return _UNREAL.search(start) is not None or _is_run(start)
 
 
@@ -205,7 +205,7 @@ def _is_password(rule: Rule, name: bytes, secret: bytes, after: bytes) -> bool:
         if not re.fullmatch(rb"[A-Za-z_-]+", secret):
             return True
         # A word in quotes may be a label or the name of a field: a short one tells nothing.
-        return (not secret.isalpha() or len(secret) >= _LETTERS) and not _SPEAKS.search(secret)
+        return (not secret.isalpha() or len(secret) >= _MIN_LETTERS) and not _SPEAKS.search(secret)
     if name.isupper() and name[-1:] == b"=":  # the environment holds values, not code
         return len(secret) >= 6
     return not re.fullmatch(rb"[A-Za-z_.-]+|[0-9.]+", secret)

@@ -196,7 +196,7 @@ class ModelInfo(msgspec.Struct):
         self.description = self.price_comments = None
 
     def get_prices(self, at: datetime, context: Mapping[str, str] | None = None) -> ModelPrice:
-        """Give the prices of a time; those of a tier where the context names it."""
+        """Return the prices of a time; those of a tier where the context names it."""
         standard = self._standard(at)
         if not context:
             return standard
@@ -261,7 +261,7 @@ _KNOWN: dict[str, Any] = {
 
 @cache
 def providers() -> list[Provider]:
-    """Give all who sell models, in the order of the list."""
+    """Return all who sell models, in the order of the list."""
     try:
         return _read()
     except Exception:  # noqa: BLE001 - somebody else's module; whatever it is, they can read it
@@ -281,7 +281,7 @@ def _read() -> list[Provider]:
     types = ModuleType("types")
     vars(types).update(_KNOWN)
 
-    def given(name: str, *more: Any) -> ModuleType:
+    def import_for_module(name: str, *more: Any) -> ModuleType:
         """Import for the module: its sister is ours, and it needs no other of the package."""
         level = more[3] if len(more) > 3 else 0  # behind globals, locals, names
         if level:
@@ -292,7 +292,7 @@ def _read() -> list[Provider]:
 
     names: dict[str, Any] = {
         "__name__": spec.name,
-        "__builtins__": {**vars(builtins), "__import__": given},
+        "__builtins__": {**vars(builtins), "__import__": import_for_module},
     }
     exec(code, names)  # type: ignore[arg-type]  # noqa: S102 - the code of a package we depend on
     listed: list[Provider] = names["providers"]

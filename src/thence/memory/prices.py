@@ -64,7 +64,7 @@ _ANOTHER = expression(
 """How a longer name goes on when it is another model, at another price."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class PriceLine(msgspec.Struct, frozen=True):
     """One part of a price: so many of what, at which rate."""
 
     what: str
@@ -85,10 +85,10 @@ class Price(msgspec.Struct, frozen=True):
     model: str
     """As the list calls it; as the log does, where no list was asked."""
     source: Literal["listed", "recorded", "free"]
-    found: str
+    match: str
     """How it was found, in words."""
     provider: str | None = None
-    lines: tuple[Line, ...] = ()
+    lines: tuple[PriceLine, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -97,7 +97,7 @@ class Price(msgspec.Struct, frozen=True):
         return int((self.usd / TICK).to_integral_value())
 
 
-class _Found(NamedTuple):
+class _PriceMatch(NamedTuple):
     provider: Provider
     model: ModelInfo
     how: str
@@ -207,7 +207,7 @@ class Tariff:
 
 @lru_cache(maxsize=4096)
 def tariff(model: str, day: str = "", service_tier: str | None = None) -> Tariff | None:
-    """Give the rates of a model on a day (`2026-01-31`; today's if it is none), if it is known."""
+    """Return the rates of a known model on a day (`2026-01-31`; today's if it is none)."""
     if model == SYNTHETIC:
         return Tariff({"input_mtok": Decimal(0), "output_mtok": Decimal(0)}.get)
     listing = _find(model, None)
@@ -293,7 +293,7 @@ def _recorded_cost(recorded: Decimal | float | None, usage: Usage) -> Decimal | 
 
 def _lines(
     rate_of: Callable[[str], Rate], usage: Usage, cache_1h: int, searches: int
-) -> list[Line] | None:
+) -> list[PriceLine] | None:
     """All parts of a price; None when one of them has no rate."""
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     prompt = usage.input_tokens + read + written
@@ -328,7 +328,7 @@ def _lines(
         return None
     search = ("web searches", searches, _first(prompt, rate_of("web_searches_kcount")), 1_000)
     return [
-        Line(what, count, rate, per, rate * count / per)
+        PriceLine(what, count, rate, per, rate * count / per)
         for what, count, rate, per in (*parts, search)
         if count > 0 and rate is not None
     ]
@@ -361,7 +361,7 @@ def _context(model: ModelInfo, service_tier: str | None, at: datetime) -> dict[s
 
 
 @lru_cache(maxsize=1024)
-def _find(model: str, provider: str | None) -> _Found | None:
+def _find(model: str, provider: str | None) -> _PriceMatch | None:
     """Look a model up where it was asked, then along its route, then at its maker."""
     name = model.strip().lower()
     hints = list(_hints(name, provider))
@@ -416,7 +416,7 @@ def _seller(hint: str) -> Provider | None:
 
 def _find_listing(
     seller: Provider, spellings: list[tuple[str, tuple[str, ...]]], *, asked: bool
-) -> _Found | None:
+) -> _PriceMatch | None:
     others = [p for p in pricelist.providers() if p.id in (seller.fallback_model_providers or ())]
     models = [model for listing in (seller, *others) for model in listing.models]
     for spelling, taken in spellings:
@@ -424,7 +424,7 @@ def _find_listing(
             if _is(model.match, spelling):
                 without = f" read without its {' and '.join(taken)}" if taken else ""
                 how = f"{seller.id} list, {model.id}{without}"
-                return _Found(seller, model, how, asked)
+                return _PriceMatch(seller, model, how, asked)
     return None
 
 

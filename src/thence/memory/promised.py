@@ -9,12 +9,12 @@ from thence.memory.dismissals import todo_key
 from thence.memory.store import Filter, Store
 
 
-def promised(
+def open_promises(
     store: Store, wanted: Filter, dismissed: AbstractSet[str] = frozenset()
 ) -> list[dict[str, JSON]]:
     """Return what is open, as the digests tell it, the newest first, without what is dismissed."""
     out: list[dict[str, JSON]] = []
-    for digest in store.kept("digests", wanted):
+    for digest in store.read_table("digests", wanted):
         todos = digest.get("todos")
         for todo in todos if isinstance(todos, list) else ():
             if not isinstance(todo, dict) or not isinstance(todo.get("text"), str):

@@ -17,7 +17,7 @@ from thence.memory.store import SessionRow
 
 if TYPE_CHECKING:
     from thence.format.joins import Call
-    from thence.memory.course import Course
+    from thence.memory.course import SessionTimeline
 
 MAIN_BRANCHES: Final = frozenset({"main", "master", "trunk", "develop", "dev", "HEAD"})
 
@@ -30,15 +30,17 @@ _CREATING_TOOLS: Final = ("create_pull_request", "create_merge_request")
 _SCRIPT_CHARS: Final = 4_000
 
 
-def opened_pulls(course: Course) -> list[str]:
+def opened_pulls(timeline: SessionTimeline) -> list[str]:
     """Return the pull requests that a session opened, as `owner/repository#7`."""
-    from thence.memory.course import said  # digests are made with it loaded; costs need not be
+    from thence.memory.course import (
+        event_text,  # digests are made with it loaded; costs need not be
+    )
 
-    names = list(pull_names(course.session.head.pull_request or ""))
-    for pair in course.session.calls:
-        if pair.result is not None and not pair.outcome.failed and _creates(course, pair):
+    names = list(pull_names(timeline.session.head.pull_request or ""))
+    for pair in timeline.session.calls:
+        if pair.result is not None and not pair.outcome.failed and _creates(timeline, pair):
             # What is created is printed last; a description above it may name other ones.
-            names += list(pull_names(said(pair.result)))[-1:]
+            names += list(pull_names(event_text(pair.result)))[-1:]
     return list(dict.fromkeys(names))
 
 
@@ -48,11 +50,11 @@ def pull_names(text: str) -> Iterator[str]:
         yield f"{match[1]}{'#' if match[2] == 'pull' else '!'}{match[3]}"
 
 
-def _creates(course: Course, pair: Call) -> bool:
+def _creates(timeline: SessionTimeline, pair: Call) -> bool:
     """Return whether a call creates a pull request."""
     if (pair.call.tool or "").endswith(_CREATING_TOOLS):
         return True
-    script = (course.script(pair) or "")[:_SCRIPT_CHARS]
+    script = (timeline.script(pair) or "")[:_SCRIPT_CHARS]
     if not any(" ".join(words) in script for words in _CREATING):
         return False
     programs = [tuple(program) for program in shell.programs(script)]

@@ -22,26 +22,26 @@ import msgspec
 from thence.format.graph import State
 from thence.format.normal import KINDS
 from thence.memory import pairs, vocabulary
-from thence.memory.search import CAP, Answer, Found, How, Query, narrowed
+from thence.memory.search import MAX_ROWS, How, Query, SearchAnswer, SearchMatch, narrow
 from thence.memory.store import STATES, Filter, SessionRow
 
-FEW: Final = 3
+FEW_SESSIONS: Final = 3
 """Sessions with all words below which any of them will do; and events of a session in a row."""
-WORD_CAP: Final = 500
+MAX_WORD_ROWS: Final = 500
 """Rows that are looked at for one word, the newest."""
-MOST_WORDS: Final = 8
+MAX_WORDS: Final = 8
 """Words of a question that are looked for one by one."""
-MOST_MISSING: Final = 3
+MAX_MISSING_WORDS: Final = 3
 """Words found nowhere for which others are looked for, and the words for each of them."""
-MOST_OTHERS: Final = 4
+MAX_OTHER_WORDS: Final = 4
 TITLE: Final = -1
 DIGEST: Final = -2
 """In the place of a kind: what a session is called, and what is left of an evicted one."""
 
 _COMMON: Final = 2_000.0
-_PHRASE: Final = 1.3  # times as much is an event that says it word by word
-_LEAST: Final = 0.2  # of the best session's worth: what is less does not answer
-_MONTH: Final = 30 * 86_400_000.0
+_PHRASE_FACTOR: Final = 1.3  # times as much is an event that says it word by word
+_MIN_SHARE_OF_BEST: Final = 0.2  # of the best session's worth: what is less does not answer
+_MONTH_MS: Final = 30 * 86_400_000.0
 
 
 Row = tuple[int, int | str, int, int, int]
@@ -59,7 +59,7 @@ class Lists(NamedTuple):
     back_to: str | None
 
 
-class Source(Protocol):
+class RankingSource(Protocol):
     """What a store knows of its words."""
 
     def lists(
@@ -72,7 +72,7 @@ class Source(Protocol):
         """
         ...
 
-    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
+    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[SearchMatch]:
         """Look up rows, each with its worth, that are to be shown."""
         ...
 
@@ -85,18 +85,20 @@ Sessions = Callable[[Filter], Iterable[SessionRow]]
 """Returns sessions, the newest first."""
 
 
-def search(source: Source, sessions: Sessions, query: Query, limit: int, offset: int) -> Answer:
+def search(
+    source: RankingSource, sessions: Sessions, query: Query, limit: int, offset: int
+) -> SearchAnswer:
     """Return the best answers to a question."""
     if query.tag is not None and query.uids is None:
-        return Answer([], hints=query.hints)  # nobody looked up who has it
+        return SearchAnswer([], hints=query.hints)  # nobody looked up who has it
     if query.lists_sessions:
         return _by_filters(sessions, query, limit, offset)
     if not query.match:
-        return Answer([], hints=query.hints)
+        return SearchAnswer([], hints=query.hints)
     return _Ranking(source, query, limit + offset).answer(limit, offset)
 
 
-def _by_filters(sessions: Sessions, query: Query, limit: int, offset: int) -> Answer:
+def _by_filters(sessions: Sessions, query: Query, limit: int, offset: int) -> SearchAnswer:
     """List the sessions that filters alone ask for."""
     wanted = Filter(
         uids=None if query.uids is None else tuple(query.uids),
@@ -112,13 +114,15 @@ def _by_filters(sessions: Sessions, query: Query, limit: int, offset: int) -> An
         wanted = msgspec.structs.replace(wanted, limit=limit, offset=offset)
     rows = [row for row in sessions(wanted) if query.takes(sum(row.ticks.values()))]
     rows = rows[offset : offset + limit] if priced else rows
-    return Answer([_session(row) for row in rows], how="filters", hints=query.hints)
+    return SearchAnswer([_session(row) for row in rows], how="filters", hints=query.hints)
 
 
-def _session(row: SessionRow) -> Found:
+def _session(row: SessionRow) -> SearchMatch:
     session = row.session
     ended = _millis(session.ended_at)
-    return Found(session.session_uid, None, ended, "session", None, None, 1.0, text=row.title or "")
+    return SearchMatch(
+        session.session_uid, None, ended, "session", None, None, 1.0, text=row.title or ""
+    )
 
 
 def _millis(text: str | None) -> int:
@@ -144,7 +148,7 @@ class _Word(msgspec.Struct):
 class _Ranking:
     """One question on its way to an answer."""
 
-    def __init__(self, source: Source, query: Query, enough: int) -> None:
+    def __init__(self, source: RankingSource, query: Query, enough: int) -> None:
         self._source = source
         self._query = query
         self._enough = enough
@@ -153,24 +157,26 @@ class _Ranking:
         self._shares: dict[int | str, float] = {}
         self._instead: list[tuple[str, str]] = []
 
-    def answer(self, limit: int, offset: int) -> Answer:
+    def answer(self, limit: int, offset: int) -> SearchAnswer:
         """Ask for all words, then for any of them, and put what was found in order."""
         query = self._query
         # Where any word will do there is no need to go on for what has all.
-        needed = self._enough + 1 if query.exact or len(query.wanted) < FEW else 0
-        phrase = [narrowed(query, [query.phrase])] if query.phrase else []
-        lists = self._source.lists([query, *phrase], CAP, needed, narrowing=True)
+        needed = self._enough + 1 if query.exact or len(query.wanted) < FEW_SESSIONS else 0
+        phrase = [narrow(query, [query.phrase])] if query.phrase else []
+        lists = self._source.lists([query, *phrase], MAX_ROWS, needed, narrowing=True)
         every, *exact = lists.rows
         phrases = {row[0] for rows in exact for row in rows}
         for row in every:
             number, _, _, kind, state = row
             self._rows[number] = row
-            self._values[number] = WORTHS[kind][state] * (_PHRASE if number in phrases else 1.0)
+            self._values[number] = WORTHS[kind][state] * (
+                _PHRASE_FACTOR if number in phrases else 1.0
+            )
         has_all = bool(self._rows)
         words = self._any_words() if self._is_few() else []
-        order = _ordered(self._rows, self._values, self._shares, self._enough)
+        order = _order_rows(self._rows, self._values, self._shares, self._enough)
         how: How = "near" if self._instead else "any" if words and not has_all else "all"
-        return Answer(
+        return SearchAnswer(
             self._source.look_up(order[offset : offset + limit]),
             lists.capped,
             lists.back_to,
@@ -184,7 +190,7 @@ class _Ranking:
         """Return whether any of the words will do: few sessions have all, and none is a must."""
         if self._query.exact or not self._query.wanted or not all(self._query.words):
             return False  # phrases and files are meant as they are
-        return len({row[1] for row in self._rows.values()}) < FEW
+        return len({row[1] for row in self._rows.values()}) < FEW_SESSIONS
 
     # -- any words ----------------------------------------------------------------------
 
@@ -193,17 +199,17 @@ class _Ranking:
         query = self._query
         typed = dict(zip(query.words, query.wanted, strict=True))
         # Long words are rare ones, mostly; each is a look into the whole index.
-        groups = sorted(typed.items(), key=lambda group: -len(group[0]))[:MOST_WORDS]
+        groups = sorted(typed.items(), key=lambda group: -len(group[0]))[:MAX_WORDS]
         lists: list[list[Row]] = [[]]
         if len(groups) > 1:
-            queries = [narrowed(query, terms) for _, terms in groups]
-            lists = self._source.lists(queries, WORD_CAP, 1).rows
+            queries = [narrow(query, terms) for _, terms in groups]
+            lists = self._source.lists(queries, MAX_WORD_ROWS, 1).rows
         elif self._rows:
             return []
         words = [_Word(*group, rows) for group, rows in zip(groups, lists, strict=True)]
         missing = [word for word in words if not word.rows]
         if 2 * len(missing) > len(words):
-            for word in missing[:MOST_MISSING]:
+            for word in missing[:MAX_MISSING_WORDS]:
                 self._replace(word, is_last=len(missing) == len(words))
         words = [word for word in words if word.rows]
         for word in words:
@@ -236,7 +242,7 @@ class _Ranking:
     def _replace(self, word: _Word, *, is_last: bool) -> None:
         """Look for other words in the place of one that is found nowhere."""
         for terms in self._others(word.typed.strip("*?!.,;:()"), is_last=is_last):
-            [rows] = self._source.lists([narrowed(self._query, terms)], WORD_CAP, 1).rows
+            [rows] = self._source.lists([narrow(self._query, terms)], MAX_WORD_ROWS, 1).rows
             if rows:
                 word.rows, word.share = rows, 0.7
                 shown = [term.replace('"', "") for term in terms]
@@ -259,15 +265,15 @@ class _Ranking:
         if not others and is_last:
             others = vocabulary.like(word, self._source.words(word[:1], ""))
         if not others and is_last and len(word) > vocabulary.MIN_PART:
-            others = sorted(self._source.words("", word), key=len)[:MOST_OTHERS]
+            others = sorted(self._source.words("", word), key=len)[:MAX_OTHER_WORDS]
         if others:
-            yield [f'"{other}"' for other in others[:MOST_OTHERS]]
+            yield [f'"{other}"' for other in others[:MAX_OTHER_WORDS]]
 
 
 # -- worth ----------------------------------------------------------------------------------
 
 
-def _ordered(
+def _order_rows(
     rows: Mapping[int, Row],
     values: dict[int, float],
     shares: Mapping[int | str, float],
@@ -280,7 +286,7 @@ def _ordered(
     often: dict[int | str, float] = {}
     for number, worth in values.items():
         _, session, ts, _, _ = rows[number]
-        value = values[number] = worth + 0.2 / (1 + (newest - ts) / _MONTH)
+        value = values[number] = worth + 0.2 / (1 + (newest - ts) / _MONTH_MS)
         by.setdefault(session, []).append(number)
         often[session] = often.get(session, 0.0) + value
         mine = (value, ts, number)
@@ -290,7 +296,7 @@ def _ordered(
         session: value + 0.5 * shares.get(session, 0.0) + 0.1 * log2(1 + often[session])
         for session, (value, _, _) in best.items()
     }
-    least = _LEAST * max(worths.values(), default=0.0) if shares else 0.0
+    least = _MIN_SHARE_OF_BEST * max(worths.values(), default=0.0) if shares else 0.0
     order = [session for session, worth in worths.items() if worth >= least]
     order.sort(key=lambda session: (worths[session], *best[session][1:]), reverse=True)
     out: list[tuple[Row, float]] = []
@@ -299,11 +305,11 @@ def _ordered(
         for session in order:
             if not place:
                 by[session].sort(key=lambda n: (values[n], rows[n][2], n), reverse=True)
-            some = by[session][place : place + FEW]
+            some = by[session][place : place + FEW_SESSIONS]
             out += [(rows[number], worths[session]) for number in some]
             if len(out) >= enough:
                 break
-        place += FEW
+        place += FEW_SESSIONS
         order = [session for session in order if len(by[session]) > place]
     return out
 

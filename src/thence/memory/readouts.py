@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from thence.errors import ThenceError
 from thence.format.normal import SessionEvent
-from thence.format.readout import Part, Readout, SessionHead, read_window
+from thence.format.readout import Readout, ReadoutPart, SessionHead, read_window
 from thence.format.records import JSON, Notice, Skipped, word
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory import recall
 from thence.memory.growth import subagents_of
 from thence.memory.packs import read_all, size_in
 from thence.memory.pages import all_events
-from thence.memory.recall import Cleaned, body, light, loaded, notices_of, place_of
+from thence.memory.recall import Cleaned, body, light, load_session, notices_of, place_of
 from thence.memory.spelling import load
 from thence.memory.store import Filter
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
     from thence.format.fold import FoldState
     from thence.format.stored import StoredEvent
-    from thence.memory.packs import Blobs
-    from thence.memory.store import Change, SessionRow, Store
+    from thence.memory.packs import BlobStore
+    from thence.memory.store import SessionChange, SessionRow, Store
 
 
 def read_session(store: Store, row: SessionRow, clean: Cleaned | None = list) -> Readout:
@@ -44,8 +44,10 @@ def read_session(store: Store, row: SessionRow, clean: Cleaned | None = list) ->
     uid = row.session.session_uid
     rows = list(store.events(uid))
     if not rows:
-        return readout_of(loaded(store, row, clean or list).whole)
-    above = _Above(lambda: _lineage(store, uid, clean), lambda part: _stored_part(store, part))
+        return readout_of(load_session(store, row, clean or list).whole)
+    above = _ParentEvents(
+        lambda: _lineage(store, uid, clean), lambda part: _stored_part(store, part)
+    )
     made = Readout(
         *(uid, rows, head_of(row)),
         read=partial(body, store.blobs),
@@ -77,10 +79,10 @@ def open_session(store: Store, row: SessionRow) -> OpenedSession:
     uid = row.session.session_uid
     rows = list(store.events(uid))
     if not rows:
-        return opened(loaded(store, row))
+        return open_loaded(load_session(store, row))
     rows, skipped = fill_rows(rows, store.blobs, row.session.source_path or "")
     notices = list(notices_of(row))
-    above = _Above(
+    above = _ParentEvents(
         lambda: _lineage(store, uid, list, notices),
         lambda part: _stored_part(store, part, is_filled=True),
     )
@@ -94,25 +96,27 @@ def open_session(store: Store, row: SessionRow) -> OpenedSession:
     return OpenedSession(session, row.session.flavor, skipped, notices)
 
 
-def opened(session: LoadedSession) -> OpenedSession:
+def open_loaded(session: LoadedSession) -> OpenedSession:
     """Return a session that was just put together."""
     agent = session.source.adapter
     return OpenedSession(readout_of(session.whole), agent, session.skipped, session.notices)
 
 
 def fill_rows(
-    rows: Sequence[StoredEvent], blobs: Blobs, path: str
+    rows: Sequence[StoredEvent], blobs: BlobStore, path: str
 ) -> tuple[list[StoredEvent], list[Skipped]]:
     """Return events with all payloads that can be read, and the records of which some cannot."""
     refs = [ref for row in rows if (ref := row.event.payload_ref) is not None]
     with contextlib.suppress(ThenceError):
         bodies = map(load, read_all(blobs, refs))
-        return [_filled(row, bodies) for row in rows], []
+        return [_fill_payload(row, bodies) for row in rows], []
     out: list[StoredEvent] = []
     skipped: dict[tuple[str, int], Skipped] = {}
     for row in rows:
         try:
-            out.append(_filled(row, map(load, map(blobs.read, [row.event.payload_ref or ""]))))
+            out.append(
+                _fill_payload(row, map(load, map(blobs.read, [row.event.payload_ref or ""])))
+            )
         except ThenceError as error:
             why = f"its text is unavailable: {error.message}"
             skipped[row.file, row.line] = Skipped(row.line, 0, 0, why, source=path)
@@ -160,13 +164,13 @@ def _ends(payload: JSON, end: int | None, kind: str) -> JSON:
     return payload
 
 
-def just_read(whole: Whole, change: Change) -> Readout:
+def just_read(graph: SessionGraph, change: SessionChange) -> Readout:
     """Return a session that was just read at once, payloads and all, as its rows tell it."""
-    events = {event.event_id: event for event in whole.events}
-    return Readout(whole.uid, change.events, head_of(change.row), events=events)
+    events = {event.event_id: event for event in graph.events}
+    return Readout(graph.uid, change.events, head_of(change.row), events=events)
 
 
-def _filled(row: StoredEvent, bodies: Iterator[JSON]) -> StoredEvent:
+def _fill_payload(row: StoredEvent, bodies: Iterator[JSON]) -> StoredEvent:
     if row.event.payload_ref is None:
         return row
     return replace(row, event=replace(row.event, payload=next(bodies)))
@@ -198,36 +202,36 @@ def read_end(store: Store, uid: str, since: int | None = None) -> SessionEnd | N
 
 def events_with(store: Store, uid: str, ids: Sequence[int]) -> list[StoredEvent]:
     """Return the events with these ids in their order; most follow one another."""
-    found: dict[int, StoredEvent] = {}
+    events: dict[int, StoredEvent] = {}
     for at in ids:
-        for row in store.events(uid, ids=(at, at)) if at not in found else ():
+        for row in store.events(uid, ids=(at, at)) if at not in events else ():
             near = [row, *store.events(uid, after=row.seq, limit=len(ids))]
-            found |= {other.event.event_id: other for other in near}
-    return [found[at] for at in ids if at in found]
+            events |= {other.event.event_id: other for other in near}
+    return [events[at] for at in ids if at in events]
 
 
-def readout_of(whole: Whole) -> Readout:
+def readout_of(graph: SessionGraph) -> Readout:
     """Return a session that was just put together as its stored events would tell it."""
-    above = _Above(lambda: whole, readout_of)
+    above = _ParentEvents(lambda: graph, readout_of)
     head = SessionHead(
-        whole.session(),
-        whole.title,
-        whole.torn,
-        tuple(whole.edges),
-        whole.spent,
-        tuple(sorted({notice.detail for notice in whole.unbilled})),
-        subagents_of(whole.about, {fact.channel for fact in whole.facts}),
-        word(whole.about.get("pr")) or None,
+        graph.session(),
+        graph.title,
+        graph.torn,
+        tuple(graph.edges),
+        graph.spent,
+        tuple(sorted({notice.detail for notice in graph.unbilled})),
+        subagents_of(graph.about, {fact.channel for fact in graph.facts}),
+        word(graph.about.get("pr")) or None,
     )
-    made = Readout(whole.uid, all_events(whole, payloads=True), head, above=above)
+    made = Readout(graph.uid, all_events(graph, payloads=True), head, above=above)
     above.readout = made
     return made
 
 
-def place_in(whole: Whole, wanted: str) -> int:
+def place_in(graph: SessionGraph, wanted: str) -> int:
     """Return the place of the record that a name means in a session that was put together."""
-    session = readout_of(whole)
-    place = whole.graph.place(session.records[place_of(session, wanted)].id)
+    session = readout_of(graph)
+    place = graph.graph.place(session.records[place_of(session, wanted)].id)
     return 0 if place is None else place
 
 
@@ -245,48 +249,50 @@ def head_of(row: SessionRow) -> SessionHead:
     )
 
 
-class _Above:
+class _ParentEvents:
     """Finds what stands on the line of a session in those that it continues."""
 
-    def __init__(self, load: Callable[[], Whole | None], read: Callable[[Whole], Readout]) -> None:
+    def __init__(
+        self, load: Callable[[], SessionGraph | None], read: Callable[[SessionGraph], Readout]
+    ) -> None:
         self._load = load
         self._read = read
         self._known: dict[str, Readout] = {}
-        self._whole: Whole | None = None
+        self._graph: SessionGraph | None = None
         self.readout: Readout | None = None
 
-    def __call__(self, to: int | None, boundaries: bool) -> list[Part]:  # noqa: FBT001 - a callback
+    def __call__(self, to: int | None, boundaries: bool) -> list[ReadoutPart]:  # noqa: FBT001 - a callback
         own = self.readout
         if own is None or all(record.link.base is None for record in own.records):
             return []
-        if self._whole is None:
-            self._whole = self._load()
-        whole = self._whole
-        if whole is None:
+        if self._graph is None:
+            self._graph = self._load()
+        graph = self._graph
+        if graph is None:
             return []
-        place = None if to is None else whole.graph.place(own.records[to].id)
-        out: list[Part] = []
-        for part in whole.inherited(place, boundaries=boundaries):
-            uid = part.whole.uid
-            above = self._known.get(uid) or self._known.setdefault(uid, self._read(part.whole))
-            ids = (part.whole.facts[at].node.id for at in part.places)
+        place = None if to is None else graph.graph.place(own.records[to].id)
+        out: list[ReadoutPart] = []
+        for part in graph.inherited(place, boundaries=boundaries):
+            uid = part.session.uid
+            above = self._known.get(uid) or self._known.setdefault(uid, self._read(part.session))
+            ids = (part.session.facts[at].node.id for at in part.places)
             places = [at for name in ids if (at := above.graph.place(name)) is not None]
-            out.append(Part(above, places))
+            out.append(ReadoutPart(above, places))
         return out
 
 
 def _lineage(
     store: Store, uid: str, clean: Cleaned | None, notices: list[Notice] | None = None
-) -> Whole | None:
-    held = store.held(uid)
-    return None if held is None else light(store, held, clean, notices)
+) -> SessionGraph | None:
+    stored = store.load_session(uid)
+    return None if stored is None else light(store, stored, clean, notices)
 
 
-def _stored_part(store: Store, whole: Whole, *, is_filled: bool = False) -> Readout:
+def _stored_part(store: Store, graph: SessionGraph, *, is_filled: bool = False) -> Readout:
     """Return a session that another one continues: as it is stored, else as it was read."""
-    for row in store.sessions(Filter(uids=(whole.uid,))):
-        if rows := list(store.events(whole.uid)):
+    for row in store.sessions(Filter(uids=(graph.uid,))):
+        if rows := list(store.events(graph.uid)):
             if is_filled:
                 rows = fill_rows(rows, store.blobs, "")[0]
-            return Readout(whole.uid, rows, head_of(row), read=partial(body, store.blobs))
-    return readout_of(whole)
+            return Readout(graph.uid, rows, head_of(row), read=partial(body, store.blobs))
+    return readout_of(graph)

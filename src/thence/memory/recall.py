@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from thence.format.readout import Readout
     from thence.format.records import JSON, Skipped
     from thence.format.stored import StoredEvent
-    from thence.format.whole import Whole
+    from thence.format.whole import SessionGraph
     from thence.memory.labels import Label
-    from thence.memory.packs import Blobs
-    from thence.memory.store import Held, SessionRow, Store
+    from thence.memory.packs import BlobStore
+    from thence.memory.store import SessionRow, Store, StoredSession
 
 _DIGITS = 13  # of an id in hexadecimal
 
@@ -39,7 +39,7 @@ NEAR = 40
 
 
 def event_name(event: int) -> str:
-    """Give the short name of an event."""
+    """Return the short name of an event."""
     return f"e{event:013x}"[:7]
 
 
@@ -49,7 +49,7 @@ def stored_event(store: Store, uid: str, wanted: str) -> StoredEvent:
     A name in digits is looked up; for others, and those of derived events, all are gone through.
     """
     digits = wanted.removeprefix("e").lower()
-    if 0 < len(digits) <= _DIGITS and all(one in "0123456789abcdef" for one in digits):
+    if 0 < len(digits) <= _DIGITS and all(digit in "0123456789abcdef" for digit in digits):
         low, high = (int(digits.ljust(_DIGITS, end), 16) for end in "0f")
         for row in store.events(uid, ids=(low, high)):
             return row
@@ -89,8 +89,8 @@ def _no_event(uid: str, wanted: str) -> SessionNotFound:
 def notices_of(row: SessionRow) -> Iterator[Notice]:
     """Yield what is known of a session's source: lines that could not be read, its end."""
     if row.skipped:
-        told = f"{row.skipped:,} unreadable lines (see thence doctor)"
-        yield Notice("skipped", told)
+        notice = f"{row.skipped:,} unreadable lines (see thence doctor)"
+        yield Notice("skipped", notice)
     if row.imported is not None:
         kind = "synced" if row.machine is not None else "imported"
         yield Notice(kind, f"from {row.imported.name} ({row.imported.form})")
@@ -102,16 +102,16 @@ def session(store: Store, wanted: str) -> SessionRow:
     """Find the one session that an id, or the beginning of one, means."""
     from thence.memory.store import Filter
 
-    found = list(store.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
+    rows = list(store.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
     exact = [
-        row for row in found if wanted in (row.session.session_uid, row.session.native_session_id)
+        row for row in rows if wanted in (row.session.session_uid, row.session.native_session_id)
     ]
-    if len(exact) == 1 or len(found) == 1:
-        return (exact or found)[0]
-    if not found:
+    if len(exact) == 1 or len(rows) == 1:
+        return (exact or rows)[0]
+    if not rows:
         raise SessionNotFound(f"no session id starts with {wanted!r}", hint=_near(store, wanted))
-    names = ", ".join(_told(row, wanted) for row in found[:SHOWN])
-    more = " and more" if len(found) > SHOWN else ""
+    names = ", ".join(_describe(row, wanted) for row in rows[:SHOWN])
+    more = " and more" if len(rows) > SHOWN else ""
     raise SessionNotFound(
         f"{wanted!r} is ambiguous: {names}{more}", hint="give more characters of the id"
     )
@@ -130,7 +130,7 @@ def _near(store: Store, wanted: str) -> str:
     return "thence ls lists them"
 
 
-def _told(row: SessionRow, wanted: str) -> str:
+def _describe(row: SessionRow, wanted: str) -> str:
     """Name a session so that it can be told from others that begin in the same way."""
     name = row.session.native_session_id
     short = max(len(short_id(name)), len(wanted) + 4)
@@ -138,8 +138,8 @@ def _told(row: SessionRow, wanted: str) -> str:
     return f"{name[:short]} ({folder})" if folder else name[:short]
 
 
-def body(blobs: Blobs, ref: str) -> JSON:
-    """Give one payload; in place of one that cannot be read, a text that says so."""
+def body(blobs: BlobStore, ref: str) -> JSON:
+    """Return one payload; in place of one that cannot be read, a text that says so."""
     from thence.memory.spelling import load
 
     try:
@@ -148,7 +148,7 @@ def body(blobs: Blobs, ref: str) -> JSON:
         return f"(cannot be read: {error.message})"
 
 
-def with_body(blobs: Blobs, event: SessionEvent) -> SessionEvent:
+def with_body(blobs: BlobStore, event: SessionEvent) -> SessionEvent:
     """Return an event with its payload, read where the event only refers to it."""
     if event.payload is not None or event.payload_ref is None:
         return event
@@ -159,7 +159,7 @@ Cleaned = Callable[[list["Fact"]], list["Fact"]]
 """Returns facts that were read from a source as they would be stored."""
 
 
-def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> LoadedSession:
+def load_session(store: Store, row: SessionRow, clean: Cleaned = list) -> LoadedSession:
     """Give a session with those it continues: from the store, or from the source if evicted.
 
     What comes from a source goes through `clean`.
@@ -168,9 +168,9 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> LoadedSessio
     from thence.agents.sessions import LoadedSession, join_generations
 
     session = row.session
-    held = store.held(session.session_uid)
-    if held is not None:
-        own, broken = _generation(store, held)
+    stored = store.load_session(session.session_uid)
+    if stored is not None:
+        own, broken = _generation(store, stored)
         notices = list(notices_of(row))
         generations = _lineage(store, own, notices, clean=clean)
         if broken:
@@ -213,10 +213,10 @@ def stored_ancestors(store: Store) -> Find:
 
 def light(
     store: Store,
-    held: Held,
+    stored: StoredSession,
     clean: Cleaned | None = list,
     notices: list[Notice] | None = None,
-) -> Whole:
+) -> SessionGraph:
     """Return a stored session with those it continues; payloads stay where they are.
 
     Ancestors that are not stored are read from their sources, unless `clean` is None. `notices`
@@ -224,7 +224,7 @@ def light(
     """
     from thence.agents.sessions import join_generations
 
-    own = _generation(store, held, filled=False)[0]
+    own = _generation(store, stored, filled=False)[0]
     problems = [] if notices is None else notices
     return join_generations(_lineage(store, own, problems, filled=False, clean=clean))
 
@@ -248,24 +248,24 @@ def _lineage(
 
 def stored_generation(store: Store, uid: str) -> Generation | None:
     """Return a session without those it continues; None when tier 1 does not hold it."""
-    held = store.held(uid)
+    held = store.load_session(uid)
     return _generation(store, held)[0] if held is not None else None
 
 
 def _generation(
-    store: Store, held: Held, *, filled: bool = True
+    store: Store, stored: StoredSession, *, filled: bool = True
 ) -> tuple[Generation, list[Skipped]]:
     """Return a stored session as one of a lineage, and the records whose text is lost."""
     from thence.agents.sessions import Generation
-    from thence.memory.keep import salvaged
+    from thence.memory.keep import salvage_payloads
 
-    session = held.row.session
-    facts: list[Fact] = list(held.facts)
+    session = stored.row.session
+    facts: list[Fact] = list(stored.facts)
     broken: list[Skipped] = []
     if filled:
-        facts, broken = salvaged(held.facts, store.blobs, session.source_path or "")
-    shares = held.replayed, held.billed, held.ties
-    made = Generation(session.session_uid, facts, held.row.torn, *shares)
+        facts, broken = salvage_payloads(stored.facts, store.blobs, session.source_path or "")
+    shares = stored.replayed, stored.billed, stored.ties
+    made = Generation(session.session_uid, facts, stored.row.torn, *shares)
     return made, broken
 
 
@@ -285,9 +285,11 @@ def _ancestor(
     ties = [e.session for fact in child.facts for e in fact.edges if not e.child and not e.agent]
     for name in dict.fromkeys(filter(None, (base.session, *ties, base.file))):
         uid = f"{agent}:{name}"
-        held = store.held(uid)
+        stored = store.load_session(uid)
         made = (
-            _generation(store, held, filled=filled)[0] if held else _from_source(store, uid, clean)
+            _generation(store, stored, filled=filled)[0]
+            if stored
+            else _from_source(store, uid, clean)
         )
         if made is not None and (
             base.session == name or any(fact.file == base.file for fact in made.facts)
@@ -308,10 +310,10 @@ def _from_source(store: Store, uid: str, clean: Cleaned | None) -> Generation | 
         path = locate(row.session.source_path or "")
         if path and Path(path).exists():
             try:
-                whole = load(Path(path), uid=uid).whole
+                graph = load(Path(path), uid=uid).whole
             except SessionNotFound:  # its agent deleted it from a database
                 return None
-            return Generation(uid, clean([*whole.about_only, *whole.facts]), whole.torn)
+            return Generation(uid, clean([*graph.about_only, *graph.facts]), graph.torn)
     return None
 
 
@@ -342,7 +344,7 @@ def with_lineage(
         if not added:
             break
         known.update((row.session.session_uid, row) for row in added)
-    return add_labels([_inheriting(row, known) for row in rows], labels or {})
+    return add_labels([_with_inherited_title(row, known) for row in rows], labels or {})
 
 
 def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | None, int], ...]:
@@ -379,7 +381,7 @@ def _is_complete(row: SessionRow) -> bool:
     return row.is_named and row.session.model is not None
 
 
-def _inheriting(row: SessionRow, known: Mapping[str, SessionRow]) -> SessionRow:
+def _with_inherited_title(row: SessionRow, known: Mapping[str, SessionRow]) -> SessionRow:
     title = row.title if row.is_named else None
     model, seen, above = row.session.model, {row.session.session_uid}, row
     oldest = row.title

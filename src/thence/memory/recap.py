@@ -20,17 +20,17 @@ from thence.memory.search import (
     CLOSE,
     OPEN,
     OUTCOME_NAMES,
-    Answer,
     Hit,
     Query,
+    SearchAnswer,
     hits,
-    narrowed,
+    narrow,
     parse,
 )
 from thence.memory.store import Filter, SessionRow, Store
 
 if TYPE_CHECKING:
-    from thence.memory.search import Found
+    from thence.memory.search import SearchMatch
 
 TOKENS: Final = 1_500
 """What a page has at most, unless another number is asked for."""
@@ -55,7 +55,7 @@ class Mention(msgspec.Struct, frozen=True, omit_defaults=True):
     """The kind of the event, or of the command; who decided."""
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecalledFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error, and what was done before it did not come back."""
 
     text: str
@@ -65,7 +65,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     fixes: list[Mention] = []
 
 
-class Recalled(msgspec.Struct, frozen=True):
+class RecalledSession(msgspec.Struct, frozen=True):
     """One session that answers."""
 
     session_uid: str
@@ -80,7 +80,7 @@ class Recalled(msgspec.Struct, frozen=True):
     decided: list[Mention]
     files: list[str]
     commands: list[Mention]
-    failed: list[Failure]
+    failed: list[RecalledFailure]
     ended: str
 
 
@@ -89,7 +89,7 @@ class Recap(msgspec.Struct, frozen=True):
 
     question: str
     explanation: str
-    sessions: list[Recalled]
+    sessions: list[RecalledSession]
     notes: list[Note]
 
 
@@ -98,17 +98,17 @@ def recap(store: Store, notes: Iterable[Note], question: str, *, sessions: int =
     query = parse(question)
     notes = list(notes)
     answer = store.search(query, _HITS)
-    by: dict[str, list[Found]] = {}
-    for found in answer.found:
-        if found.state != "internal":
-            by.setdefault(found.session_uid, []).append(found)
+    by: dict[str, list[SearchMatch]] = {}
+    for match in answer.matches:
+        if match.state != "internal":
+            by.setdefault(match.session_uid, []).append(match)
     best = max((some[0].score for some in by.values()), default=0.0)
     chosen = [uid for uid, some in by.items() if some[0].score >= _NEAR * best][:sessions]
     wanted = Filter(uids=tuple(chosen))
     rows = {row.session.session_uid: row for row in store.sessions(wanted)}
-    digests = {one["uid"]: one for one in store.kept("digests", wanted)}
+    digests = {entry["uid"]: entry for entry in store.read_table("digests", wanted)}
     out = [
-        _recalled(store, query, rows[uid], digests.get(uid) or {}, by[uid], notes)
+        _recall_session(store, query, rows[uid], digests.get(uid) or {}, by[uid], notes)
         for uid in chosen
         if uid in rows
     ]
@@ -121,7 +121,7 @@ def _about(notes: Sequence[Note], query: Query) -> list[Note]:
     """Return the notes that have at least half of the words of a question, the newest first."""
     counts = dict.fromkeys(range(len(notes)), 0)
     for terms in query.wanted:
-        holding = {id(note) for note in matching_notes(notes, narrowed(query, terms))}
+        holding = {id(note) for note in matching_notes(notes, narrow(query, terms))}
         for at, note in enumerate(notes):
             counts[at] += id(note) in holding
     most = max(counts.values(), default=0)
@@ -129,42 +129,42 @@ def _about(notes: Sequence[Note], query: Query) -> list[Note]:
     return [notes[at] for at in sorted(counts, reverse=True) if counts[at] >= enough]
 
 
-def _recalled(  # noqa: PLR0917
+def _recall_session(  # noqa: PLR0917
     store: Store,
     query: Query,
     row: SessionRow,
     digest: dict[str, JSON],
-    found: Sequence[Found],
+    matches: Sequence[SearchMatch],
     notes: Sequence[Note],
-) -> Recalled:
+) -> RecalledSession:
     session = row.session
     uid = session.session_uid
     snippets: dict[str, Any] = digest.get("snippets") or {}
     asked = [snippets.get("first_prompt") or row.title or "", snippets.get("last_prompt") or ""]
-    shown = hits(Answer(list(found[:_QUOTES])), query, store.blobs).hits
+    shown = hits(SearchAnswer(list(matches[:_QUOTES])), query, store.blobs).hits
     own = [Mention(n.text, None, n.author) for n in notes if n.session_uid == uid]
     corrections = [
-        Mention(one.get("what") or "", one.get("event"), "user")
-        for one in digest.get("interventions") or ()
+        Mention(entry.get("what") or "", entry.get("event"), "user")
+        for entry in digest.get("interventions") or ()
     ]
-    return Recalled(
+    return RecalledSession(
         uid,
         row.title or "",
         session.cwd,
         session.ended_at,
         str(digest.get("outcome") or "unknown"),
         session.evicted_at is not None,
-        round(found[0].score, 4),
+        round(matches[0].score, 4),
         list(dict.fromkeys(filter(None, asked))),
-        [one for one in map(_quote, shown) if one.text and not _repeats(one.text, asked)],
+        [entry for entry in map(_quote, shown) if entry.text and not _repeats(entry.text, asked)],
         own + corrections,
-        [one["path"] for one in digest.get("files") or () if one.get("edits")],
+        [entry["path"] for entry in digest.get("files") or () if entry.get("edits")],
         [
-            Mention(one.get("line") or "", one.get("event"), one.get("what") or "")
-            for one in digest.get("commands") or ()
-            if not one.get("failed")
+            Mention(entry.get("line") or "", entry.get("event"), entry.get("what") or "")
+            for entry in digest.get("commands") or ()
+            if not entry.get("failed")
         ],
-        [_failure(one) for one in digest.get("errors") or ()],
+        [_failure(entry) for entry in digest.get("errors") or ()],
         snippets.get("last_reply") or "; ".join(digest.get("reasons") or ()),
     )
 
@@ -180,9 +180,9 @@ def _quote(hit: Hit) -> Mention:
     return Mention(text, hit.shown_at, hit.kind)
 
 
-def _failure(error: dict[str, Any]) -> Failure:
-    fixes = [Mention(one["what"], one["event"]) for one in error.get("fix") or ()]
-    return Failure(
+def _failure(error: dict[str, Any]) -> RecalledFailure:
+    fixes = [Mention(fix["what"], fix["event"]) for fix in error.get("fix") or ()]
+    return RecalledFailure(
         error.get("quote") or error["fingerprint"],
         error.get("first"),
         error.get("count") or 1,
@@ -206,13 +206,13 @@ def lines(page: Recap, tokens: int = TOKENS) -> list[str]:
     if not page.sessions:
         return [*out, "no matches"] if not page.notes else out
     for left, session in zip(range(len(page.sessions), 0, -1), page.sessions, strict=True):
-        some = _fitting(list(_session(session)), room // left)
+        some = _fit_lines(list(_session(session)), room // left)
         room -= sum(len(line) + 1 for line in some)
         out += some
     return out
 
 
-def _fitting(rated: list[tuple[int, str]], room: int) -> list[str]:
+def _fit_lines(rated: list[tuple[int, str]], room: int) -> list[str]:
     """Return the lines that fit, those that matter most; how many were left out is said."""
     room -= 40  # for that sentence
     fits: set[int] = set()
@@ -238,7 +238,7 @@ _SAID: Final = {
 """What kinds of events are called on the page."""
 
 
-def _session(session: Recalled) -> Iterator[tuple[int, str]]:
+def _session(session: RecalledSession) -> Iterator[tuple[int, str]]:
     """Yield lines about a session, each with how much it matters: 0 most."""
     agent, _, native = session.session_uid.partition(":")
     day = (session.ended_at or "undated")[:10]
@@ -265,12 +265,12 @@ def _session(session: Recalled) -> Iterator[tuple[int, str]]:
     for at, command in enumerate(session.commands[-3:]):
         yield 2 + at, f"  {command.what}{_at(command)}: {_flat(command.text, 140)}"
     for at, failure in enumerate(session.failed[:4]):
-        yield from _failed(failure, 1 + at)
+        yield from _failure_lines(failure, 1 + at)
     if session.ended:
         yield 1, f"  ended: {_flat(session.ended)}"
 
 
-def _failed(failure: Failure, matters: int) -> Iterator[tuple[int, str]]:
+def _failure_lines(failure: RecalledFailure, matters: int) -> Iterator[tuple[int, str]]:
     often = f" {failure.count}x" if failure.count > 1 else ""
     yield matters, f"  failed{often}{_at(failure)}: {_flat(failure.text, 160)}"
     for fix in failure.fixes[:1]:
@@ -279,7 +279,7 @@ def _failed(failure: Failure, matters: int) -> Iterator[tuple[int, str]]:
         yield matters + 1, "    went well when tried again"
 
 
-def _at(mention: Mention | Failure) -> str:
+def _at(mention: Mention | RecalledFailure) -> str:
     return "" if mention.event_id is None else f" {event_name(mention.event_id)}"
 
 

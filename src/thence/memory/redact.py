@@ -149,7 +149,7 @@ def _reveal(data: bytes) -> _Revealed:
     return _Revealed(b"".join(pieces), places, originals, frozenset(letters))
 
 
-class Span(NamedTuple):
+class SecretSpan(NamedTuple):
     """A secret in the bytes of a text, and the number of the rule that found it."""
 
     start: int
@@ -175,7 +175,7 @@ class Redactor:
         return rules_version(self._finder.rules)
 
     def redact(self, text: str, suspects: list[int] | None = None) -> str:
-        """Give the text with a placeholder for every secret; the text itself if there is none.
+        """Return the text with a placeholder for every secret; the text itself if there is none.
 
         `suspects` is what `doubts` said of something that holds the text, if that was asked.
         """
@@ -202,7 +202,7 @@ class Redactor:
         return redacted
 
     def doubts(self, data: bytes) -> list[int]:
-        """Give the rules that may find a secret in the bytes of a text, or of JSON as we spell it.
+        """Return the rules that may find a secret in the bytes of a text, or of our JSON.
 
         No keyword is spelled otherwise in JSON, so that one look spares the walk through it.
         """
@@ -221,7 +221,7 @@ class Redactor:
         return redacted
 
     def redact_json(self, value: Any, suspects: list[int] | None = None) -> Any:
-        """Give a JSON value with every text in it redacted, keys included; itself if none is.
+        """Return a JSON value with every text in it redacted, keys included; itself if none is.
 
         What has a name in the value, as in `{"password": …}` or `{"name": …, "value": …}`, is
         judged with that name. Two keys that become equal become one. `suspects` as in `redact`.
@@ -235,7 +235,7 @@ class Redactor:
         return self._redact_value(value)
 
     def _texts(self, value: Any) -> list[str] | None:
-        """Give all texts of a value, each with the head that names it; None where a key tells."""
+        """Return all texts of a value, each with the head that names it; None where a key tells."""
         texts: list[str] = []
         todo: list[tuple[Any, str]] = [([value], "")]
         while todo:
@@ -280,7 +280,7 @@ class Redactor:
         return next(finder.all_spans(data, suspects), None) is not None
 
     def _redact_value(self, value: Any) -> Any:
-        """Give a copy of a value, redacted text by text."""
+        """Return a copy of a value, redacted text by text."""
         root: list[Any] = [value]
         leaves: list[tuple[Any, Any, str]] = []
         todo: list[tuple[Any, str]] = [(root, "")]
@@ -305,7 +305,7 @@ class Redactor:
         return root[0]
 
     def _secrets_by_key(self, entries: dict[str, Any]) -> list[tuple[Any, Any, str]]:
-        """Give key, part and head of every entry: by its key, or by the name beside a `value`."""
+        """Return key, part and head of every entry: by its key, or by the name beside a `value`."""
         heads = self._heads
         parts = [(key, part, heads.get(key, "")) for key, part in entries.items()]
         if "value" not in entries:
@@ -351,7 +351,7 @@ class Redactor:
             self._heads[name] = head
 
     def _doubtful(self, texts: Sequence[str], among: list[int]) -> list[int]:
-        """Give those of the numbered texts that may hold a secret, by halving."""
+        """Return those of the numbered texts that may hold a secret, by halving."""
         doubtful = []
         todo = [among] if among else []
         while todo:
@@ -383,7 +383,7 @@ class Redactor:
         return data
 
     def _pieces(
-        self, data: bytes, seen: _Revealed, spans: list[tuple[Span, int, int]]
+        self, data: bytes, seen: _Revealed, spans: list[tuple[SecretSpan, int, int]]
     ) -> Iterator[bytes]:
         end = 0
         for secret, start, stop in spans:
@@ -423,7 +423,7 @@ class _Finder:
         return _Finder, (self.rules,)
 
     def suspects(self, data: bytes) -> list[int]:
-        """Give the rules that may find something: what they look for first is in the text."""
+        """Return the rules that may find something: what they look for first is in the text."""
         if self._keywords is None:
             self._compile_keywords()
         hits = self._keywords.Match(data)
@@ -438,7 +438,7 @@ class _Finder:
         return sorted(rules)
 
     def rules_for_name(self, head: bytes) -> list[int]:
-        """Give the rules whose keywords a name holds: a secret may be what it is given to."""
+        """Return the rules whose keywords a name holds: a secret may be what it is given to."""
         text = head.lower()
         return [
             at
@@ -446,8 +446,8 @@ class _Finder:
             if not rule.keywords or any(word in text for word in _encode_words(rule.keywords))
         ]
 
-    def spans(self, data: bytes, suspects: Iterable[int]) -> Iterator[Span]:
-        """Give all secrets that the rules find, in no order, overlapping or not."""
+    def spans(self, data: bytes, suspects: Iterable[int]) -> Iterator[SecretSpan]:
+        """Yield all secrets that the rules find, in no order, overlapping or not."""
         placeholders: list[tuple[int, int]] = []
         if b"[REDACTED:" in data:
             placeholders = [match.span() for match in _PLACEHOLDER.finditer(data)]
@@ -458,16 +458,16 @@ class _Finder:
                 # A secret may not adjoin a placeholder; what only surrounds it may.
                 near = (min(start + 1, first), max(end - 1, last))
                 if not (placeholders and _touches(placeholders, *near)):
-                    yield Span(first, last, at)
+                    yield SecretSpan(first, last, at)
 
-    def all_spans(self, data: bytes, suspects: list[int] | None = None) -> Iterator[Span]:
-        """Give all secrets in a text, where they stand when its disguises are taken off."""
+    def all_spans(self, data: bytes, suspects: list[int] | None = None) -> Iterator[SecretSpan]:
+        """Return all secrets in a text, where they stand when its disguises are taken off."""
         if suspects is None:
             suspects = self.suspects(data)
         return self.spans(_reveal(data).data if DISGUISED in suspects else data, suspects)
 
     def _secrets(self, at: int, data: bytes) -> Iterator[tuple[int, int, int, int]]:
-        """Give the bounds of each match of one rule and of the secret in it."""
+        """Yield the bounds of each match of one rule and of the secret in it."""
         rule = self.rules[at]
         pattern, groups = self._pattern(at)
         position = 0
@@ -483,7 +483,7 @@ class _Finder:
                 position = max(last, start + 1)
 
     def _pattern(self, at: int) -> tuple[Any, int]:
-        """Give a rule's pattern, compiled, and how many groups it has."""
+        """Return a rule's pattern, compiled, and how many groups it has."""
         if at not in self._patterns:
             import re2  # type: ignore[import-untyped]
 
@@ -520,7 +520,7 @@ def _encode_words(words: Iterable[str]) -> Iterator[bytes]:
 
 
 def _secret(match: Any, groups: int) -> tuple[int, int]:
-    """Give the bounds of the first group that took part, or else of the match."""
+    """Return the bounds of the first group that took part, or else of the match."""
     for group in range(1, groups + 1):
         start, end = match.span(group)
         if start >= 0:
@@ -544,12 +544,12 @@ def _touches(spans: list[tuple[int, int]], start: int, end: int) -> bool:
     return at > 0 and spans[at - 1][1] >= start
 
 
-def _merge_spans(spans: Iterable[Span]) -> list[tuple[Span, int, int]]:
+def _merge_spans(spans: Iterable[SecretSpan]) -> list[tuple[SecretSpan, int, int]]:
     """Settle overlaps: give the longest secret of each cluster, in order, with its bounds.
 
     The whole cluster is replaced, so that no part of a shorter secret stays.
     """
-    settled: list[tuple[Span, int, int]] = []
+    settled: list[tuple[SecretSpan, int, int]] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end, span.rule)):
         if settled and span.start < settled[-1][2]:
             best, start, end = settled[-1]

@@ -35,7 +35,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str | None = None
 
 
-class Report(msgspec.Struct):
+class SweepReport(msgspec.Struct):
     """What a sweep did. The names are those of `thence sweep --json`."""
 
     sources: int = 0

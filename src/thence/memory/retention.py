@@ -61,7 +61,7 @@ def rule(policy: Policy) -> str:
     )
 
 
-class Item(msgspec.Struct, frozen=True):
+class RetentionItem(msgspec.Struct, frozen=True):
     """One session in the raw cache. Times are aware; `bytes` is what the cache recorded for it."""
 
     session_uid: str
@@ -96,14 +96,14 @@ class Item(msgspec.Struct, frozen=True):
         return self.last_event or self.ingested_at or _NEVER
 
 
-class Inventory(msgspec.Struct, frozen=True):
+class RetentionInventory(msgspec.Struct, frozen=True):
     """What is in the store: the sessions of the raw cache, and the size of the distilled tier."""
 
-    items: tuple[Item, ...] = ()
+    items: tuple[RetentionItem, ...] = ()
     distilled_bytes: int = 0
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedRemoval(msgspec.Struct, frozen=True):
     """One thing to do, by which step, and why. An alert may be about no session."""
 
     action: Action
@@ -113,23 +113,23 @@ class Planned(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RetentionPlan(msgspec.Struct, frozen=True):
     """What to do, in order, and the sizes it was made from and leads to.
 
     Where it asks to analyse, plan again afterwards, with `analysis_failed` set on what could not
     be: only such a plan may drop what was not analysed.
     """
 
-    items: tuple[Planned, ...]
+    items: tuple[PlannedRemoval, ...]
     usage_before: int
     usage_after: int
 
-    def of(self, action: Action) -> list[Planned]:
+    def of(self, action: Action) -> list[PlannedRemoval]:
         """The items with one action, in order."""
         return [item for item in self.items if item.action == action]
 
     @property
-    def by_age(self) -> list[Planned]:
+    def by_age(self) -> list[PlannedRemoval]:
         """The items that go because of their age."""
         return [item for item in self.items if item.action == "evict" and item.step == BY_AGE]
 
@@ -144,10 +144,10 @@ def inventory(
     running: Collection[str] = (),
     failed: Collection[str] = (),
     only_copies: Collection[str] = (),
-) -> Inventory:
-    """Give what a store holds as the planner wants it; `places.only_copies` finds those."""
+) -> RetentionInventory:
+    """Return what a store holds as the planner wants it; `places.only_copies` finds those."""
     items = tuple(
-        Item(
+        RetentionItem(
             uid,
             entry.bytes,
             last_event=_moment(entry.ended),
@@ -161,14 +161,14 @@ def inventory(
         for uid, entry in known.sessions.items()
         if entry.evicted is None
     )
-    return Inventory(items, known.distilled_bytes)
+    return RetentionInventory(items, known.distilled_bytes)
 
 
 def _moment(millis: int | None) -> datetime | None:
     return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
 
 
-def plan(policy: Policy, inventory: Inventory, now: datetime) -> Plan:
+def plan(policy: Policy, inventory: RetentionInventory, now: datetime) -> RetentionPlan:
     """Decide what goes; the same for the same sessions in any order."""
     return _Planner(policy, inventory, now).run()
 
@@ -176,7 +176,7 @@ def plan(policy: Policy, inventory: Inventory, now: datetime) -> Plan:
 class _Planner:
     """One run through the five steps: what is left of the inventory, and what was decided."""
 
-    def __init__(self, policy: Policy, inventory: Inventory, now: datetime) -> None:
+    def __init__(self, policy: Policy, inventory: RetentionInventory, now: datetime) -> None:
         self._policy = policy
         # A soft cap above the hard one is no reason to hold more than the hard one.
         self._soft = min(policy.raw_soft_cap_bytes, policy.raw_hard_cap_bytes)
@@ -185,15 +185,15 @@ class _Planner:
         self._now = now
         self._left = {item.session_uid: item for item in inventory.items}
         self._usage = sum(item.bytes for item in self._left.values())
-        self._planned: list[Planned] = []
+        self._planned: list[PlannedRemoval] = []
 
-    def run(self) -> Plan:
+    def run(self) -> RetentionPlan:
         before = self._usage
         self._age()
         self._budget()
         self._overflow()
         self._guard()
-        return Plan(tuple(self._planned), before, self._usage)
+        return RetentionPlan(tuple(self._planned), before, self._usage)
 
     def _age(self) -> None:
         days = self._policy.raw_max_age_days
@@ -236,7 +236,7 @@ class _Planner:
                 4, f"{self._over('hard', self._hard)}, all of it in {pinned} pinned sessions"
             )
 
-    def _analyse(self, untried: Iterable[Item]) -> None:
+    def _analyse(self, untried: Iterable[RetentionItem]) -> None:
         """Ask for as much as would bring the cache under the soft cap once it can be evicted."""
         hoped = self._usage
         for item in untried:
@@ -244,7 +244,7 @@ class _Planner:
                 return
             over = self._over("hard", self._hard)
             why = f"{over}; analysing {_size(item.bytes)} allows removing it"
-            self._planned.append(Planned("analyse", 4, why, item.session_uid, item.bytes))
+            self._planned.append(PlannedRemoval("analyse", 4, why, item.session_uid, item.bytes))
             hoped -= item.bytes
 
     def _guard(self) -> None:
@@ -256,7 +256,7 @@ class _Planner:
                 f"{usage}, over the limit of {_size(cap)}; digests are never removed",
             )
 
-    def _evictable(self) -> list[Item]:
+    def _evictable(self) -> list[RetentionItem]:
         """What may go though it is needed: only copies last, then running ones, then by age."""
         return sorted(
             (item for item in self._left.values() if item.analysed and not item.pinned),
@@ -266,20 +266,20 @@ class _Planner:
             ),
         )
 
-    def _remove(self, action: Action, step: int, item: Item, why: str) -> None:
-        self._planned.append(Planned(action, step, why, item.session_uid, item.bytes))
+    def _remove(self, action: Action, step: int, item: RetentionItem, why: str) -> None:
+        self._planned.append(PlannedRemoval(action, step, why, item.session_uid, item.bytes))
         self._usage -= item.bytes
         del self._left[item.session_uid]
 
     def _alert(self, step: int, why: str) -> None:
-        self._planned.append(Planned("alert", step, why))
+        self._planned.append(PlannedRemoval("alert", step, why))
 
     def _over(self, name: str, cap: int) -> str:
         by = _size(self._usage - cap)
         return f"transcripts use {_size(self._usage)}, {by} over the {name} limit of {_size(cap)}"
 
 
-def _since(item: Item) -> str:
+def _since(item: RetentionItem) -> str:
     when = item.analyzed_at or _NEVER
     order = "oldest first" if not item.running else "running, no finished session is left"
     last = "; the only copy, its original log is gone" if item.only_copy else ""

@@ -16,8 +16,15 @@ from thence.agents import Cursor
 from thence.format.facts import Edge
 from thence.format.joins import time_of
 from thence.format.normal import Session
-from thence.memory.index import time_told
-from thence.memory.store import Change, Digested, Inventory, Known, SessionRow, Spend
+from thence.memory.index import time_column
+from thence.memory.store import (
+    DigestRecord,
+    Inventory,
+    SessionChange,
+    SessionRow,
+    Spend,
+    SweepEntry,
+)
 
 ROW: Final = msgspec.msgpack.Decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
@@ -48,8 +55,8 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {
 """Columns of what tier 2 keeps, as it is told."""
 
 
-def columns(change: Change) -> dict[str, Any]:
-    """Give the columns of a session that a read changes."""
+def columns(change: SessionChange) -> dict[str, Any]:
+    """Return the columns of a session that a read changes."""
     row, session = change.row, change.row.session
     return {
         "uid": clean(session.session_uid),
@@ -82,21 +89,21 @@ def searched_title(row: SessionRow) -> str:
 
 
 def spend_values(spend: Spend) -> tuple[Any, ...]:
-    """Give what was spent as it lies in a row, after the session."""
+    """Return what was spent as it lies in a row, after the session."""
     counts = msgspec.structs.astuple(spend.usage)
     place = (spend.day, clean(spend.model), spend.where)
     return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
 
 
-def digest_version(one: Digested) -> int:
+def digest_version(record: DigestRecord) -> int:
     """Return the version of a digest; 0 when it does not say."""
-    version = one.digest.get("version")
+    version = record.digest.get("version")
     return version if isinstance(version, int) else 0
 
 
-def judged(session: Session, one: Digested) -> Session:
+def with_verdict(session: Session, record: DigestRecord) -> Session:
     """What only the digest can tell of a session."""
-    return msgspec.structs.replace(session, task_ref=one.task_ref)
+    return msgspec.structs.replace(session, task_ref=record.task_ref)
 
 
 def with_marks(row: SessionRow, *marks: Any) -> SessionRow:
@@ -104,10 +111,10 @@ def with_marks(row: SessionRow, *marks: Any) -> SessionRow:
     discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes = marks
     session = msgspec.structs.replace(
         row.session,
-        discovered_at=time_told(discovered),
-        ingested_at=time_told(ingested),
-        analyzed_at=time_told(analysed),
-        evicted_at=time_told(evicted),
+        discovered_at=time_column(discovered),
+        ingested_at=time_column(ingested),
+        analyzed_at=time_column(analysed),
+        evicted_at=time_column(evicted),
         outcome=outcome,
     )
     return msgspec.structs.replace(
@@ -126,7 +133,7 @@ def inventory(
 ) -> Inventory:
     """Put together what a sweep must know; rows are the fields of `Known` after the uid."""
     sessions = {
-        uid: Known(
+        uid: SweepEntry(
             CURSOR.decode(cursor), change, redactor, reader, path, bool(gone), bool(pin), *more
         )
         for uid, cursor, change, redactor, reader, path, gone, pin, *more in rows
@@ -159,5 +166,5 @@ def millis(text: str | None) -> int | None:
 
 
 def clean(text: str | None) -> str | None:
-    """Give a text that can be stored: lone surrogates replaced."""
+    """Return a text that can be stored: lone surrogates replaced."""
     return None if text is None else text.encode("utf-8", "replace").decode()

@@ -153,12 +153,12 @@ UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def fixed_length(prefix: str, letters: str, count: int) -> str:
-    """Give the pattern of a prefix and so many letters, broken over lines or not."""
+    """Return the pattern of a prefix and so many letters, broken over lines or not."""
     return f"({prefix}(?:[{letters}]{FOLD}?){{{count - 1}}}[{letters}])"
 
 
 def long(prefix: str, letters: str, least: int) -> str:
-    """Give the pattern of a prefix and an open number of letters.
+    """Return the pattern of a prefix and an open number of letters.
 
     It goes on in the next line if that line holds nothing else.
     """
@@ -167,12 +167,12 @@ def long(prefix: str, letters: str, least: int) -> str:
 
 
 def word(pattern: str) -> str:
-    """Give the pattern of a secret with a short prefix, at the start of a word."""
+    """Return the pattern of a secret with a short prefix, at the start of a word."""
     return f"{START}({pattern})"
 
 
 def assignment(words: str, value: str) -> str:
-    """Give the pattern of a value that a name with one of the words is given."""
+    """Return the pattern of a value that a name with one of the words is given."""
     return rf"(?i:{words})[\w .-]{{0,24}}{SET}({value}){STOP}"
 
 

@@ -32,20 +32,20 @@ from thence.format.facts import Block, words_of
 from thence.format.figures import TICKS
 from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
 from thence.memory import pairs
-from thence.memory.packs import Blobs
+from thence.memory.packs import BlobStore
 from thence.memory.spelling import load
 from thence.memory.vocabulary import STOP_WORDS, nearest
 
-CAP = 2_000
+MAX_ROWS = 2_000
 """Candidates that are looked at, the newest first."""
 
-BUDGET = 0.012
+BUDGET_S = 0.012
 """Seconds after which a search stops going further back."""
 
-MOST_PHRASE = 6
+MAX_PHRASE_WORDS = 6
 """Words that are also looked for as one phrase."""
 
-AROUND = 90
+SNIPPET_CONTEXT_CHARS = 90
 OPEN, CLOSE = "\x02", "\x03"
 """Stand around what was found in a snippet; no log's text gets here with them inside."""
 
@@ -72,7 +72,7 @@ _SCHEME = expression(
 )
 """What stands before a colon in addresses and messages."""
 
-_MOST = Decimal(2**63 - 1)  # of anything, in any store
+_MAX_NUMBER = Decimal(2**63 - 1)  # of anything, in any store
 _DATE = expression(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:T[\d:.]+Z?)?")
 
 
@@ -146,7 +146,7 @@ class Query(msgspec.Struct, frozen=True):
         )
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchMatch(msgspec.Struct, frozen=True):
     """One event that answers, before its text was looked at."""
 
     session_uid: str
@@ -165,10 +165,10 @@ class Found(msgspec.Struct, frozen=True):
     """The event whose words these are, where the one that was found is derived from it."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SearchAnswer(msgspec.Struct, frozen=True):
     """What a store found."""
 
-    found: list[Found]
+    matches: list[SearchMatch]
     capped: bool = False
     searched_back_to: str | None = None
     how: How = "all"
@@ -183,15 +183,15 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def explanation(self) -> str:
         """How it was found, in words; empty where that goes without saying."""
-        said = []
+        notes = []
         if self.how == "any" and self.words:
-            said.append(f"no exact match; best matches for: {', '.join(self.words)}")
+            notes.append(f"no exact match; best matches for: {', '.join(self.words)}")
         if self.instead:
             swaps = ", ".join(f"{other} instead of {word}" for word, other in self.instead)
-            said.append(f"searched {swaps}")
+            notes.append(f"searched {swaps}")
         if self.is_by_meaning:
-            said.append("some matches by meaning")
-        return "; ".join(said)
+            notes.append("some matches by meaning")
+        return "; ".join(notes)
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -245,7 +245,7 @@ def parse(text: str, *, prefix_last: bool = False, exact: bool = False) -> Query
     for piece in _PIECE.finditer(text):
         is_last = prefix_last and piece.end() == len(text)
         typed.add(piece, is_prefix=is_last)
-    groups = typed.counted()
+    groups = typed.counted_groups()
     wanted = tuple(group.terms for group in groups)
     return Query(
         _match(wanted, typed.without, typed.meta),
@@ -258,7 +258,7 @@ def parse(text: str, *, prefix_last: bool = False, exact: bool = False) -> Query
         exact=exact,
         hints=tuple(typed.hints),
         text=" ".join(value for group in typed.groups for value in group.values),
-        **typed.given,
+        **typed.values,
     )
 
 
@@ -282,7 +282,7 @@ class _Typed:
         self.groups: list[_Group] = []
         self.without: list[str] = []
         self.meta: list[str] = []
-        self.given: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
         self.hints: list[str] = []
         self._either = False
 
@@ -313,14 +313,14 @@ class _Typed:
         else:
             self.groups.append(_Group((term,), (value,), is_loose=not is_phrase))
 
-    def counted(self) -> list[_Group]:
+    def counted_groups(self) -> list[_Group]:
         """Return the groups that count: all, where none of them is more than a stop word."""
         return [group for group in self.groups if group.counts] or self.groups
 
     def phrase(self) -> str:
         """Return all that was typed as one term, where it is several plain words."""
         plain = all(group.is_loose and len(group.terms) == 1 for group in self.groups)
-        if not 1 < len(self.groups) <= MOST_PHRASE or not plain:
+        if not 1 < len(self.groups) <= MAX_PHRASE_WORDS or not plain:
             return ""
         return _term(" ".join(group.values[0] for group in self.groups), phrase=True) or ""
 
@@ -341,20 +341,20 @@ class _Typed:
         elif name in ("agent", "tool", "kind"):
             self.meta.append(name + token(value))
             if name == "agent":
-                self.given["agent"] = value.lower()
+                self.values["agent"] = value.lower()
             if name == "kind" and value in DERIVED:
-                self.given["derived"] = value
+                self.values["derived"] = value
             kinds = (*KINDS, "note")  # what people wrote down is no event of a session
             if name == "kind" and value not in kinds:
                 raise BadQuery(f"unknown kind {value!r}", hint=f"one of {', '.join(kinds)}")
         elif name in ("before", "after"):
-            self.given[name] = moment(value)
+            self.values[name] = moment(value)
         elif name == "outcome":
-            self.given[name] = OUTCOME_WORDS.get(value.lower(), value)
+            self.values[name] = OUTCOME_WORDS.get(value.lower(), value)
         elif name == "cost":
-            self.given["ticks_under" if sign.startswith("<") else "ticks_over"] = _ticks(value)
+            self.values["ticks_under" if sign.startswith("<") else "ticks_over"] = _ticks(value)
         else:
-            self.given[name] = value
+            self.values[name] = value
 
 
 def _term(text: str, *, phrase: bool, is_prefix: bool = False) -> str | None:
@@ -376,7 +376,7 @@ def _match(wanted: Sequence[Sequence[str]], without: Sequence[str], meta: Sequen
     return match + "".join(f" NOT body : {term}" for term in without)
 
 
-def narrowed(query: Query, terms: Sequence[str]) -> Query:
+def narrow(query: Query, terms: Sequence[str]) -> Query:
     """Return the same question, filters and all, about one group of terms alone."""
     match = _match([terms], query.without, query.marks)
     return msgspec.structs.replace(query, match=match, wanted=(tuple(terms),))
@@ -406,7 +406,7 @@ def moment(text: str) -> int:
 
 def _ticks(text: str) -> int:
     try:
-        return int(min(max(Decimal(text.lstrip("$")) * TICKS, -_MOST), _MOST))
+        return int(min(max(Decimal(text.lstrip("$")) * TICKS, -_MAX_NUMBER), _MAX_NUMBER))
     except (ArithmeticError, ValueError):
         raise BadQuery(f"not an amount: {text!r}", hint="write cost>1.50") from None
 
@@ -434,55 +434,55 @@ def token(text: str) -> str:
 # -- answers --------------------------------------------------------------------------------
 
 
-def as_asked(found: Sequence[Found], query: Query) -> list[Found]:
+def as_asked(matches: Sequence[SearchMatch], query: Query) -> list[SearchMatch]:
     """Return what was found as the events that were asked for: those derived from what has words.
 
     Their number stays that of the event they are derived from: there they are shown.
     """
     kind = query.derived
     return [
-        one
-        if kind is None or one.event_id is None or one.kind == kind
+        match
+        if kind is None or match.event_id is None or match.kind == kind
         else msgspec.structs.replace(
-            one,
-            event_id=derived_id(one.session_uid, kind, one.event_id),
+            match,
+            event_id=derived_id(match.session_uid, kind, match.event_id),
             kind=kind,
-            derived_from=one.event_id,
+            derived_from=match.event_id,
         )
-        for one in found
+        for match in matches
     ]
 
 
-def hits(answer: Answer, query: Query, blobs: Blobs) -> Hits:
+def hits(answer: SearchAnswer, query: Query, blobs: BlobStore) -> Hits:
     """Look at the text of what was found."""
-    made = [_hit(found, query.terms, blobs) for found in answer.found]
+    made = [_hit(match, query.terms, blobs) for match in answer.matches]
     how, why = answer.how, answer.explanation
     return Hits(made, answer.capped, answer.searched_back_to, how, why, answer.hints)
 
 
-def _hit(found: Found, terms: Sequence[str], blobs: Blobs) -> Hit:
-    text, unread = found.text or "", None
-    if found.text is None and found.ref is not None:
+def _hit(match: SearchMatch, terms: Sequence[str], blobs: BlobStore) -> Hit:
+    text, unread = match.text or "", None
+    if match.text is None and match.ref is not None:
         try:
-            text = payload_words(blobs, found.ref)
+            text = payload_words(blobs, match.ref)
         except ThenceError as error:
             unread = str(error)
-    when = datetime.fromtimestamp(found.ts / 1000, UTC) if found.ts else None
+    when = datetime.fromtimestamp(match.ts / 1000, UTC) if match.ts else None
     return Hit(
-        found.session_uid,
-        found.event_id,
-        found.seq,
+        match.session_uid,
+        match.event_id,
+        match.seq,
         when.isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None,
-        found.kind,
+        match.kind,
         snippet(text, terms),
-        round(found.score, 4),
-        found.state,
+        round(match.score, 4),
+        match.state,
         unread,
-        found.derived_from,
+        match.derived_from,
     )
 
 
-def payload_words(blobs: Blobs, ref: str) -> str:
+def payload_words(blobs: BlobStore, ref: str) -> str:
     """Return the text of a payload, as it is indexed and shown."""
     return words_of(Block("lifecycle", "system", payload=load(blobs.read(ref))))
 
@@ -492,14 +492,16 @@ def snippet(text: str, terms: Iterable[str]) -> str:
     pieces = [words for term in terms if (words := pairs.pieces_of(term))]
     patterns = [_pattern(words) for words in pieces]
     if not patterns:
-        return " ".join(text[: 2 * AROUND].replace(OPEN, "").replace(CLOSE, "").split())
+        return " ".join(
+            text[: 2 * SNIPPET_CONTEXT_CHARS].replace(OPEN, "").replace(CLOSE, "").split()
+        )
     find = re.compile("|".join(sorted(patterns, key=len, reverse=True)), re.IGNORECASE)
     usual = pairs.usual_form(text)
     first = find.search(usual, _earliest(usual, [words[0] for words in pieces]))
-    start = max(pairs.place_in(text, first.start()) - AROUND, 0) if first else 0
-    piece = text[start : start + 3 * AROUND].replace(OPEN, "").replace(CLOSE, "")
-    shown = " ".join(_marked(piece, find).split())
-    more = "…" if len(text) > start + 3 * AROUND else ""
+    start = max(pairs.place_in(text, first.start()) - SNIPPET_CONTEXT_CHARS, 0) if first else 0
+    piece = text[start : start + 3 * SNIPPET_CONTEXT_CHARS].replace(OPEN, "").replace(CLOSE, "")
+    shown = " ".join(_mark_matches(piece, find).split())
+    more = "…" if len(text) > start + 3 * SNIPPET_CONTEXT_CHARS else ""
     return ("…" if start else "") + shown + more
 
 
@@ -523,7 +525,7 @@ def _pattern(words: Sequence[str]) -> str:
     return out
 
 
-def _marked(text: str, find: re.Pattern[str]) -> str:
+def _mark_matches(text: str, find: re.Pattern[str]) -> str:
     """Return a text with marks around what an expression finds in its usual form."""
     out, end = "", 0
     for match in find.finditer(pairs.usual_form(text)):

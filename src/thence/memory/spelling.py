@@ -21,14 +21,14 @@ from thence.format.records import JSON
 UNSPELLABLE: Final = (UnicodeEncodeError, OverflowError, RecursionError)
 """What encoders raise where something must be put into another form first."""
 
-LEVELS: Final = 200
+MAX_LEVELS: Final = 200
 """So deep may a value be nested; readers recurse."""
 
 encode = msgspec.json.Encoder().encode
 
 
 def dump(payload: JSON) -> bytes:
-    """Give a payload as JSON that `load` can read."""
+    """Return a payload as JSON that `load` can read."""
     try:
         return encode(payload)
     except UNSPELLABLE:
@@ -36,7 +36,7 @@ def dump(payload: JSON) -> bytes:
 
 
 def load(body: bytes) -> JSON:
-    """Give a payload again."""
+    """Return a payload again."""
     try:
         return msgspec.json.decode(body)
     except RecursionError:  # the stack was deep already: its text is what can be shown
@@ -44,7 +44,7 @@ def load(body: bytes) -> JSON:
 
 
 def plain(value: JSON) -> JSON:
-    """Give a copy of a value that can be spelled."""
+    """Return a copy of a value that can be spelled."""
     root: list[JSON] = [value]
     todo: list[tuple[Any, int]] = [(root, 0)]
     while todo:
@@ -52,7 +52,7 @@ def plain(value: JSON) -> JSON:
         for at, part in list(box.items() if isinstance(box, dict) else enumerate(box)):
             if not isinstance(part, (dict, list, tuple)):
                 box[at] = _scalar(part)
-            elif level >= LEVELS:  # of a log's own value: those hold no tuples
+            elif level >= MAX_LEVELS:  # of a log's own value: those hold no tuples
                 box[at] = _text(codec.dump(part).decode())
             else:
                 box[at] = copy = _shallow_copy(part)
@@ -61,7 +61,7 @@ def plain(value: JSON) -> JSON:
 
 
 def plain_fact(fact: Fact) -> Fact:
-    """Give a fact that can be spelled; its payloads are taken care of by `dump`."""
+    """Return a fact that can be spelled; its payloads are taken care of by `dump`."""
     bare = msgspec.structs.replace(
         fact,
         blocks=tuple(msgspec.structs.replace(block, payload=None) for block in fact.blocks),
@@ -79,7 +79,7 @@ def plain_fact(fact: Fact) -> Fact:
 
 
 def plain_cursor(cursor: Cursor) -> Cursor:
-    """Give a cursor that can be spelled: what an adapter remembers comes from the log."""
+    """Return a cursor that can be spelled: what an adapter remembers comes from the log."""
     marks = {
         _text(key): msgspec.structs.replace(mark, carry=plain(mark.carry))
         for key, mark in cursor.marks.items()

@@ -84,7 +84,7 @@ def spent_of(spend: Sequence[Spend]) -> joins.Spent:
     """Return the tokens of a session by what became of them."""
     sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
     for part in spend:
-        sums[part.where] = joins.added(sums[part.where], part.usage)
+        sums[part.where] = joins.add_usage(sums[part.where], part.usage)
     return joins.Spent(**sums, responses=sum(part.responses for part in spend))
 
 

@@ -35,8 +35,8 @@ from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.memory import backup, disk, index, pages, ranking, vectors
 from thence.memory.encoder import Encoder
-from thence.memory.index import Rows, Words, every, first, time_told
-from thence.memory.packs import Blobs, Packs
+from thence.memory.index import SqliteWords, WordIndex, every, first, time_column
+from thence.memory.packs import BlobStore, Packs
 from thence.memory.rows import (
     CURSOR,
     FOR_LATER,
@@ -50,7 +50,7 @@ from thence.memory.rows import (
     now,
     with_marks,
 )
-from thence.memory.search import Answer, Found, Query, as_asked
+from thence.memory.search import Query, SearchAnswer, SearchMatch, as_asked
 from thence.memory.sqlite_rows import (
     DIGESTS,
     TITLES,
@@ -68,16 +68,16 @@ from thence.memory.sqlite_rows import (
 )
 from thence.memory.store import (
     DATA_LOSS,
-    Change,
-    Digested,
+    DigestRecord,
     EventIds,
     Filter,
     Group,
-    Held,
     Inventory,
     Position,
+    SessionChange,
     SessionRow,
     StoreDamaged,
+    StoredSession,
     StoreLocked,
     Tail,
     Tier2,
@@ -91,13 +91,13 @@ BUSY_MS = 5_000
 _CACHE_KB, _SWEEP_KB = 32_768, 12_288
 """Of pages: for who searches, and for who sweeps beside processes that read."""
 
-TOGETHER = 250
+BATCH_SESSIONS = 250
 """Sessions that are removed at once, at most: what they leave must fit into the log."""
 
 
 _OLD_LOCK = "sweep.lock"
-_PIECE = 8192  # pages that are given back at once where there is little room
-_MANY = 20_000  # free pages from which on they are given back all together
+_SHRINK_PAGES = 8192  # pages that are given back at once where there is little room
+_SHRINK_ALL_AT_PAGES = 20_000  # free pages from which on they are given back all together
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -202,27 +202,29 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
-BROKEN = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
+DAMAGE_ERRORS = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
 """What SQLite raises, anywhere, where its file is damaged."""
 
 
-ANEW = "move it away, restore a file of thence store backup if you have one, then run thence sweep"
+RECOVERY_HINT = (
+    "move it away, restore a file of thence store backup if you have one, then run thence sweep"
+)
 """What can be done about a damaged file."""
 
 
-def damaged(path: Path, error: Exception) -> StoreDamaged:
+def damage_error(path: Path, error: Exception) -> StoreDamaged:
     """Say that a store is damaged, and what can be done."""
     message = f"the store {path} is damaged: {error}"
-    return StoreDamaged(message, hint=f"see thence doctor; {ANEW}")
+    return StoreDamaged(message, hint=f"see thence doctor; {RECOVERY_HINT}")
 
 
 @contextlib.contextmanager
-def telling(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Say that a store is damaged where SQLite finds it so, whatever it was asked."""
     try:
         yield
-    except BROKEN as error:
-        raise damaged(path, error) from error
+    except DAMAGE_ERRORS as error:
+        raise damage_error(path, error) from error
 
 
 class Sqlite:
@@ -242,9 +244,9 @@ class Sqlite:
         self.vectors: vectors.Vectors | None = None
         """What finds by meaning, once an encoder is in use."""
         try:
-            with telling(self.path):
+            with translate_errors(self.path):
                 self._migrate()
-                self.blobs: Blobs = Packs(self._packs_folder())
+                self.blobs: BlobStore = Packs(self._packs_folder())
         except StoreDamaged:
             self.close()
             raise
@@ -287,14 +289,14 @@ class Sqlite:
             db.execute("PRAGMA secure_delete=ON")
             db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
         except apsw.BusyError as error:
-            raise self._locked() from error
+            raise self._lock_error() from error
         except (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.FullError) as error:
             db = self._as_it_lies(error)
         except apsw.CorruptError as error:
             db.close()  # to open it read nothing
-            raise damaged(self.path, error) from error
+            raise damage_error(self.path, error) from error
         except (apsw.Error, OSError) as error:
-            raise self._unopened(error) from error
+            raise self._open_error(error) from error
         self._open.append(db)
         return db
 
@@ -314,14 +316,14 @@ class Sqlite:
         """
         log = self.path.with_name(f"{self.path.name}-wal")
         if not self.path.stat().st_size or (log.exists() and log.stat().st_size):
-            raise self._unopened(error) from error
+            raise self._open_error(error) from error
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         try:
             return apsw.Connection(f"{self.path.as_uri()}?immutable=1", flags=flags)
         except apsw.Error as again:
-            raise self._unopened(again) from error
+            raise self._open_error(again) from error
 
-    def _unopened(self, error: Exception) -> ThenceError:
+    def _open_error(self, error: Exception) -> ThenceError:
         """Tell a file that is no store, which somebody named, from a disk that refuses one."""
         kind = BadConfig if isinstance(error, apsw.NotADBError) else NotReadable
         return kind(
@@ -329,13 +331,13 @@ class Sqlite:
             hint="check the file, free space and permissions; THENCE_HOME selects another folder",
         )
 
-    def _locked(self) -> StoreLocked:
+    def _lock_error(self) -> StoreLocked:
         return StoreLocked(
             f"the store {self.path} is being written by another process",
             hint="try again in a moment",
         )
 
-    def _unwritten(self, error: Exception) -> NotAppendable:
+    def _write_error(self, error: Exception) -> NotAppendable:
         if isinstance(error, apsw.FullError):
             return DiskFull(f"the store {self.path} cannot be written")
         return NotAppendable(
@@ -373,9 +375,9 @@ class Sqlite:
                 db.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
                 db.execute("BEGIN IMMEDIATE")
             except apsw.BusyError as error:
-                raise self._locked() from error
+                raise self._lock_error() from error
             except (apsw.ReadOnlyError, apsw.FullError, apsw.IOError) as error:
-                raise self._unwritten(error) from error
+                raise self._write_error(error) from error
             try:
                 yield db
                 db.execute("COMMIT")
@@ -383,7 +385,7 @@ class Sqlite:
                 if db.in_transaction:  # a disk that is full ends it by itself
                     db.execute("ROLLBACK")
                 if isinstance(error, (apsw.FullError, apsw.IOError, apsw.ReadOnlyError)):
-                    raise self._unwritten(error) from error
+                    raise self._write_error(error) from error
                 raise
 
     @contextlib.contextmanager
@@ -416,7 +418,7 @@ class Sqlite:
     # -- sweeping -----------------------------------------------------------------------
 
     def known(self) -> Inventory:
-        """Give the cursors of all sessions, and which ones must not come back."""
+        """Return the cursors of all sessions, and which ones must not come back."""
         db = self._db
         rows = every(
             db,
@@ -425,7 +427,7 @@ class Sqlite:
         )
         return inventory(
             rows,
-            (found for (found,) in every(db, "SELECT uid_hash FROM tombstones")),
+            (tombstone for (tombstone,) in every(db, "SELECT uid_hash FROM tombstones")),
             first(db, "SELECT sum(distilled) FROM sessions") or 0,
             (name for (name,) in every(db, "SELECT name FROM pending")),
             self._kin_of,
@@ -437,13 +439,13 @@ class Sqlite:
         return set() if session is None else kin_of(self._db, session)
 
     def write(
-        self, changes: Sequence[Change] = (), digests: Sequence[Digested] = ()
+        self, changes: Sequence[SessionChange] = (), digests: Sequence[DigestRecord] = ()
     ) -> dict[str, set[str]]:
         """Write what reads found and what was learned: all of it or nothing."""
         conflicts: dict[str, set[str]] = {}
         full = bool(digests) or any(change.renamed for change in changes)
         with self._transaction(full=full) as db:
-            words = Words(db)
+            words = WordIndex(db)
             for change, start in words.arrange(changes):
                 session, restated = put_session(db, change)
                 uid = change.row.session.session_uid
@@ -466,18 +468,18 @@ class Sqlite:
                 if change.without_own:
                     db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (WITHOUT_OWN + uid,))
             at = now()
-            for one in digests:
-                there = first(db, "SELECT id FROM sessions WHERE uid=?", one.uid)
+            for digest in digests:
+                there = first(db, "SELECT id FROM sessions WHERE uid=?", digest.uid)
                 if there is not None:
-                    put_digest(db, there, one, at)
+                    put_digest(db, there, digest, at)
         return conflicts
 
-    def held(self, uid: str) -> Held | None:
-        """Give what tier 1 holds of a session; None when nothing is."""
+    def load_session(self, uid: str) -> StoredSession | None:
+        """Return what tier 1 holds of a session; None when nothing is."""
         db = self._db
         with db:  # one moment, though another process may write meanwhile
-            found = db.execute("SELECT id, row, cursor, evicted FROM sessions WHERE uid=?", (uid,))
-            there = found.fetchone()
+            rows = db.execute("SELECT id, row, cursor, evicted FROM sessions WHERE uid=?", (uid,))
+            there = rows.fetchone()
             if there is None or there[3] is not None:
                 return None
             session, row, cursor, _ = there
@@ -486,7 +488,7 @@ class Sqlite:
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = foreign_claims(db, session, facts)
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
+        return StoredSession(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
 
     def events(
         self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
@@ -494,13 +496,13 @@ class Sqlite:
         """Return the events of a session after a number, in the order of their numbers."""
         db = self._db
         sql = "SELECT id, fold FROM sessions WHERE uid=? AND evicted IS NULL"
-        found = db.execute(sql, (uid,)).fetchone()
-        if found is None:
+        row = db.execute(sql, (uid,)).fetchone()
+        if row is None:
             return []
-        session, version = found
+        session, version = row
         if version != session_fold.VERSION:
-            held = self.held(uid)
-            return pages.derive_events(uid, held, after=after, limit=limit, ids=ids)
+            stored = self.load_session(uid)
+            return pages.derive_events(uid, stored, after=after, limit=limit, ids=ids)
         if ids is not None:
             bodies = self._pages_with(session, ids)
         else:
@@ -517,8 +519,8 @@ class Sqlite:
             first(self._db, f"SELECT max(first) {_PAGE_OF}", session, at) for (at,) in numbers
         }
         for start in sorted(starts):
-            one = "SELECT body FROM event_pages WHERE session=? AND first=?"
-            yield first(self._db, one, session, start)
+            page_sql = "SELECT body FROM event_pages WHERE session=? AND first=?"
+            yield first(self._db, page_sql, session, start)
 
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
@@ -549,90 +551,94 @@ class Sqlite:
         with db:  # one moment, though another process may write meanwhile
             session = first(db, "SELECT id FROM sessions WHERE uid=?", uid)
             parts = every(db, f"{_PARTS} ORDER BY part DESC", session)
-            one = "SELECT body FROM facts WHERE session=? AND part=?"
-            out += facts_behind(parts, lambda part: first(db, one, session, part), position, lines)
+            sql = "SELECT body FROM facts WHERE session=? AND part=?"
+            out += facts_behind(parts, lambda part: first(db, sql, session, part), position, lines)
         return out
 
     # -- reading ------------------------------------------------------------------------
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
-        where, given = _where(wanted)
+        where, values = _where(wanted)
         limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
         rows = self._db.execute(
             f"SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
             f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
-            given,
+            values,
         )
-        found: list[Any] = rows.fetchall()
-        for row, *marks in found:
+        page: list[Any] = rows.fetchall()
+        for row, *marks in page:
             yield with_marks(ROW.decode(row), *marks)
 
-    def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
-        """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+    def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
+        """Yield what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         if what == "removals":
             for at, kind, body in every(
                 self._db, "SELECT at, what, body FROM removals ORDER BY id"
             ):
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
-        where, given = _where(wanted)
-        rows = self._db.execute(_KEPT[what].format(where=where), given)
+        where, values = _where(wanted)
+        rows = self._db.execute(_TIER2_SQL[what].format(where=where), values)
         names = NAMES[what]
         all_of_them: list[Any] = rows.fetchall()
         for row in all_of_them:
-            found = dict(zip(names, row, strict=True))
-            body = found.pop("body", None)
-            yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
+            entry = dict(zip(names, row, strict=True))
+            body = entry.pop("body", None)
+            yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}
 
     def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
         """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        where, given = _where(wanted)
+        where, values = _where(wanted)
         days = [where]
         for test, moment in ((">=", wanted.after), ("<", wanted.before)):
             if moment is not None:
                 days.append(f"{_GROUPS['slot']}{test}?")
-                given = (*given, (time_told(moment) or "")[:16])
-        keys = ", ".join(_GROUPS[one] for one in by)
-        rows = every(self._db, _sums(keys, " AND ".join(days)), *given)
-        whole = {"day", "slot", "model"}.isdisjoint(by)
-        sizes = dict(self._sizes(keys, where, given[: len(given) - len(days) + 1])) if whole else {}
+                values = (*values, (time_column(moment) or "")[:16])
+        keys = ", ".join(_GROUPS[group] for group in by)
+        rows = every(self._db, _sums(keys, " AND ".join(days)), *values)
+        has_sizes = {"day", "slot", "model"}.isdisjoint(by)
+        sizes = (
+            dict(self._sizes(keys, where, values[: len(values) - len(days) + 1]))
+            if has_sizes
+            else {}
+        )
         out: list[Total] = []
         for row in rows:
             key, sums = tuple(row[: len(by)]), (number or 0 for number in row[len(by) :])
-            told: dict[str, Any] = dict(zip(_SUMS, sums, strict=True))
-            out.append(Total(key, raw_bytes=sizes.get(key, 0), **told))
+            figures: dict[str, Any] = dict(zip(_SUMS, sums, strict=True))
+            out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
         return out
 
     def _sizes(
-        self, keys: str, where: str, given: tuple[Any, ...]
+        self, keys: str, where: str, values: tuple[Any, ...]
     ) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """Give what sessions take in tier 1, by the same keys."""
+        """Yield what sessions take in tier 1, by the same keys."""
         group = f" GROUP BY {keys}" if keys else ""
         sql = f"SELECT sum(raw_bytes){keys and ', '}{keys} FROM sessions WHERE {where}{group}"  # noqa: S608
-        for size, *key in every(self._db, sql, *given):
+        for size, *key in every(self._db, sql, *values):
             yield tuple(key), size or 0
 
-    def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
+    def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
-        source = Rows(self._db, query)
+        source = SqliteWords(self._db, query)
         if self.vectors is None or query.lists_sessions:
             answer = ranking.search(source, self.sessions, query, limit, offset)
         else:
             enough = max(limit + offset, vectors.FUSED_HITS)
             by_words = ranking.search(source, self.sessions, query, enough, 0)
             answer = self.vectors.fuse(source, query, by_words, limit, offset)
-        found = as_asked(self._numbered(answer.found), query)
-        return msgspec.structs.replace(answer, found=found)
+        matches = as_asked(self._number_matches(answer.matches), query)
+        return msgspec.structs.replace(answer, matches=matches)
 
-    def _numbered(self, found: Sequence[Found]) -> list[Found]:
+    def _number_matches(self, matches: Sequence[SearchMatch]) -> list[SearchMatch]:
         """Return hits with the number of their event, and where its text lies."""
         read: dict[tuple[int, int], dict[int, str | None]] = {}
-        return [hit if hit.row is None else self._with_page(hit, hit.row, read) for hit in found]
+        return [hit if hit.row is None else self._with_page(hit, hit.row, read) for hit in matches]
 
     def _with_page(
-        self, hit: Found, row: int, read: dict[tuple[int, int], dict[int, str | None]]
-    ) -> Found:
+        self, hit: SearchMatch, row: int, read: dict[tuple[int, int], dict[int, str | None]]
+    ) -> SearchMatch:
         """Return a hit with its number and ref; `read` has the refs of pages that were read."""
         sql = "SELECT session, seq, ref FROM events WHERE id=?"
         for session, seq, ref in self._db.execute(sql, (row,)):
@@ -678,25 +684,25 @@ class Sqlite:
             backup.drop_upgrade_copies(self.path, days=0)
         if buried:
             with self._transaction(full=True) as db:
-                graves = [(one,) for one in sorted(buried)]
+                graves = [(value,) for value in sorted(buried)]
                 db.executemany("INSERT OR IGNORE INTO tombstones VALUES(?)", graves)
-        for at in range(0, len(going), TOGETHER):
-            some = dict(going[at : at + TOGETHER])
+        for at in range(0, len(going), BATCH_SESSIONS):
+            some = dict(going[at : at + BATCH_SESSIONS])
             with self._transaction(full=True) as db:
-                pending = {PACK + uid for uid in some.values()} | Words(db).delete(some)
+                pending = {PACK + uid for uid in some.values()} | WordIndex(db).delete(some)
                 for session, uid in some.items():
                     size = first(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
                     empty_session(db, session, forget=forget, uid=uid)
                     name = "(forgotten)" if forget else uid
-                    told = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
-                    note_removal(db, what, told)
+                    removal = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
+                    note_removal(db, what, removal)
                 db.executemany(
-                    "INSERT OR IGNORE INTO pending VALUES(?)", [(one,) for one in pending]
+                    "INSERT OR IGNORE INTO pending VALUES(?)", [(value,) for value in pending]
                 )
         return [] if self.settle() else list(uids)
 
     def _number(self, uid: str) -> int:
-        """Give the number that a session has in this store."""
+        """Return the number that a session has in this store."""
         number: int | None = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
         if number is None:
             raise SessionNotFound(f"no session {uid} in the store")
@@ -727,18 +733,18 @@ class Sqlite:
         return not busy
 
     def _shrink(self) -> bool:
-        """Give free pages back and empty the log; whether somebody stands in the way."""
+        """Free unused pages and empty the log; return whether a reader is in the way."""
         db = self._db
         left, before = first(db, "PRAGMA freelist_count"), None
         try:
-            if left > _MANY and self._has_room(left):
+            if left > _SHRINK_ALL_AT_PAGES and self._has_room(left):
                 # All of them, as this commits. Whoever opens the store sets it back after a kill.
                 every(db, "PRAGMA auto_vacuum=FULL")
                 every(db, "PRAGMA auto_vacuum=INCREMENTAL")
             # For each page the whole list of free ones is looked through: good for a few. A piece
             # at a time, since a log of gigabytes takes longer to look things up in than to write.
             while left and left != before:
-                every(db, f"PRAGMA incremental_vacuum({_PIECE})")
+                every(db, f"PRAGMA incremental_vacuum({_SHRINK_PAGES})")
                 every(db, "PRAGMA wal_checkpoint(PASSIVE)")
                 left, before = first(db, "PRAGMA freelist_count"), left
         except apsw.BusyError:  # another process writes
@@ -763,7 +769,7 @@ _ORDER = {
     "tokens": "tokens DESC, uid DESC",
     "size": "raw_bytes DESC, uid DESC",
 }
-_KEPT: dict[str, str] = {
+_TIER2_SQL: dict[str, str] = {
     "digests": "SELECT uid, digests.change, digests.at, body FROM digests"
     " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY ended, uid",
     "signals": "SELECT uid, kind, body FROM sessions"
@@ -790,8 +796,10 @@ _GROUPS: dict[Group, str] = {
 }
 _SUMS = {
     "sessions": "count(DISTINCT sessions.id)",
-    **{one: f"sum(spend.ticks) FILTER (WHERE place='{one}')" for one in ("live", "dead", "side")},
-    **{one: f"sum({one})" for one in ("unpriced", "input", "output", "responses")},
+    **{
+        name: f"sum(spend.ticks) FILTER (WHERE place='{name}')" for name in ("live", "dead", "side")
+    },
+    **{name: f"sum({name})" for name in ("unpriced", "input", "output", "responses")},
     "cache": "sum(cache_creation+cache_read)",
 }
 
@@ -818,21 +826,21 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
         "ended>=?": wanted.after,
         "started<?": wanted.before,
     }
-    found = [(test, value) for test, value in tests.items() if value is not None]
-    plain = [test for test, _ in found]
-    given = [value for _, value in found]
+    conditions = [(test, value) for test, value in tests.items() if value is not None]
+    plain = [test for test, _ in conditions]
+    values = [value for _, value in conditions]
     if wanted.uid is not None:
         start = "".join(f"!{c}" if c in "!%_" else c for c in wanted.uid) + "%"
         plain.append("(uid LIKE ? ESCAPE '!' OR substr(uid, length(agent)+2) LIKE ? ESCAPE '!')")
-        given += [start, start]
+        values += [start, start]
     if wanted.folder is not None:
         below = wanted.folder.rstrip("/")
         plain.append("(project=? OR (project>? AND project<?))")
-        given += [wanted.folder, f"{below}/", f"{below}0"]  # 0 comes after / in ASCII
+        values += [wanted.folder, f"{below}/", f"{below}0"]  # 0 comes after / in ASCII
     if wanted.uids is not None:
         plain.append(f"uid IN ({','.join('?' * len(wanted.uids))})")
-        given += wanted.uids
-    for column, told in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
-        if told is not None:
-            plain.append(f"{column} IS {'NOT ' if told else ''}NULL")
-    return " AND ".join(plain) or "1", tuple(given)
+        values += wanted.uids
+    for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
+        if is_wanted is not None:
+            plain.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")
+    return " AND ".join(plain) or "1", tuple(values)

@@ -18,8 +18,8 @@ from thence.format.normal import KINDS, event_id
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.memory import pages, vectors
-from thence.memory.index import Words, digest_text, every, first
-from thence.memory.packs import Blobs
+from thence.memory.index import WordIndex, digest_text, every, first
+from thence.memory.packs import BlobStore
 from thence.memory.pairs import index_text
 from thence.memory.rows import (
     FOR_LATER,
@@ -30,15 +30,15 @@ from thence.memory.rows import (
     clean,
     columns,
     digest_version,
-    judged,
     now,
     searched_title,
     spend_values,
+    with_verdict,
 )
 from thence.memory.search import meta, payload_words, token
 from thence.memory.store import (
-    Change,
-    Digested,
+    DigestRecord,
+    SessionChange,
     SessionRow,
     call_key,
     claims,
@@ -78,7 +78,7 @@ class SessionIndex:
         return self._has("SELECT 1 FROM owners WHERE key=?", owner_key("bill", usage_key))
 
 
-def put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
+def put_session(db: apsw.Connection, change: SessionChange) -> tuple[int, bool]:
     """Write the row of a session; its number, and whether that was all there is to write."""
     row = change.row
     known = db.execute(
@@ -132,7 +132,12 @@ def _put_title(
 
 
 def put_events(  # noqa: PLR0917 - two places, and what goes there
-    db: apsw.Connection, words: Words, blobs: Blobs, session: int, change: Change, start: int
+    db: apsw.Connection,
+    words: WordIndex,
+    blobs: BlobStore,
+    session: int,
+    change: SessionChange,
+    start: int,
 ) -> None:
     """Write the events, facts, words and sums of a change, from row `start` on if there is one."""
     if change.fresh and first(db, "SELECT 1 FROM facts WHERE session=?", session):
@@ -149,7 +154,7 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
     if change.rebuilt:
-        change = _compared(db, session, change)
+        change = _compare_change(db, session, change)
     numbers = _put_pages(db, session, change)
     _alter_events(db, words, blobs, session, change, numbers)  # an index likes rising numbers
     start = start or words.place(session, change)
@@ -168,7 +173,7 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         db.execute("INSERT OR REPLACE INTO shares VALUES(?,?)", (session, body))
 
 
-def _compared(db: apsw.Connection, session: int, change: Change) -> Change:
+def _compare_change(db: apsw.Connection, session: int, change: SessionChange) -> SessionChange:
     """Return the change of a session that was rebuilt as what is new, altered or gone."""
     uid = change.row.session.session_uid
     stored = every(db, "SELECT body FROM event_pages WHERE session=?", session)
@@ -177,11 +182,11 @@ def _compared(db: apsw.Connection, session: int, change: Change) -> Change:
     return pages.compare_events(change, rows, {at for (at,) in ids})
 
 
-def _put_pages(db: apsw.Connection, session: int, change: Change) -> dict[int, int]:
+def _put_pages(db: apsw.Connection, session: int, change: SessionChange) -> dict[int, int]:
     """Write the events of a change into pages, and return their numbers."""
-    one = "SELECT seq FROM events WHERE session=? AND event_id=?"
+    sql = "SELECT seq FROM events WHERE session=? AND event_id=?"
     ids = [*(row.event.event_id for row in change.altered), *change.vanished]
-    numbers: dict[int, int | None] = {at: first(db, one, session, at) for at in ids}
+    numbers: dict[int, int | None] = {at: first(db, sql, session, at) for at in ids}
     if not ids and not change.events:
         return {}
     lowest = min((seq for seq in numbers.values() if seq is not None), default=1 << 62)
@@ -207,10 +212,10 @@ def _put_pages(db: apsw.Connection, session: int, change: Change) -> dict[int, i
 
 def _alter_events(  # noqa: PLR0917 - as `put_events`
     db: apsw.Connection,
-    words: Words,
-    blobs: Blobs,
+    words: WordIndex,
+    blobs: BlobStore,
     session: int,
-    change: Change,
+    change: SessionChange,
     numbers: Mapping[int, int],
 ) -> None:
     """Write what later records say of earlier events; their words get the tokens of today."""
@@ -261,7 +266,7 @@ def _put_facts(db: apsw.Connection, session: int, body: bytes) -> None:
     db.execute("INSERT INTO facts VALUES(?,?,?)", (session, part, body))
 
 
-def _put_fold(db: apsw.Connection, session: int, change: Change) -> None:
+def _put_fold(db: apsw.Connection, session: int, change: SessionChange) -> None:
     """Write the state by which a session is continued, or that there is none."""
     if change.fold:
         db.execute("INSERT OR REPLACE INTO folds VALUES(?,?)", (session, change.fold))
@@ -272,7 +277,7 @@ def _put_fold(db: apsw.Connection, session: int, change: Change) -> None:
     )
 
 
-def rename_refs(db: apsw.Connection, session: int, change: Change) -> None:
+def rename_refs(db: apsw.Connection, session: int, change: SessionChange) -> None:
     """Let refs lead to where payloads lie now."""
     db.execute("DELETE FROM facts WHERE session=?", (session,))
     db.execute("DELETE FROM folds WHERE session=?", (session,))
@@ -292,7 +297,7 @@ def rename_refs(db: apsw.Connection, session: int, change: Change) -> None:
 
 def _put_rows(  # noqa: PLR0917 - as `put_events`
     db: apsw.Connection,
-    words: Words,
+    words: WordIndex,
     session: int,
     events: Sequence[StoredEvent],
     start: int,
@@ -315,7 +320,7 @@ def _put_rows(  # noqa: PLR0917 - as `put_events`
     return ids
 
 
-def put_digest(db: apsw.Connection, session: int, digested: Digested, now: int) -> None:
+def put_digest(db: apsw.Connection, session: int, digested: DigestRecord, now: int) -> None:
     """Write a digest and its signals, in place of earlier ones."""
     body = msgspec.msgpack.encode(digested.digest)
     db.execute(
@@ -332,7 +337,7 @@ def put_digest(db: apsw.Connection, session: int, digested: Digested, now: int) 
     signals = [(session, s["kind"], msgspec.msgpack.encode(s)) for s in digested.signals]
     db.executemany("INSERT INTO signals(session, kind, body) VALUES(?,?,?)", signals)
     row = ROW.decode(first(db, "SELECT row FROM sessions WHERE id=?", session))
-    judged_row = msgspec.structs.replace(row, session=judged(row.session, digested))
+    judged_row = msgspec.structs.replace(row, session=with_verdict(row.session, digested))
     db.execute(
         "UPDATE sessions SET outcome=?, distilled=?, digest=?, row=? WHERE id=?",
         (
@@ -349,7 +354,7 @@ def put_digest(db: apsw.Connection, session: int, digested: Digested, now: int) 
     )
 
 
-def claim(db: apsw.Connection, session: int, change: Change) -> bool:
+def claim(db: apsw.Connection, session: int, change: SessionChange) -> bool:
     """Claim what nobody owns yet, and return whether other sessions own some of it: kin."""
     keys = change.claims
     db.executemany("INSERT OR IGNORE INTO owners VALUES(?,?)", [(k, session) for k in keys])
@@ -370,7 +375,7 @@ def claim(db: apsw.Connection, session: int, change: Change) -> bool:
     return bool(others)
 
 
-def is_copied(db: apsw.Connection, session: int, change: Change) -> bool:
+def is_copied(db: apsw.Connection, session: int, change: SessionChange) -> bool:
     """Return whether kin hold copies of new records that nobody claims, such as prompts."""
     if not change.records:
         return False
@@ -398,7 +403,7 @@ def kin_of(db: apsw.Connection, session: int) -> set[str]:
 
 
 def foreign_claims(db: apsw.Connection, session: int, facts: Sequence[Fact]) -> frozenset[int]:
-    """Give the claims of a session that evicted ones own: these are counted in their digests."""
+    """Return the claims of a session that evicted ones own: these are counted in their digests."""
     evicted = every(
         db,
         "SELECT other FROM kin JOIN sessions ON id=other WHERE session=? AND evicted IS NOT NULL",

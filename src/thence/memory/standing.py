@@ -26,11 +26,11 @@ from thence.memory.labels import Label
 from thence.memory.recall import with_lineage
 from thence.memory.store import Filter, SessionRow, Store
 
-RECENT = 15 * 60
+RECENT_S = 15 * 60
 """Seconds for which an open turn of an agent that keeps no registry is taken to be going on."""
-WAITS = 24 * 3600
+MAX_WAIT_S = 24 * 3600
 """Seconds for which such an agent's question is shown as waiting."""
-SOON = 7
+SOON_DAYS = 7
 """Days before its deletion from which a session is at risk."""
 
 Standing = Literal["waiting", "running", "idle"]
@@ -52,9 +52,9 @@ class Now(msgspec.Struct, frozen=True):
             return None
         last = time_of(row.session.ended_at)
         passed = (at or time.time()) - last.timestamp() if last else float("inf")
-        if row.turn == "waiting" and passed < WAITS:
+        if row.turn == "waiting" and passed < MAX_WAIT_S:
             return "waiting"
-        return "running" if row.turn == "running" and passed < RECENT else None
+        return "running" if row.turn == "running" and passed < RECENT_S else None
 
 
 def _standing_of(live: Live, turn: str | None) -> Standing:
@@ -71,8 +71,8 @@ def now(known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> No
     telling: set[str] = set()
     for name, places in roots.items():
         for place in places:
-            for one in known[name].live(place):
-                live[session_uid(name, one.session)] = one
+            for registered in known[name].live(place):
+                live[session_uid(name, registered.session)] = registered
                 telling.add(name)
     return Now(live, frozenset(telling))
 
@@ -85,7 +85,7 @@ def open_sessions(
     labels: Mapping[str, Label] | None = None,
 ) -> list[SessionRow]:
     """Find the sessions that somebody is at: those told of, and those just written."""
-    day = int((at - WAITS) * 1000)
+    day = int((at - MAX_WAIT_S) * 1000)
     reported = msgspec.structs.replace(wanted, uids=tuple(now.live), limit=None)
     late = msgspec.structs.replace(wanted, after=max(wanted.after or 0, day), limit=None)
     rows = {
@@ -97,7 +97,7 @@ def open_sessions(
 
 
 def session_object(row: SessionRow, standing: Standing | None = None) -> dict[str, JSON]:
-    """Give a session's fields under their names, and what is known of it besides."""
+    """Return a session's fields under their names, and what is known of it besides."""
     fields: dict[str, JSON] = msgspec.to_builtins(row.session)
     fields |= {
         "outcome": outcome_now(row.session.outcome, standing),
@@ -181,13 +181,13 @@ def _deleted_soon(
             days = known[name].keeps_days(place)
             if days is None:
                 continue
-            until = at - (days - SOON) * 86_400
+            until = at - (days - SOON_DAYS) * 86_400
             for source in known[name].find(place):
                 if _modified_at(source.path) > until:
                     continue  # most are young: one look is enough for them
                 size, modified = measure_source(source)
                 left = days - (at - modified) / 86_400
-                if size and left <= SOON:
+                if size and left <= SOON_DAYS:
                     yield Risk(source, size, modified, left)
 
 

@@ -37,8 +37,8 @@ from thence.format.lineage import key_of
 from thence.format.normal import Session
 from thence.format.records import JSON, Usage
 from thence.format.stored import StoredEvent
-from thence.memory.packs import Blobs
-from thence.memory.search import Answer, Query
+from thence.memory.packs import BlobStore
+from thence.memory.search import Query, SearchAnswer
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -190,7 +190,7 @@ class Words(msgspec.Struct, frozen=True, array_like=True, gc=False):
     meta: str
 
 
-class Change(msgspec.Struct):
+class SessionChange(msgspec.Struct):
     """All that one read changes about one session.
 
     One whose row has the number of the change that is stored already restates the row alone:
@@ -247,7 +247,7 @@ class Change(msgspec.Struct):
     """Rows of an older session that later changes of the same sweep add, estimated."""
 
 
-class Held(msgspec.Struct):
+class StoredSession(msgspec.Struct):
     """What tier 1 holds of a session."""
 
     row: SessionRow
@@ -309,7 +309,7 @@ class NothingStored:
         return False
 
 
-class Known(msgspec.Struct, frozen=True):
+class SweepEntry(msgspec.Struct, frozen=True):
     """What a sweep must know of a session before it opens a file."""
 
     cursor: Cursor
@@ -334,7 +334,7 @@ class Known(msgspec.Struct, frozen=True):
 class Inventory(msgspec.Struct):
     """What a store holds, for whoever is about to sweep."""
 
-    sessions: dict[str, Known]
+    sessions: dict[str, SweepEntry]
     forgotten: frozenset[bytes]
     distilled_bytes: int = 0
     untidy: frozenset[str] = frozenset()
@@ -351,7 +351,7 @@ class Inventory(msgspec.Struct):
         return uid_hash(uid) in self.forgotten
 
 
-class Digested(msgspec.Struct):
+class DigestRecord(msgspec.Struct):
     """A digest and what hangs on it, written together."""
 
     uid: str
@@ -424,18 +424,18 @@ class Total(msgspec.Struct, frozen=True):
 class Store(Protocol):
     """Where everything is kept. All times are in UTC, all methods may be called from threads."""
 
-    blobs: Blobs
+    blobs: BlobStore
 
     def sweeping(self, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the right to sweep; StoreLocked when somebody else has it."""
         ...
 
     def known(self) -> Inventory:
-        """Give the cursors of all sessions, and which ones must not come back."""
+        """Return the cursors of all sessions, and which ones must not come back."""
         ...
 
     def write(
-        self, changes: Sequence[Change] = (), digests: Sequence[Digested] = ()
+        self, changes: Sequence[SessionChange] = (), digests: Sequence[DigestRecord] = ()
     ) -> dict[str, set[str]]:
         """Write what reads found and what was learned: all of it or nothing.
 
@@ -444,8 +444,8 @@ class Store(Protocol):
         """
         ...
 
-    def held(self, uid: str) -> Held | None:
-        """Give what tier 1 holds of a session; None when nothing is."""
+    def load_session(self, uid: str) -> StoredSession | None:
+        """Return what tier 1 holds of a session; None when nothing is."""
         ...
 
     def events(
@@ -476,15 +476,15 @@ class Store(Protocol):
         """List sessions."""
         ...
 
-    def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
-        """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+    def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
+        """Return what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         ...
 
     def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
         """Add up what sessions took; of a time that is asked for, what was spent in its days."""
         ...
 
-    def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
+    def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
         ...
 
@@ -520,7 +520,7 @@ def open_store(url: str, *, must_exist: bool = False) -> Store:
     is not there is an error, and nothing is made.
     """
     url, _, objects = url.partition(OBJECTS)
-    store = _opened(url, must_exist=must_exist)
+    store = _open_backend(url, must_exist=must_exist)
     return with_objects(store, objects) if objects else store
 
 
@@ -543,7 +543,7 @@ def _scheme(url: str) -> tuple[str, str]:
     return (scheme, rest) if colon and "/" not in scheme else ("sqlite", url)
 
 
-def _opened(url: str, *, must_exist: bool) -> Store:
+def _open_backend(url: str, *, must_exist: bool) -> Store:
     scheme, rest = _scheme(url)
     points = {point.name: point for point in sorted(entry_points(GROUP), key=is_ours)}
     if scheme not in points:
@@ -586,12 +586,12 @@ _FACTS = msgspec.msgpack.Decoder(list[Fact])
 
 
 def pack_facts(facts: list[Fact]) -> bytes:
-    """Give facts as bytes, small enough to lie in a row."""
+    """Return facts as bytes, small enough to lie in a row."""
     return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(facts))
 
 
 def unpack_facts(body: bytes) -> list[Fact]:
-    """Give the facts of a row."""
+    """Return the facts of a row."""
     return _FACTS.decode(zstandard.ZstdDecompressor().decompress(body))
 
 
@@ -649,7 +649,7 @@ def call_key(call: str) -> int:
 
 
 def claims(facts: Iterable[Fact]) -> list[int]:
-    """Give what a session claims: its bills, and the records that a copy of it would begin with."""
+    """Return what a session claims: its bills, and the records that a copy would begin with."""
     keys: dict[int, None] = {}
     bills: set[str] = set()
     for fact in facts:

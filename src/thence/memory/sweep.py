@@ -37,15 +37,14 @@ from thence.agents.files import (
     start_of,
 )
 from thence.errors import DiskFull, ThenceError
-from thence.format.facts import Fact
 from thence.format.gather import latest_texts
 from thence.format.joins import time_of
 from thence.format.readout import Readout
 from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
-from thence.memory.exclusion import PEEK, Exclusion, project_in_head
-from thence.memory.growth import Growing
-from thence.memory.keep import Carried, Keeper, salvaged
+from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
+from thence.memory.growth import Growing, rename_refs
+from thence.memory.keep import CarriedSpend, Ingester, salvage_payloads
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.places import (
@@ -58,17 +57,17 @@ from thence.memory.places import (
 )
 from thence.memory.readouts import just_read, read_for_digest
 from thence.memory.redact import Redactor
-from thence.memory.reports import Outcome, Progress, Report
+from thence.memory.reports import Outcome, Progress, SweepReport
 from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     DATA_LOSS,
-    Change,
-    Digested,
+    DigestRecord,
     Filter,
     Inventory,
-    Known,
+    SessionChange,
     SessionRow,
     Store,
+    SweepEntry,
     open_store,
     pack_facts,
 )
@@ -78,24 +77,24 @@ if TYPE_CHECKING:
     from thence.memory.outcome import TaskPattern
     from thence.memory.parcels import Turns
 
-__all__ = ["Outcome", "Progress", "Report", "Sweep"]
+__all__ = ["Outcome", "Progress", "Sweep", "SweepReport"]
 
-ALONE = 8 << 20
+OWN_PARCEL_BYTES = 8 << 20
 """Bytes up to which one process does everything: starting another would take longer."""
 
-BATCH = 2 << 20
+PARCEL_BYTES = 2 << 20
 """Source bytes that go to the writer together."""
 
-COMMIT = 16 << 20
+COMMIT_BYTES = 16 << 20
 """Source bytes that go into one transaction: fewer of them leave the index in fewer pieces."""
 
-FIRST_COMMIT = 1 << 20
+FIRST_COMMIT_BYTES = 1 << 20
 """Source bytes of the first transaction of a sweep: what is in it can be listed and searched."""
 
 ROW_SOURCE_BYTES = 64
 """Source bytes of a row of an event, at the least; nearly all take far more."""
 
-READERS = 2
+MAX_READERS = 2
 """Processes that read; the writer has less to do than either, and memory is bounded."""
 
 REST_S = 60.0
@@ -104,16 +103,16 @@ REST_S = 60.0
 COLLECTOR_THRESHOLDS = 100_000, 20, 100
 """How often Python looks for cycles during a sweep: records have none, and they are many."""
 
-DIGESTS = 256
+DIGEST_BATCH = 256
 """Digests that are written together: each such write waits for the disk."""
 
 
-class Piece(msgspec.Struct):
+class SweepPiece(msgspec.Struct):
     """What the reader hands to the writer about one source."""
 
     outcome: Outcome
-    change: Change | None = None
-    digested: Digested | None = None
+    change: SessionChange | None = None
+    digested: DigestRecord | None = None
     lines: int = 0
     bytes: int = 0
     more: bool = False
@@ -172,7 +171,7 @@ class Sweep:
         self._store = store
         self._adapters = adapters
         self._redactor = redactor
-        self._keeper = Keeper(store.blobs, redactor, domains=domains)
+        self._ingester = Ingester(store.blobs, redactor, domains=domains)
         self._progress = progress
         self._domains = domains
         self._exclude = Exclusion(exclude)
@@ -190,14 +189,14 @@ class Sweep:
         self._altered: set[str] = set()  # sources without all that was read: never from the start
         self.redacted_again: set[str] = set()
         """Stored sessions that other redaction rules were applied to."""
-        self._digests: list[Digested] = []
+        self._digests: list[DigestRecord] = []
         self.digested: list[str] = []
         """Sessions whose digest was written."""
-        self.report = Report()
+        self.report = SweepReport()
 
     def run(
         self, roots: Mapping[str, Iterable[Path]], digest_limit_s: float | None = None
-    ) -> Report:
+    ) -> SweepReport:
         """Sweep the roots of the agents, and return what was done.
 
         After `digest_limit_s` seconds of digesting what is left waits for the next sweep: lines
@@ -210,7 +209,9 @@ class Sweep:
         finally:
             gc.set_threshold(*often)
 
-    def _run(self, roots: Mapping[str, Iterable[Path]], digest_limit_s: float | None) -> Report:
+    def _run(
+        self, roots: Mapping[str, Iterable[Path]], digest_limit_s: float | None
+    ) -> SweepReport:
         began = time.monotonic()
         places = {name: list(paths) for name, paths in roots.items()}
         known = self._store.known()
@@ -219,7 +220,7 @@ class Sweep:
         self._reprocess(known)
         conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
         self._check_reread(known)
-        for changes in families.settled(self._store, conflicts):
+        for changes in families.resolve_ownership(self._store, conflicts):
             for _ in (change for change in changes if change.rebuilt):
                 self.report.note_rebuild(families.RECLAIMED)
             self._store.write(changes)
@@ -262,12 +263,12 @@ class Sweep:
         self.report.failed += len(UNREADABLE)
         for path, why in sorted(UNREADABLE.items()):
             self.report.outcomes.append(Outcome("", fields.printable(path), "failed", why=why))
-        found = {
+        by_uid = {
             uid: (name, arrange(copies, known.sessions.get(uid)))
             for uid, (name, copies) in sources.items()
         }
-        self._mark_gone(found, roots, known)
-        jobs = [job for name, copies in found.values() if (job := self._job(name, copies, known))]
+        self._mark_gone(by_uid, roots, known)
+        jobs = [job for name, copies in by_uid.values() if (job := self._job(name, copies, known))]
         read = sum(len(sources[job.source.uid][1]) for job in jobs)
         self.report.unchanged = self.report.sources - read - self.report.excluded
         if known.takes_older:
@@ -317,19 +318,19 @@ class Sweep:
         size, modified = measure_source(source)
         return Job(name, source, copies, max(size - done, 0), modified)
 
-    def _is_due(self, source: Source, before: Known) -> bool:
+    def _is_due(self, source: Source, before: SweepEntry) -> bool:
         """Whether a known session is to be read: it changed, or was read by older rules."""
         if not is_unchanged(source, before.cursor):
             return True
         return before.evicted is None and self._is_stale(source, before)
 
-    def _is_stale(self, source: Source, before: Known) -> bool:
+    def _is_stale(self, source: Source, before: SweepEntry) -> bool:
         """Whether a session is read again from the start."""
         return source.uid in self._anew or (
             source.uid not in self._altered and self._fingerprint.needs_source(before)
         )
 
-    def _is_intact(self, adapter: SourceReader, source: Source, before: Known) -> bool:
+    def _is_intact(self, adapter: SourceReader, source: Source, before: SweepEntry) -> bool:
         """Return whether a source still has all that was read of it.
 
         If not, reading it from the start would lose what only the store has.
@@ -350,12 +351,12 @@ class Sweep:
     def _is_excluded(self, source: Source) -> bool:
         if self._exclude.means_source(source):
             return True
-        start = start_of(source.path, PEEK)
+        start = start_of(source.path, PEEK_BYTES)
         return self._exclude.means(project_in_head(start or b""))
 
     def _mark_gone(
         self,
-        found: Mapping[str, tuple[str, tuple[Source, ...]]],
+        sources: Mapping[str, tuple[str, tuple[Source, ...]]],
         roots: Mapping[str, Sequence[Path]],
         known: Inventory,
     ) -> None:
@@ -367,20 +368,22 @@ class Sweep:
         changed: dict[str, str] = {}
         read = {
             file.path
-            for _, copies in found.values()
+            for _, copies in sources.values()
             for file in copies[0].files
             if file.rows is not None
         }
-        for uid, one in known.sessions.items():
-            if uid in found:
-                path, place = fields.printable(found[uid][1][0].path), fields.locate(one.path)
-                if one.gone or (path != place and not os.path.lexists(place)):
+        for uid, entry in known.sessions.items():
+            if uid in sources:
+                path, place = fields.printable(sources[uid][1][0].path), fields.locate(entry.path)
+                if entry.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path
             elif (
-                not one.gone
-                and fields.is_below(one.path, starts.get(uid.partition(":")[0], ()), self._redactor)
+                not entry.gone
+                and fields.is_below(
+                    entry.path, starts.get(uid.partition(":")[0], ()), self._redactor
+                )
                 # A database that others were found in no longer holds this one.
-                and ((place := fields.locate(one.path)) in read or not os.path.lexists(place))
+                and ((place := fields.locate(entry.path)) in read or not os.path.lexists(place))
             ):
                 changed[uid] = ""
         if changed:
@@ -395,8 +398,8 @@ class Sweep:
             if paths[uid]:
                 path = fields.clean_path(paths[uid], self._redactor, row.session.cwd)
             session = msgspec.structs.replace(row.session, source_path=path)
-            told = msgspec.structs.replace(row, session=session, gone=not paths[uid])
-            changes.append(Change(told, known.sessions[uid].cursor))
+            restated = msgspec.structs.replace(row, session=session, gone=not paths[uid])
+            changes.append(SessionChange(restated, known.sessions[uid].cursor))
             if not paths[uid]:
                 self.report.gone += 1
                 self.report.outcomes.append(Outcome(uid, path, "gone"))
@@ -404,8 +407,8 @@ class Sweep:
 
     # -- reading ------------------------------------------------------------------------
 
-    def _pieces(self, jobs: Sequence[Job], known: Inventory) -> Iterable[Piece]:
-        small = sum(job.size for job in jobs) < ALONE
+    def _pieces(self, jobs: Sequence[Job], known: Inventory) -> Iterable[SweepPiece]:
+        small = sum(job.size for job in jobs) < OWN_PARCEL_BYTES
         if self._address is None or small:
             return self._read(jobs, known)
         # Most sweeps find little, and need none of what these bring.
@@ -416,10 +419,10 @@ class Sweep:
             return self._read(jobs, known)
         address = self._address
 
-        def reading(turns: Turns) -> Iterator[tuple[Piece, int]]:
+        def reading(turns: Turns) -> Iterator[tuple[SweepPiece, int]]:
             # A connection does not survive a fork: the other process opens its own.
             self._store = open_store(address)
-            self._keeper = Keeper(self._store.blobs, self._redactor, domains=self._domains)
+            self._ingester = Ingester(self._store.blobs, self._redactor, domains=self._domains)
             self._redactor.counts.clear()
             mine = (jobs[at] for at in itertools.takewhile(lambda at: at < len(jobs), turns))
             return ((piece, piece.bytes) for piece in self._read(mine, known))
@@ -431,12 +434,12 @@ class Sweep:
         self._redactor.doubts(b"")
         return Parcels(
             self._scratch(),
-            Piece,
+            SweepPiece,
             reading,
-            self._closed,
+            self._close_parcel,
             self._redactor.counts.update,
-            size=BATCH,
-            readers=READERS,
+            size=PARCEL_BYTES,
+            readers=MAX_READERS,
         )
 
     def _scratch(self) -> Path:
@@ -444,14 +447,14 @@ class Sweep:
         path = getattr(self._store, "path", None)
         return path.parent / "tmp" if isinstance(path, Path) else Path(tempfile.gettempdir())
 
-    def _closed(self) -> dict[str, int]:
+    def _close_parcel(self) -> dict[str, int]:
         """Make a parcel ready to leave: its payloads are on the disk; what was redacted in it."""
-        self._keeper.sync()
+        self._ingester.sync()
         counts = dict(self._redactor.counts)
         self._redactor.counts.clear()
         return counts
 
-    def _read(self, jobs: Iterable[Job], known: Inventory) -> Iterator[Piece]:
+    def _read(self, jobs: Iterable[Job], known: Inventory) -> Iterator[SweepPiece]:
         for job in jobs:
             for piece in self._read_one(job, known.sessions.get(job.source.uid)):
                 if job.older and piece.change is not None:
@@ -459,22 +462,22 @@ class Sweep:
                     piece.change.room = job.size // ROW_SOURCE_BYTES if piece.more else 0
                 yield piece
 
-    def _read_one(self, job: Job, before: Known | None) -> Iterator[Piece]:
+    def _read_one(self, job: Job, before: SweepEntry | None) -> Iterator[SweepPiece]:
         source, adapter = job.source, reader_of(self._adapters[job.adapter], job.places)
         path = fields.printable(source.path)  # is shown, and not stored
         try:
             grown, carried = None, None
             if before is not None and before.evicted is not None:
-                carried = self._carried(adapter, source, before)
+                carried = self._find_carried_spend(adapter, source, before)
             elif before is not None and (tail := self._store.tail(source.uid)) is not None:
-                grown = Growing(tail, partial(self._store.held, source.uid))
+                grown = Growing(tail, partial(self._store.load_session, source.uid))
             # A log that turns up here takes the place of what a file had brought.
             is_imported = grown is not None and grown.tail.row.imported is not None
             again = is_imported or (before is not None and self._is_stale(source, before))
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:
-                kept = self._keeper.keep(
+                result = self._ingester.read(
                     adapter,
                     source,
                     before,
@@ -482,53 +485,57 @@ class Sweep:
                     carried=carried,
                     again=again,
                 )
-                if first and not kept.bytes and _is_deleted(source):
-                    yield Piece(Outcome(source.uid, path, "vanished"))
+                if first and not result.bytes and _is_deleted(source):
+                    yield SweepPiece(Outcome(source.uid, path, "vanished"))
                     return
-                more, carried, again, first = kept.more, None, False, False
-                grown = kept.rest
-                if kept.change is not None and self._exclude.means(kept.change.row.session.cwd):
+                more, carried, again, first = result.has_more, None, False, False
+                grown = result.rest
+                if result.change is not None and self._exclude.means(result.change.row.session.cwd):
                     self._store.blobs.evict(source.uid)
-                    yield Piece(Outcome(source.uid, path, "excluded"))
+                    yield SweepPiece(Outcome(source.uid, path, "excluded"))
                     return
-                events = kept.new_events
+                events = result.new_events
                 made = None
-                if kept.change is not None and kept.whole is not None and self._digesting:
+                if result.change is not None and result.graph is not None and self._digesting:
                     with contextlib.suppress(Exception):  # kept all the same, and tried again
-                        session = just_read(kept.whole, kept.change)
-                        made = self._made(session, kept.change.row)
-                skipped = tuple(fields.printable_skip(one) for one in kept.skipped)
+                        session = just_read(result.graph, result.change)
+                        made = self._made(session, result.change.row)
+                skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
-                yield Piece(outcome, kept.change, made, kept.lines, kept.bytes, more, kept.rebuilt)
+                yield SweepPiece(
+                    outcome, result.change, made, result.lines, result.bytes, more, result.rebuilt
+                )
         except DiskFull:
             raise  # all other sources would fail as well
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
             what = "vanished" if _is_deleted(source) else "failed"
-            yield Piece(Outcome(source.uid, path, what, why=_why(error)))
+            yield SweepPiece(Outcome(source.uid, path, what, why=_why(error)))
 
-    def _carried(self, adapter: SourceReader, source: Source, before: Known) -> Carried | None:
-        """Give what an evicted session took, if its source no longer holds all that was read."""
+    def _find_carried_spend(
+        self, adapter: SourceReader, source: Source, before: SweepEntry
+    ) -> CarriedSpend | None:
+        """Return what an evicted session took, if its source no longer holds all that was read."""
         probe = adapter.read(source, before.cursor)
         if all(notice.what != REWRITTEN for notice in probe.notices):
             return None
         wanted = Filter(uids=(source.uid,))
         row = next(iter(self._store.sessions(wanted)))
-        spend = tuple(spend_from_row(told) for told in self._store.kept("spend", wanted))
-        return Carried(spend, row.session.ended_at, before.change + 1)
+        spend = tuple(spend_from_row(fields) for fields in self._store.read_table("spend", wanted))
+        return CarriedSpend(spend, row.session.ended_at, before.change + 1)
 
     # -- writing ------------------------------------------------------------------------
 
-    def _write(self, pieces: Iterable[Piece], jobs: Sequence[Job]) -> dict[str, set[str]]:
+    def _write(self, pieces: Iterable[SweepPiece], jobs: Sequence[Job]) -> dict[str, set[str]]:
         conflicts: dict[str, set[str]] = {}
         total = sum(job.size for job in jobs)
-        batch: list[Piece] = []
-        size, limit = 0, min(FIRST_COMMIT, COMMIT)
+        batch: list[SweepPiece] = []
+        size, limit = 0, min(FIRST_COMMIT_BYTES, COMMIT_BYTES)
         for piece in pieces:
             batch.append(piece)
             size += piece.bytes
             if size >= limit:
                 self._commit(batch, conflicts)
-                batch, size, limit = [], 0, min(2 * limit, COMMIT)
+                batch, size, limit = [], 0, min(2 * limit, COMMIT_BYTES)
             self._count(piece)
             done = self.report
             self._progress(
@@ -538,16 +545,18 @@ class Sweep:
         self._put_digests()
         return conflicts
 
-    def _commit(self, batch: Sequence[Piece], conflicts: dict[str, set[str]]) -> None:
+    def _commit(self, batch: Sequence[SweepPiece], conflicts: dict[str, set[str]]) -> None:
         changes = [piece.change for piece in batch if piece.change is not None]
-        self._keeper.sync()
+        self._ingester.sync()
         if changes:
             again = [change for change in changes if change.fresh and self._is_redacted(change)]
-            digests = [one for change in again for one in self._redacted_digests(_uid(change))]
+            digests = [
+                digest for change in again for digest in self._redacted_digests(_uid(change))
+            ]
             for uid, others in self._store.write(changes, digests=digests).items():
                 conflicts.setdefault(uid, set()).update(others)
         self._digests += [piece.digested for piece in batch if piece.digested is not None]
-        if len(self._digests) >= DIGESTS:
+        if len(self._digests) >= DIGEST_BATCH:
             self._put_digests()
 
     def _put_digests(self) -> None:
@@ -561,7 +570,7 @@ class Sweep:
             self.digested += [made.uid for made in self._digests]
             self._digests = []
 
-    def _count(self, piece: Piece) -> None:
+    def _count(self, piece: SweepPiece) -> None:
         report, outcome = self.report, piece.outcome
         report.lines += piece.lines
         report.bytes += piece.bytes
@@ -587,7 +596,7 @@ class Sweep:
         """Note which stored sessions other rules derived; what no source is read for is listed."""
         reading = {job.source.uid for job in jobs}
         for uid, stored in known.sessions.items():
-            parts = self._fingerprint.changed(stored)
+            parts = self._fingerprint.changed_parts(stored)
             if not parts or parts == ("digest",):
                 continue
             if uid in reading and uid not in self._altered:
@@ -620,7 +629,7 @@ class Sweep:
         """
         stored = self._store.known().sessions if self._reread else {}
         for uid, part in self._reread.items():
-            left = self._fingerprint.changed(stored[uid])
+            left = self._fingerprint.changed_parts(stored[uid])
             if "redaction" in left:
                 self._in_store[uid] = part
                 self._reprocess_one(uid, "redaction", known.sessions[uid])
@@ -632,35 +641,35 @@ class Sweep:
         if part == "redaction":
             self.redacted_again.add(uid)
 
-    def _reprocess_one(self, uid: str, part: Part, known: Known) -> None:
-        held = self._store.held(uid)
-        if held is None:
+    def _reprocess_one(self, uid: str, part: Part, known: SweepEntry) -> None:
+        stored = self._store.load_session(uid)
+        if stored is None:
             self._redact_evicted(uid, known)
             return
-        held.facts, broken = salvaged(held.facts, self._store.blobs, known.path)
+        stored.facts, broken = salvage_payloads(stored.facts, self._store.blobs, known.path)
         if broken:
             self.report.skipped += len(broken)
             self.report.outcomes.append(Outcome(uid, known.path, "changed", 0, tuple(broken)))
         if part == "fold":
-            change = self._keeper.rebuild(uid, held)
+            change = self._ingester.rebuild(uid, stored)
         else:
-            change = self._keeper.again(uid, held, held.facts)
+            change = self._ingester.reingest(uid, stored, stored.facts)
         digests = list(self._redacted_digests(uid)) if part == "redaction" else []
-        self._keeper.sync()
+        self._ingester.sync()
         self._store.write([change], digests=digests)
 
-    def _redact_evicted(self, uid: str, known: Known) -> None:
+    def _redact_evicted(self, uid: str, known: SweepEntry) -> None:
         """Apply the redaction rules to all that is left of an evicted session."""
         row = next(iter(self._store.sessions(Filter(uids=(uid,)))))
         clean = msgspec.convert(self._redactor.redact_json(msgspec.to_builtins(row)), SessionRow)
         clean = msgspec.structs.replace(clean, redactor=self._fingerprint.redaction)
         cursor = fields.clean_cursor(known.cursor, self._redactor)
-        self._store.write([Change(clean, cursor)], digests=list(self._redacted_digests(uid)))
+        self._store.write([SessionChange(clean, cursor)], digests=list(self._redacted_digests(uid)))
 
-    def _is_redacted(self, change: Change) -> bool:
+    def _is_redacted(self, change: SessionChange) -> bool:
         return self._reread.get(_uid(change)) == "redaction"
 
-    def _redacted_digests(self, uid: str) -> Iterator[Digested]:
+    def _redacted_digests(self, uid: str) -> Iterator[DigestRecord]:
         """Yield the stored digest of a session, if any, with the redaction rules applied.
 
         It is written together with the session's rows, so that no digest made under other rules
@@ -668,14 +677,14 @@ class Sweep:
         """
         redact = self._redactor.redact_json
         wanted = Filter(uids=(uid,))
-        for stored in self._store.kept("digests", wanted):
+        for stored in self._store.read_table("digests", wanted):
             session = next(iter(self._store.sessions(wanted))).session
             body = {k: v for k, v in stored.items() if k not in ("uid", "change", "at")}
             signals = [
                 {k: v for k, v in redact(signal).items() if k != "uid"}
-                for signal in self._store.kept("signals", wanted)
+                for signal in self._store.read_table("signals", wanted)
             ]
-            made = Digested(uid, stored["change"], redact(body), signals, session.outcome)
+            made = DigestRecord(uid, stored["change"], redact(body), signals, session.outcome)
             made.task_ref = session.task_ref and self._redactor.redact(session.task_ref)
             yield made
 
@@ -685,7 +694,7 @@ class Sweep:
         """Digest what was not digested while it was read: what grew, and what was reclaimed."""
         began = time.monotonic()
         rows = list(self._store.sessions(Filter(analysed=False, evicted=False)))
-        waiting = self._resting(rows, rest_s)
+        waiting = self._without_active(rows, rest_s)
         for number, row in enumerate(waiting):
             if number and limit_s is not None and time.monotonic() - began > limit_s:
                 self.report.undigested = len(waiting) - number
@@ -700,10 +709,16 @@ class Sweep:
 
     def _digest_again(self, known: Inventory) -> None:
         """Digest sessions again whose digest is of another version; no source is read."""
-        if not any("digest" in self._fingerprint.changed(one) for one in known.sessions.values()):
+        if not any(
+            "digest" in self._fingerprint.changed_parts(entry) for entry in known.sessions.values()
+        ):
             return
         stored = self._store.known().sessions
-        waiting = [uid for uid, one in stored.items() if "digest" in self._fingerprint.changed(one)]
+        waiting = [
+            uid
+            for uid, entry in stored.items()
+            if "digest" in self._fingerprint.changed_parts(entry)
+        ]
         for number, uid in enumerate(waiting):
             self.report.reprocessed["digest"] += self._analyse(uid)
             self._progress(
@@ -713,7 +728,7 @@ class Sweep:
             )
         self._put_digests()
 
-    def _resting(self, rows: Sequence[SessionRow], rest_s: float) -> list[SessionRow]:
+    def _without_active(self, rows: Sequence[SessionRow], rest_s: float) -> list[SessionRow]:
         """Leave out sessions that were digested before and are being written now.
 
         A digest takes all of a session, and the next line makes it stale: they are digested
@@ -724,7 +739,9 @@ class Sweep:
         busy = [uid for uid, moment in moments.items() if moment is not None and moment > since]
         if not busy:
             return list(rows)
-        digested = {row["uid"] for row in self._store.kept("digests", Filter(uids=tuple(busy)))}
+        digested = {
+            row["uid"] for row in self._store.read_table("digests", Filter(uids=tuple(busy)))
+        }
         return [row for row in rows if row.session.session_uid not in digested]
 
     def _analyse(self, uid: str) -> bool:
@@ -736,24 +753,30 @@ class Sweep:
             made = self._made(read_for_digest(self._store, row), row)
         except Exception as error:  # noqa: BLE001 - the session is kept, and tried again
             path = row.session.source_path or ""
-            told = Outcome(uid, path, "undigested", why=_why(error))
-            self.report.outcomes = [one for one in self.report.outcomes if one != told] + [told]
+            outcome = Outcome(uid, path, "undigested", why=_why(error))
+            self.report.outcomes = [
+                earlier for earlier in self.report.outcomes if earlier != outcome
+            ] + [outcome]
             return False
         self._digests.append(made)
-        if len(self._digests) >= DIGESTS:
+        if len(self._digests) >= DIGEST_BATCH:
             self._put_digests()
         return True
 
-    def _made(self, session: Readout, row: SessionRow) -> Digested:
+    def _made(self, session: Readout, row: SessionRow) -> DigestRecord:
         made = _digest()(session, row, tasks=self._tasks, others=self._digesters)
         if row.carried_change:
             self._continue(made, row)
         return made
 
-    def _continue(self, made: Digested, row: SessionRow) -> None:
+    def _continue(self, made: DigestRecord, row: SessionRow) -> None:
         """Put the digest of what the source no longer holds into the one that goes on from it."""
-        for told in self._store.kept("digests", Filter(uids=(made.uid,))):
-            old = told if told["change"] < row.carried_change else told.get("continues")
+        for row_fields in self._store.read_table("digests", Filter(uids=(made.uid,))):
+            old = (
+                row_fields
+                if row_fields["change"] < row.carried_change
+                else row_fields.get("continues")
+            )
             made.digest = {**made.digest, "continues": old}
 
     # -- retention ----------------------------------------------------------------------
@@ -771,7 +794,7 @@ class Sweep:
         planned = self._plan(known, failed, running)
         while planned.items:
             if running is None:
-                running = self._running(roots)
+                running = self._running_sessions(roots)
                 self._only_copies = only_copies(known)
             elif planned.by_age and not self._may_evict_by_age(planned):
                 self._policy = msgspec.structs.replace(self._policy, raw_max_age_days=0)
@@ -787,12 +810,14 @@ class Sweep:
             known = self._store.known()
             planned = self._plan(known, failed, running)
 
-    def _plan(self, known: Inventory, failed: set[str], running: set[str] | None) -> retention.Plan:
+    def _plan(
+        self, known: Inventory, failed: set[str], running: set[str] | None
+    ) -> retention.RetentionPlan:
         policy = self._policy or retention.Policy()
-        held = retention.inventory(known, running or (), failed, self._only_copies)
-        return retention.plan(policy, held, datetime.now(UTC))
+        stock = retention.inventory(known, running or (), failed, self._only_copies)
+        return retention.plan(policy, stock, datetime.now(UTC))
 
-    def _may_evict_by_age(self, planned: retention.Plan) -> bool:
+    def _may_evict_by_age(self, planned: retention.RetentionPlan) -> bool:
         """Whether it was announced for long enough that sessions go by age; if not, say so."""
         if self._announce is None:
             return True
@@ -803,8 +828,8 @@ class Sweep:
         self.report.notes.append(announcement(len(planned.by_age), start))
         return False
 
-    def _running(self, roots: Mapping[str, Sequence[Path]]) -> set[str]:
-        """Give the sessions that their agents call running."""
+    def _running_sessions(self, roots: Mapping[str, Sequence[Path]]) -> set[str]:
+        """Return the sessions that their agents call running."""
         return {
             f"{name}:{live.session}"
             for name, places in roots.items()
@@ -812,7 +837,7 @@ class Sweep:
             for live in self._adapters[name].live(place)
         }
 
-    def _carry_out(self, planned: retention.Plan) -> None:
+    def _carry_out(self, planned: retention.RetentionPlan) -> None:
         notes = [item.reason for item in planned.of("alert")]
         for action in ("evict", "drop_unanalysed"):
             why = {item.session_uid or "": item.reason for item in planned.of(action)}
@@ -832,38 +857,32 @@ class Sweep:
 
     def _repack(self, uid: str) -> None:
         """Write a session's payloads anew, without those that were replaced."""
-        blobs, held = self._store.blobs, self._store.held(uid)
-        if held is None:
+        blobs, stored = self._store.blobs, self._store.load_session(uid)
+        if stored is None:
             return
-        left = latest_texts(held.facts)
+        left = latest_texts(stored.facts)
         refs = [block.ref for fact in left for block in fact.blocks if block.ref is not None]
         try:
             with blobs.repack(uid, refs) as renamed:
-                facts = pack_facts([_renamed(fact, renamed) for fact in left])
-                self._store.write([Change(held.row, held.cursor, facts, renamed=renamed)])
+                facts = pack_facts([rename_refs(fact, renamed) for fact in left])
+                self._store.write(
+                    [SessionChange(stored.row, stored.cursor, facts, renamed=renamed)]
+                )
         except (PackDamaged, PackMissing) as error:  # the others, and the caps, go on
-            path = held.row.session.source_path or ""
+            path = stored.row.session.source_path or ""
             self.report.failed += 1
             self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
 
 
-def _digest() -> Callable[..., Digested]:
-    """Give the function that digests. Most sweeps find nothing new, and need none of it."""
+def _digest() -> Callable[..., DigestRecord]:
+    """Return the function that digests. Most sweeps find nothing new, and need none of it."""
     from thence.memory.digest import digest
 
     return digest
 
 
-def _uid(change: Change) -> str:
+def _uid(change: SessionChange) -> str:
     return change.row.session.session_uid
-
-
-def _renamed(fact: Fact, refs: Mapping[str, str]) -> Fact:
-    blocks = tuple(
-        msgspec.structs.replace(block, ref=refs.get(block.ref, block.ref)) if block.ref else block
-        for block in fact.blocks
-    )
-    return msgspec.structs.replace(fact, blocks=blocks)
 
 
 def _why(error: Exception) -> str:
@@ -876,6 +895,6 @@ def _is_deleted(source: Source) -> bool:
     return not any(os.path.lexists(file.path) for file in source.files)
 
 
-def _modified_ns(known: Known) -> int:
+def _modified_ns(known: SweepEntry) -> int:
     """Return when the files of a stored session were changed last."""
     return max((mark.mtime_ns for mark in known.cursor.marks.values()), default=0)

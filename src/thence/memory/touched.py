@@ -18,11 +18,11 @@ from thence.memory.store import Filter, Store
 # -- which ----------------------------------------------------------------------------------
 
 
-def touched(store: Store, wanted: Filter, path: str) -> list[dict[str, JSON]]:
-    """Give the sessions whose digest names the file, the newest first."""
+def sessions_touching(store: Store, wanted: Filter, path: str) -> list[dict[str, JSON]]:
+    """Return the sessions whose digest names the file, the newest first."""
     names = _names(path)
     out: list[dict[str, JSON]] = []
-    for digest in store.kept("digests", wanted):
+    for digest in store.read_table("digests", wanted):
         listed = digest.get("files")
         files = [
             {name: entry.get(name) or 0 for name in ("path", "reads", "edits", "broke")}
@@ -45,7 +45,7 @@ def touched(store: Store, wanted: Filter, path: str) -> list[dict[str, JSON]]:
 
 
 def _names(path: str) -> list[str]:
-    """Give what a path may be called: as it was given, and in full if it is there."""
+    """Return what a path may be called: as it was given, and in full if it is there."""
     relative = path.removeprefix("./").rstrip("/")
     full = str(Path(path).expanduser().absolute())
     return list(dict.fromkeys([relative, full] if Path(full).exists() else [relative]))
@@ -63,7 +63,7 @@ def _is(value: JSON, cwd: JSON, names: Sequence[str]) -> bool:
 
 
 def reasons(store: Store, uid: str, paths: Sequence[str]) -> list[dict[str, JSON]]:
-    """Give the prompts for which a session touched files; none of one that was evicted."""
+    """Return the prompts for which a session touched files; none of one that was evicted."""
     rows = sorted(store.events(uid), key=lambda row: (row.event.ts or "", row.seq))
     out: list[dict[str, JSON]] = []
     counts: dict[str, JSON] | None = None

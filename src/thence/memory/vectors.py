@@ -24,9 +24,9 @@ from thence.errors import ThenceError
 from thence.format.graph import State
 from thence.format.normal import KINDS
 from thence.memory.encoder import Encoder
-from thence.memory.index import Rows, every, first
-from thence.memory.ranking import DIGEST, FEW, Row
-from thence.memory.search import Answer, Found, Query, payload_words
+from thence.memory.index import SqliteWords, every, first
+from thence.memory.ranking import DIGEST, FEW_SESSIONS, Row
+from thence.memory.search import Query, SearchAnswer, SearchMatch, payload_words
 from thence.memory.store import STATES, Store
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Vectors:
         db = self._connection()
         digest = first(db, "SELECT body FROM digests WHERE session=?", stale.session)
         texts = {} if stale.evicted is not None else dict(_texts(db, store, stale))
-        before = self._stored(stale.session)
+        before = self._stored_vectors(stale.session)
         new = [number for number in texts if number not in before]
         made = dict(zip(new, self._encode([texts[number] for number in new]), strict=True))
         vectors = {number: made.get(number) or before[number] for number in texts}
@@ -180,7 +180,7 @@ class Vectors:
                 ),
             )
 
-    def _stored(self, session: int) -> dict[int, bytes]:
+    def _stored_vectors(self, session: int) -> dict[int, bytes]:
         """Return the vectors of a session that are there, by the rows of their events."""
         sql = "SELECT events, body FROM vectors WHERE session=? AND model=?"
         for events, body in every(self._connection(), sql, session, self.encoder.name):
@@ -196,17 +196,19 @@ class Vectors:
 
     # -- searching ----------------------------------------------------------------------
 
-    def fuse(self, source: Rows, query: Query, answer: Answer, limit: int, offset: int) -> Answer:
+    def fuse(
+        self, source: SqliteWords, query: Query, answer: SearchAnswer, limit: int, offset: int
+    ) -> SearchAnswer:
         """Return an answer by words, `FUSED_HITS` of it, fused with what is near in meaning."""
-        if not is_fused(query) or (len(query.wanted) == 1 and answer.found):
-            return msgspec.structs.replace(answer, found=answer.found[offset : offset + limit])
-        by_words: dict[str, list[Found]] = {}
-        for hit in answer.found:
+        if not is_fused(query) or (len(query.wanted) == 1 and answer.matches):
+            return msgspec.structs.replace(answer, matches=answer.matches[offset : offset + limit])
+        by_words: dict[str, list[SearchMatch]] = {}
+        for hit in answer.matches:
             by_words.setdefault(hit.session_uid, []).append(hit)
-        by_meaning: dict[str, list[Found]] = {}
+        by_meaning: dict[str, list[SearchMatch]] = {}
         for hit in self._near(source, query):
             by_meaning.setdefault(hit.session_uid, []).append(hit)
-        weight = 1.0 if not by_words or answer.found[0].kind in _SPOKEN else OUTPUT_WEIGHT
+        weight = 1.0 if not by_words or answer.matches[0].kind in _SPOKEN else OUTPUT_WEIGHT
         if by_words and answer.how == "all":
             weight = 0.0  # meaning only adds sessions behind those that have the words
         worths: dict[str, float] = {}
@@ -214,23 +216,23 @@ class Vectors:
             for rank, uid in enumerate(order):
                 worths[uid] = worths.get(uid, 0.0) + 0.5 * share * RRF_RANK / (RRF_RANK + rank)
         order_ = sorted(worths, key=worths.__getitem__, reverse=True)
-        hits = {uid: _joined(by_words.get(uid, []), by_meaning.get(uid, [])) for uid in order_}
-        ordered: list[Found] = []
+        hits = {uid: _fuse_hits(by_words.get(uid, []), by_meaning.get(uid, [])) for uid in order_}
+        ordered: list[SearchMatch] = []
         place = 0
         while any(len(some) > place for some in hits.values()):
             for uid in order_:
-                some = hits[uid][place : place + FEW]
+                some = hits[uid][place : place + FEW_SESSIONS]
                 ordered += [msgspec.structs.replace(hit, score=worths[uid]) for hit in some]
-            place += FEW
+            place += FEW_SESSIONS
         return msgspec.structs.replace(
             answer,
-            found=ordered[offset : offset + limit],
+            matches=ordered[offset : offset + limit],
             is_by_meaning=any(uid not in by_words for uid in order_),
         )
 
-    def _near(self, source: Rows, query: Query) -> Iterator[Found]:
+    def _near(self, source: SqliteWords, query: Query) -> Iterator[SearchMatch]:
         """Yield what is near to a question in meaning, the nearest session first."""
-        matrix = self._loaded()
+        matrix = self._load_matrix()
         if not matrix.sessions:
             return
         [wanted] = self.encoder.encode([query.text])
@@ -243,7 +245,7 @@ class Vectors:
             if session not in best and len(best) == MAX_SESSIONS:
                 break
             some = best.setdefault(session, [])
-            if len(some) < FEW:
+            if len(some) < FEW_SESSIONS:
                 some.append((score, matrix.events[at]))
         for session, some in best.items():
             for score, event in some:
@@ -269,7 +271,7 @@ class Vectors:
             return None if is_late or is_early else row
         return None
 
-    def _loaded(self) -> _Matrix:
+    def _load_matrix(self) -> _Matrix:
         """Return all vectors; read again only when some have changed."""
         db = self._connection()
         number = first(db, "SELECT number FROM vector_changes")
@@ -326,7 +328,7 @@ def is_fused(query: Query) -> bool:
     return is_plain and all(mark.startswith("agent") for mark in query.marks)
 
 
-def _joined(by_words: list[Found], by_meaning: list[Found]) -> list[Found]:
+def _fuse_hits(by_words: list[SearchMatch], by_meaning: list[SearchMatch]) -> list[SearchMatch]:
     events = {hit.event_id for hit in by_words}
     return by_words + [hit for hit in by_meaning if hit.event_id not in events]
 

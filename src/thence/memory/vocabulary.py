@@ -76,17 +76,17 @@ def like(word: str, known: Iterable[str]) -> list[str]:
     return forms + [other for slips, other in near if slips <= most and other not in forms]
 
 
-def distance(one: str, other: str) -> int:
+def distance(word: str, other: str) -> int:
     """Return how many slips lie between two words; more than two count as three."""
-    if abs(len(one) - len(other)) > 2:
+    if abs(len(word) - len(other)) > 2:
         return 3
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for at, letter in enumerate(one, 1):
+    for at, letter in enumerate(word, 1):
         older, before, row = before, row, [at]
         for to, sign in enumerate(other, 1):
             cost = min(row[-1] + 1, before[to] + 1, before[to - 1] + (letter != sign))
-            if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == sign:
+            if at > 1 and to > 1 and letter == other[to - 2] and word[at - 2] == sign:
                 cost = min(cost, older[to - 2] + 1)
             row.append(cost)
     return min(row[-1], 3)

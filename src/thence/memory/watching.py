@@ -35,9 +35,9 @@ LOOK_MS = 2_000
 """How often it is looked whether there are new folders; whether to stop at every step."""
 POLL_MS = 300
 """How often files are looked at where the system is known not to tell of changes (WSL)."""
-POLL = 5.0
+POLL_S = 5.0
 """Seconds between two looks where nobody tells of changes."""
-AGAIN = 60.0
+RESCAN_S = 60.0
 """Seconds between two looks where the system tells of them."""
 SUFFIXES = (".jsonl", ".json", ".zst", ".db", ".db-wal")
 """Names of the files that sessions are made of."""
@@ -52,7 +52,7 @@ def changes(
     rest: float | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[set[Path]]:
-    """Give the files that were written, again and again; a nudge in the queue counts as well.
+    """Yield the files that were written, again and again; a nudge in the queue counts as well.
 
     Everything written since this was called is given, however late it is asked for: who calls it,
     and then sweeps, misses nothing. Folders may be made later. When nothing changed for `rest`
@@ -60,7 +60,7 @@ def changes(
     a function that is asked again and again: every step wakes the process up.
     """
     queue.mkdir(parents=True, exist_ok=True, mode=0o700)
-    seen = Seen([*folders, queue])
+    seen = FileStamps([*folders, queue])
     step = step_ms if callable(step_ms) else lambda: step_ms
     batches = _changed_paths(seen, queue, gather_ms, step, stop or threading.Event())
     return _with_nudges(batches, queue, rest)
@@ -81,21 +81,21 @@ def _with_nudges(
 
 
 def _changed_paths(
-    seen: Seen, queue: Path, gather_ms: int, step_ms: Callable[[], int], stop: threading.Event
+    seen: FileStamps, queue: Path, gather_ms: int, step_ms: Callable[[], int], stop: threading.Event
 ) -> Iterator[set[str]]:
-    """Give what changed, nudges among it; nothing at all every now and then."""
+    """Yield what changed, nudges among it; an empty set every now and then."""
     try:
         while not stop.is_set():
             yield from _watch_paths(seen, queue, gather_ms, step_ms, stop)
     except (ImportError, OSError, RuntimeError):  # not installed, or nobody tells of so many files
-        while not stop.wait(POLL):
+        while not stop.wait(POLL_S):
             yield seen.look()
 
 
 def _watch_paths(
-    seen: Seen, queue: Path, gather_ms: int, step_ms: Callable[[], int], stop: threading.Event
+    seen: FileStamps, queue: Path, gather_ms: int, step_ms: Callable[[], int], stop: threading.Event
 ) -> Iterator[set[str]]:
-    """Give what the system tells, and what it does not, until a folder is there that was not."""
+    """Yield what the system reports, and what it does not, until a folder is there that was not."""
     from watchfiles import Change
 
     def is_new_folder(change: Change, path: str) -> bool:
@@ -117,7 +117,7 @@ def _watch_paths(
         # for it is told of before that.
         paths |= seen.look(new | young)
         young = new
-        if looked is None or time.monotonic() - looked > AGAIN:
+        if looked is None or time.monotonic() - looked > RESCAN_S:
             paths |= seen.look()
             looked = time.monotonic()
         yield paths
@@ -149,11 +149,11 @@ def _batches(
             if isinstance(raw, str):
                 yield set()
                 continue
-            told = {(Change(kind), path) for kind, path in raw}
-            yield {change for change in told if telling(*change)}
+            changes = {(Change(kind), path) for kind, path in raw}
+            yield {change for change in changes if telling(*change)}
 
 
-class Seen:
+class FileStamps:
     """Size and time of files when they were last looked at."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -161,11 +161,11 @@ class Seen:
         self._stamps = stamps(self.folders)
 
     def there(self) -> list[str]:
-        """Give the folders that are there, each once."""
+        """Return the folders that are there, each once."""
         return [folder for folder in dict.fromkeys(self.folders) if Path(folder).is_dir()]
 
     def look(self, folders: Iterable[str] | None = None) -> set[str]:
-        """Give the files that are not as they were, in all folders or in some of them."""
+        """Return the files that are not as they were, in all folders or in some of them."""
         now = stamps(self.folders if folders is None else folders)
         changed = {path for path, stamp in now.items() if self._stamps.get(path) != stamp}
         if folders is None:
@@ -184,7 +184,7 @@ class Seen:
 
 
 def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Give size and time of all files below folders that may be part of a session."""
+    """Return size and time of all files below folders that may be part of a session."""
     out: dict[str, tuple[int, int]] = {}
     waiting = list(folders)
     while waiting:
@@ -213,7 +213,7 @@ def _stamp(status: os.stat_result) -> tuple[int, int]:
 def narrow_to(
     known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]], paths: Iterable[Path]
 ) -> tuple[dict[str, Adapter], dict[str, list[Path]]]:
-    """Give readers that find only the sessions that files belong to, and where these look."""
+    """Return readers that find only the sessions that files belong to, and where these look."""
     sources: dict[str, dict[str, Source]] = {}
     notes = {root / FOLDER for places in roots.values() for root in places}
     for path in paths:
@@ -226,11 +226,11 @@ def narrow_to(
                 break
     readers: dict[str, Adapter] = dict(known)
     for name, by_uid in sources.items():
-        readers[name] = Only(known[name], by_uid.values())
+        readers[name] = NarrowedReader(known[name], by_uid.values())
     return readers, {name: list(roots[name][:1]) for name in sources}
 
 
-class Only:
+class NarrowedReader:
     """An agent's reader that finds some of its sessions only."""
 
     def __init__(self, adapter: Adapter, sources: Iterable[Source]) -> None:
@@ -239,7 +239,7 @@ class Only:
         self.sources = list(sources)
 
     def find(self, root: Path) -> Iterator[Source]:  # noqa: ARG002 - the protocol's
-        """Give these sessions."""
+        """Return these sessions."""
         return iter(self.sources)
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:

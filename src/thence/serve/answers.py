@@ -229,7 +229,7 @@ class PlanOut(msgspec.Struct, frozen=True):
 
     usage_before: int
     usage_after: int
-    items: list[retention.Planned]
+    items: list[retention.PlannedRemoval]
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):

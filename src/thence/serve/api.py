@@ -30,7 +30,7 @@ from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.memory import recall, retention, standing
-from thence.memory.bills import Bill, By, with_dollars
+from thence.memory.bills import By, CostTable, with_dollars
 from thence.memory.labels import tagged_uids, with_tagged
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
@@ -244,7 +244,7 @@ def sessions(
     uids = tuple(tagged_uids(context.labels(), tag)) if tag else None
     if q and q.strip():
         answer = context.search(parse(q), MAX_LISTED_HITS)
-        matched = dict.fromkeys(hit.session_uid for hit in answer.found)
+        matched = dict.fromkeys(hit.session_uid for hit in answer.matches)
         uids = tuple(uid for uid in matched if uids is None or uid in uids)
     wanted = Filter(
         uids=uids,
@@ -276,7 +276,7 @@ def session(context: ContextDependency, uid: FromPath[str]) -> SessionDetail:
         RelatedSession(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
     ]
-    digest = next(map(with_dollars, context.store.kept("digests", wanted)), None)
+    digest = next(map(with_dollars, context.store.read_table("digests", wanted)), None)
     notes = [note for note in context.notes() if note.session_uid == row.session.session_uid]
     out = session_out(context, context.display([row])[0])
     return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
@@ -567,7 +567,7 @@ def digest(context: ContextDependency, uid: FromPath[str]) -> dict[str, JSON]:
     """The account of a session that is kept for good."""
     row = context.row(uid)
     digests = map(
-        with_dollars, context.store.kept("digests", Filter(uids=(row.session.session_uid,)))
+        with_dollars, context.store.read_table("digests", Filter(uids=(row.session.session_uid,)))
     )
     account = next(iter(digests), None)
     if account is None:
@@ -587,7 +587,7 @@ def digests(
 ) -> Digests:
     """The accounts of sessions, in the order in which they were first kept."""
     wanted = Filter(agent=agent, project=_project_filter(context, project), after=_moment(after))
-    shown, following = paginate(list(context.store.kept("digests", wanted)), cursor, limit)
+    shown, following = paginate(list(context.store.read_table("digests", wanted)), cursor, limit)
     return Digests(list(map(with_dollars, shown)), following)
 
 
@@ -607,7 +607,9 @@ def signals(
     uids = (context.row(session).session.session_uid,) if session else None
     wanted = Filter(uids=uids, agent=agent, project=project, after=_moment(after))
     matches = [
-        signal for signal in context.store.kept("signals", wanted) if kind in (None, signal["kind"])
+        signal
+        for signal in context.store.read_table("signals", wanted)
+        if kind in (None, signal["kind"])
     ]
     shown, following = paginate(matches, cursor, limit)
     return SignalsOut(shown, following)
@@ -624,7 +626,9 @@ def all_patterns(
 ) -> Patterns:
     """What comes back in many sessions, with what helped and where it was seen."""
     wanted = Filter(agent=agent, project=_project_filter(context, project), after=_moment(after))
-    known = memories(context.store.kept("digests", wanted), context.store.kept("signals", wanted))
+    known = memories(
+        context.store.read_table("digests", wanted), context.store.read_table("signals", wanted)
+    )
     matches = [pattern for pattern in patterns(known) if kind in (None, pattern.kind)]
     return Patterns(len(known), matches)
 
@@ -650,7 +654,7 @@ def costs(
     wanted = Filter(
         agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
     )
-    bill = Bill(context.store, by, wanted, zone, context.labels())
+    bill = CostTable(context.store, by, wanted, zone, context.labels())
     return msgspec.convert({**bill.object(), "tz": label}, CostsOut)
 
 
@@ -676,7 +680,7 @@ def store(context: ContextDependency) -> StoreOut:
     entries = known.sessions.values()
     rows = list(context.store.sessions())
     skips = [row.skipped for row in rows if row.skipped]
-    gone = list(context.store.kept("removals"))[-MAX_REMOVALS:]
+    gone = list(context.store.read_table("removals"))[-MAX_REMOVALS:]
     return StoreOut(
         sessions=len(known.sessions),
         evicted=sum(entry.evicted is not None for entry in entries),

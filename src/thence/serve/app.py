@@ -41,7 +41,7 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
-from thence.memory.sqlite import ANEW, BROKEN
+from thence.memory.sqlite import DAMAGE_ERRORS, RECOVERY_HINT
 from thence.memory.store import StoreDamaged, StoreLocked
 from thence.serve import agents, api, labelling, live, pages
 from thence.serve import hosted as writing
@@ -233,7 +233,7 @@ def routes(
         exception_handlers={
             ThenceError: _handle_thence_error,
             HTTPException: _handle_http_error,
-            **dict.fromkeys(BROKEN, _handle_damaged_store),
+            **dict.fromkeys(DAMAGE_ERRORS, _handle_damaged_store),
             RecursionError: _handle_recursion,
             Exception: _handle_bug,
         },
@@ -290,7 +290,7 @@ def _handle_http_error(request: Request[Any, Any, Any], error: Exception) -> Res
 
 
 def _handle_damaged_store(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    hint = f"see thence doctor; {ANEW}"
+    hint = f"see thence doctor; {RECOVERY_HINT}"
     return _problem_response(
         request, ProblemDetails(f"the store is damaged: {error}", 503, hint=hint)
     )

@@ -63,7 +63,7 @@ def make_brief(
     """Return what is known of a repository; `without` is a session that is just starting."""
     rows = list(islice(_sessions(store, project, without), MAX_SESSIONS))
     uids = tuple(row.session.session_uid for row in rows)
-    known = patterns.memories(store.kept("digests", Filter(uids=uids))) if uids else []
+    known = patterns.memories(store.read_table("digests", Filter(uids=uids))) if uids else []
     known.sort(key=lambda memory: (memory.digest.ended_at or "", memory.uid), reverse=True)
     oldest = (now or datetime.now(UTC)) - timedelta(days=MAX_TODO_AGE_DAYS)
     return Brief(

@@ -80,7 +80,7 @@ class Chart:
         self._sealed = sealed
         self.records = session.records
         self.payload = session.payload
-        self.filled = session.filled
+        self.filled = session.with_payload
         self.event_id = session.event_id
 
     def is_end_known(self) -> bool:
@@ -344,7 +344,7 @@ class Chart:
     @cached_property
     def branch_origins(self) -> list[int]:
         """The record of the live line that each branch parts from; -1 for none."""
-        return list(self.session.graph.parting(self.branches, self.order))
+        return list(self.session.graph.parting_events(self.branches, self.order))
 
     @cached_property
     def _branches_by_origin(self) -> dict[int, list[int]]:

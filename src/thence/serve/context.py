@@ -39,7 +39,7 @@ from thence.memory.labels import (
 from thence.memory.notes import Note
 from thence.memory.pages import all_events
 from thence.memory.retention import Policy
-from thence.memory.search import Answer, Query
+from thence.memory.search import Query, SearchAnswer
 from thence.memory.store import SessionRow, Store
 from thence.serve.cache import LruCache, session_key
 
@@ -189,7 +189,7 @@ class AppContext:
         """Return rows for the eye: with the user's names and tags, else the title they inherit."""
         return recall.with_lineage(self.store, rows, self.labels())
 
-    def search(self, query: Query, limit: int, offset: int = 0) -> Answer:
+    def search(self, query: Query, limit: int, offset: int = 0) -> SearchAnswer:
         """Return the best answers to a question, tags looked up."""
         return search(self.store, with_tagged(query, self.labels()), limit, offset)
 
@@ -207,7 +207,7 @@ class AppContext:
         )
 
     def _load(self, row: SessionRow) -> LoadedSession:
-        return recall.loaded(self.store, row, self.clean)
+        return recall.load_session(self.store, row, self.clean)
 
     def clean(self, facts: list[Fact]) -> list[Fact]:
         """Return facts that were read from a source as they would be stored."""

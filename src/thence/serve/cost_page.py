@@ -14,7 +14,7 @@ import msgspec
 
 from thence.format.figures import TICKS, clean, money, several, short, short_id
 from thence.format.normal import one_line
-from thence.memory.bills import PERIODS, Bill, By, totals_by_day
+from thence.memory.bills import PERIODS, By, CostTable, totals_by_day
 from thence.memory.store import Filter, Total
 from thence.memory.zones import Period, local_date, midnight, millis, zone_label, zone_named
 from thence.serve.agents import agent_label
@@ -214,9 +214,9 @@ def as_csv(context: AppContext, wanted: CostQuery) -> str:
     return out.getvalue()
 
 
-def _bill(context: AppContext, wanted: CostQuery, span: DateRange, base: Filter) -> Bill:
+def _bill(context: AppContext, wanted: CostQuery, span: DateRange, base: Filter) -> CostTable:
     by: By = span.period if wanted.by == "time" else wanted.by
-    return Bill(context.store, by, base, wanted.zone, context.labels())
+    return CostTable(context.store, by, base, wanted.zone, context.labels())
 
 
 def _earlier(context: AppContext, wanted: CostQuery) -> EarlierSessions | None:
@@ -322,7 +322,7 @@ def _dead_branches(context: AppContext, base: Filter) -> list[DiscardedBranch]:
     costly = msgspec.structs.replace(base, order="cost", limit=200)
     wanted = Filter(uids=tuple(row.session.session_uid for row in context.store.sessions(costly)))
     branches: list[tuple[int, DiscardedBranch]] = []
-    for digest in context.store.kept("digests", wanted):
+    for digest in context.store.read_table("digests", wanted):
         for branch in digest.get("branches") or ():
             ticks = branch.get("cost", {}).get("ticks", 0)
             if ticks:
@@ -338,7 +338,7 @@ def _dead_branches(context: AppContext, base: Filter) -> list[DiscardedBranch]:
     return [branch for _, branch in branches[:MAX_BRANCHES]]
 
 
-def _notes(bill: Bill, total: Total) -> Iterator[str]:
+def _notes(bill: CostTable, total: Total) -> Iterator[str]:
     if total.unpriced:
         parts = "; ".join(clean(str(part)) for part in bill.unpriced[:3])
         yield f"Not counted: {parts}."

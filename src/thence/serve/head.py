@@ -24,7 +24,7 @@ from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.format.records import Usage
 from thence.format.turn import TurnState
-from thence.memory.activity import PAUSE_MS
+from thence.memory.activity import MAX_PAUSE_MS
 from thence.memory.descent import tie
 from thence.memory.notes import Note
 from thence.memory.standing import Standing
@@ -203,7 +203,7 @@ def agent_head(over: Head, chart: Chart, channel: str, clock: DisplayClock) -> H
     task = next((b.summary for b in blocks if b.kind == "user_msg" and b.summary), "")
     times = sorted(moment.timestamp() for record in records if (moment := time_of(record.ts)))
     gaps = (after - before for before, after in pairwise(times))
-    working = sum(gap for gap in gaps if 1000 * gap <= PAUSE_MS)
+    working = sum(gap for gap in gaps if 1000 * gap <= MAX_PAUSE_MS)
     ticks = chart.ticks(places)
     bills = [chart.bills[place] for place in places if place in chart.bills]
     name = clean(chart.agent_name(channel))

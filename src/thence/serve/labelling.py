@@ -14,7 +14,7 @@ from thence.format.figures import clean
 from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.journal.notebook import append_note
-from thence.memory.labels import MAX_NAME, MAX_NOTE, Label, label_changes, tag_of
+from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label, label_changes, tag_of
 from thence.memory.notes import Kind, note_path, read_notes
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext, ContextDependency
@@ -27,7 +27,7 @@ MAX_TAGS = 50
 class LabelIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a session is to be called; what is null stays as it is, an empty name removes it."""
 
-    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME)] | None = None
+    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)] | None = None
     tags: Annotated[list[str], msgspec.Meta(max_length=MAX_TAGS)] | None = None
 
 
@@ -42,7 +42,7 @@ class LabelOut(msgspec.Struct, frozen=True):
 class NoteIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A note to be added."""
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NOTE)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NOTE_CHARS)]
 
 
 class NoteOut(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def label(context: ContextDependency, uid: FromPath[str], data: JSONBody[LabelIn
     """Name a session and set its tags."""
     _check_writable(context)
     session = context.row(uid).session
-    name = None if data.name is None else one_line(context.redact(data.name), MAX_NAME)
+    name = None if data.name is None else one_line(context.redact(data.name), MAX_NAME_CHARS)
     tags = None if data.tags is None else [tag_of(context.redact(tag)) for tag in data.tags]
     notes = read_notes(context.home, "name", "tag")
     for kind, payload in label_changes(notes, session, name=name, tags=tags, origin="viewer"):

@@ -19,7 +19,16 @@ from thence.memory.bills import totals_by_day
 from thence.memory.descent import descent
 from thence.memory.labels import with_tagged
 from thence.memory.notes import matching_notes
-from thence.memory.search import OPEN, Answer, BadQuery, Found, Query, hits, moment, parse
+from thence.memory.search import (
+    OPEN,
+    BadQuery,
+    Query,
+    SearchAnswer,
+    SearchMatch,
+    hits,
+    moment,
+    parse,
+)
 from thence.memory.standing import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label
@@ -516,8 +525,8 @@ def _search_cards(
 ) -> tuple[list[SessionCard], str]:
     """List the sessions that match, each with the sentences that do and how many there are."""
     answer = context.search(narrowed, MAX_HITS)
-    matches: dict[str, list[Found]] = {}
-    for hit in answer.found:
+    matches: dict[str, list[SearchMatch]] = {}
+    for hit in answer.matches:
         if base.agent is None or hit.session_uid.startswith(f"{base.agent}:"):
             matches.setdefault(hit.session_uid, []).append(hit)
     uids = tuple(matches)
@@ -533,7 +542,7 @@ def _search_cards(
         if uid in rows and (wanted.standing != "open" or context.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
-    looked_at = Answer([hit for some in shown.values() for hit in some])
+    looked_at = SearchAnswer([hit for some in shown.values() for hit in some])
     left = iter(hits(looked_at, narrowed, context.store.blobs).hits)
     cards = []
     for uid, some in shown.items():

@@ -14,7 +14,7 @@ from thence.format.records import JSON
 from thence.memory.bills import totals_by_day
 from thence.memory.budgets import budget_warnings
 from thence.memory.dismissals import dismissed_todos, todo_key
-from thence.memory.promised import promised
+from thence.memory.promised import open_promises
 from thence.memory.standing import Risk, Standing, open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label
@@ -241,7 +241,9 @@ def _week(context: AppContext) -> list[tuple[str, int, str]]:
 
 def _promises(context: AppContext) -> tuple[list[Promise], int]:
     back = int((context.clock() - SHOWN_DAYS * 86_400) * 1000)
-    todos = promised(context.store, Filter(after=back, limit=100), dismissed_todos(context.home))
+    todos = open_promises(
+        context.store, Filter(after=back, limit=100), dismissed_todos(context.home)
+    )
     return [_promise(todo) for todo in todos[:MAX_ROWS]], max(len(todos) - MAX_ROWS, 0)
 
 

@@ -27,12 +27,12 @@ from thence.errors import NotReadable
 from thence.format import forms
 from thence.format.figures import clean, several, short, short_id, size
 from thence.format.normal import SessionEvent
-from thence.format.whole import Whole
+from thence.format.whole import SessionGraph
 from thence.memory.account import Digest
 from thence.memory.bills import PERIODS
-from thence.memory.derivation import DIGEST
+from thence.memory.derivation import DIGEST_VERSION
 from thence.memory.dismissals import set_dismissed
-from thence.memory.labels import MAX_NAME, MAX_NOTE, Label
+from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label
 from thence.memory.notes import note_events
 from thence.memory.pins import set_pinned
 from thence.memory.standing import open_sessions
@@ -133,8 +133,8 @@ def _render_page(
         json=json,
         is_read_only=context.is_read_only,
         can_write=context.writes,
-        max_name=MAX_NAME,
-        max_note=MAX_NOTE,
+        max_name=MAX_NAME_CHARS,
+        max_note=MAX_NOTE_CHARS,
         syntax=list_page.SYNTAX,
         **values,
     )
@@ -350,10 +350,10 @@ def find_in_session(context: ContextDependency, uid: FromPath[str], q: Text = ""
 
 def _digest(context: AppContext, uid: str) -> Digest:
     """Return the digest of a session whose log nobody has any more."""
-    for digest in context.store.kept("digests", Filter(uids=(uid,))):
+    for digest in context.store.read_table("digests", Filter(uids=(uid,))):
         with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(digest, Digest)
-    return Digest(DIGEST, "", "unknown", 0.0, ("its digest is unavailable",))
+    return Digest(DIGEST_VERSION, "", "unknown", 0.0, ("its digest is unavailable",))
 
 
 @get("/sessions/{uid:str}/rows", include_in_schema=False, sync_to_thread=True)
@@ -482,19 +482,23 @@ def dismiss(context: ContextDependency, data: JSONBody[Dismissal]) -> dict[str, 
     return {"dismissed": data.dismissed}
 
 
-_Writer = Callable[[Whole, Label, Sequence[SessionEvent]], Iterator[str]]
+_Writer = Callable[[SessionGraph, Label, Sequence[SessionEvent]], Iterator[str]]
 
 
-def _json_lines(session: Whole, label: Label, notes: Sequence[SessionEvent]) -> Iterator[str]:
+def _json_lines(
+    session: SessionGraph, label: Label, notes: Sequence[SessionEvent]
+) -> Iterator[str]:
     for line in forms.lines(session, notes, name=label.name, tags=list(label.tags)):
         yield msgspec.json.encode(line).decode()
 
 
-def _markdown(session: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+def _markdown(session: SessionGraph, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
     return forms.markdown(session, name=label.name)
 
 
-def _html_page(session: Whole, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+def _html_page(
+    session: SessionGraph, label: Label, _notes: Sequence[SessionEvent]
+) -> Iterator[str]:
     return forms.page(session, name=label.name)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from thence.format.figures import ago, clean, money, several, short_id
 from thence.format.joins import time_of
 from thence.format.normal import one_line
-from thence.memory.patterns import Evidence, Pattern, memories, patterns
+from thence.memory.patterns import Pattern, PatternEvidence, memories, patterns
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.context import AppContext
@@ -43,7 +43,7 @@ MAX_MASKS: Final = 3
 _MASK: Final = re.compile(r"<[a-z]+>")
 
 
-class PatternEvidence(msgspec.Struct, frozen=True):
+class EvidenceLink(msgspec.Struct, frozen=True):
     """Where a pattern was seen."""
 
     href: str
@@ -75,7 +75,7 @@ class PatternCard(msgspec.Struct, frozen=True):
     cost: str
     age: str
     cures: list[Help]
-    proofs: list[PatternEvidence]
+    proofs: list[EvidenceLink]
 
 
 class PatternPage(msgspec.Struct, frozen=True):
@@ -94,7 +94,9 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
     """Find what comes back in many sessions."""
     after = int((context.clock() - days * 86_400) * 1000)
     wanted = Filter(after=after)
-    known = memories(context.store.kept("digests", wanted), context.store.kept("signals", wanted))
+    known = memories(
+        context.store.read_table("digests", wanted), context.store.read_table("signals", wanted)
+    )
     recurring = select_recurring(patterns(known))
     named = {proof.uid for pattern in recurring for proof in pattern.evidence}
     rows = {r.session.session_uid: r for r in context.store.sessions(Filter(uids=tuple(named)))}
@@ -215,15 +217,13 @@ _SOURCES: Final = {
 }
 
 
-def _where(seen: Evidence) -> str:
+def _where(seen: PatternEvidence) -> str:
     return address(seen.uid, seen.events[0] if seen.events else None)
 
 
-def _proof(seen: Evidence, rows: dict[str, SessionRow], now: datetime) -> PatternEvidence:
+def _proof(seen: PatternEvidence, rows: dict[str, SessionRow], now: datetime) -> EvidenceLink:
     row = rows.get(seen.uid)
     name = event_name(seen.events[0]) if seen.events else ""
     last = time_of(row.session.ended_at) if row else None
     title = title_of(row) if row else short_id(seen.uid.partition(":")[2])
-    return PatternEvidence(
-        _where(seen), title, name, clean(one_line(seen.quote, 160)), ago(last, now)
-    )
+    return EvidenceLink(_where(seen), title, name, clean(one_line(seen.quote, 160)), ago(last, now))

@@ -19,7 +19,7 @@ from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.patterns import memories, patterns
-from thence.memory.promised import promised
+from thence.memory.promised import open_promises
 from thence.memory.store import Filter, Total
 from thence.serve.cards import SessionCard, card
 from thence.serve.clock import DisplayClock
@@ -175,7 +175,9 @@ def _patterns(context: AppContext, wanted: Filter) -> list[ProjectPattern]:
     """Return what comes back in sessions of a project."""
     after = int((context.clock() - PATTERN_DAYS * 86_400) * 1000)
     recent = msgspec.structs.replace(wanted, after=after)
-    known = memories(context.store.kept("digests", recent), context.store.kept("signals", recent))
+    known = memories(
+        context.store.read_table("digests", recent), context.store.read_table("signals", recent)
+    )
     shown = []
     for pattern in select_recurring(patterns(known))[:MAX_PATTERNS]:
         seen = pattern.evidence[0]
@@ -193,7 +195,7 @@ def _files(context: AppContext, wanted: Filter, path: str) -> list[ProjectFile]:
     sessions: Counter[str] = Counter()
     edits: Counter[str] = Counter()
     recent = Filter(uids=(wanted.uids or ())[:MAX_DIGESTS])
-    for digest in context.store.kept("digests", recent):
+    for digest in context.store.read_table("digests", recent):
         for file in digest.get("files") or ():
             if file.get("edits"):
                 name = f"{file.get('path')}".removeprefix(f"{path}/")
@@ -208,7 +210,7 @@ def _files(context: AppContext, wanted: Filter, path: str) -> list[ProjectFile]:
 def _todos(context: AppContext, wanted: Filter) -> list[ProjectTodo]:
     after = int((context.clock() - TODO_MAX_AGE_S) * 1000)
     recent = msgspec.structs.replace(wanted, after=after)
-    stored = promised(context.store, recent, dismissed_todos(context.home))
+    stored = open_promises(context.store, recent, dismissed_todos(context.home))
     todos = []
     for todo in stored[:MAX_TODOS]:
         event = todo["event_id"]

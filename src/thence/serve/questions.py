@@ -26,16 +26,16 @@ from thence.format.readout import Readout
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.memory import patterns, recall, search
-from thence.memory.bills import PERIODS, Bill, By
+from thence.memory.bills import PERIODS, By, CostTable
 from thence.memory.labels import labels_of, texts_of, with_tagged
 from thence.memory.labels import search as search_tagged
 from thence.memory.notes import Note, matching_notes
-from thence.memory.promised import promised
+from thence.memory.promised import open_promises
 from thence.memory.readouts import read_session
 from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
 from thence.memory.store import Filter, SessionRow, Store
-from thence.memory.touched import reasons, touched
+from thence.memory.touched import reasons, sessions_touching
 from thence.serve.frame import flatten, frame_answer, quote_lines
 
 ID_CHARS: Final = 13
@@ -202,25 +202,25 @@ class Questions:
         query = with_tagged(search.parse(asked.query), labels_of(self._notes()))
         notes = matching_notes(self._notes(), query)
         answer = self._events(query, asked.limit + 1)
-        room = max(asked.limit // 2, asked.limit - len(answer.found))
+        room = max(asked.limit // 2, asked.limit - len(answer.matches))
         lines = [_note(note, query) for note in notes[:room]]
-        events = answer.found[: asked.limit - len(lines)]
-        hits = search.hits(search.Answer(events), query, self._store.blobs).hits
+        events = answer.matches[: asked.limit - len(lines)]
+        hits = search.hits(search.SearchAnswer(events), query, self._store.blobs).hits
         lines += [_hit(hit) for hit in hits]
-        cut = len(lines) < len(notes) + len(answer.found)
+        cut = len(lines) < len(notes) + len(answer.matches)
         many = f"{len(lines)} match{'' if len(lines) == 1 else 'es'}"
         origin = f"the first {many}, more match" if cut or answer.capped else many
         return "; ".join(filter(None, (origin, answer.explanation, *answer.hints))), lines
 
-    def _events(self, query: search.Query, number: int) -> search.Answer:
+    def _events(self, query: search.Query, number: int) -> search.SearchAnswer:
         """Return at least so many events that match, if there are; internal ones left out."""
-        events: list[search.Found] = []
+        events: list[search.SearchMatch] = []
         offset, size = 0, number
         while True:
             answer = search_tagged(self._store, query, size, offset)
-            events += [event for event in answer.found if event.state != "internal"]
-            if len(events) >= number or len(answer.found) < size:
-                return msgspec.structs.replace(answer, found=events)
+            events += [event for event in answer.matches if event.state != "internal"]
+            if len(events) >= number or len(answer.matches) < size:
+                return msgspec.structs.replace(answer, matches=events)
             offset, size = offset + size, 2 * size
 
     def _recall(self, asked: RecallQuestion) -> tuple[str, Iterable[str]]:
@@ -312,7 +312,7 @@ class Questions:
     def _outline(self, asked: OutlineQuestion) -> tuple[str, Iterable[str]]:
         row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
-        digest = next(self._store.kept("digests", Filter(uids=(uid,))), None)
+        digest = next(self._store.read_table("digests", Filter(uids=(uid,))), None)
         notes = [_note(note) for note in texts_of(self._notes()) if note.session_uid == uid]
         labels = labels_of(self._notes())
         about = _about(recall.with_lineage(self._store, [row], labels)[0])
@@ -339,7 +339,7 @@ class Questions:
         shape = kinds.error_shape(asked.text)
         if shape is None:
             return "no error recognised in this text", []
-        known = patterns.memories(self._store.kept("digests"))
+        known = patterns.memories(self._store.read_table("digests"))
         pattern = patterns.seen_before(known, shape)
         if pattern is None:
             return "not seen before", [f"fingerprint: {flatten(shape)}"]
@@ -347,8 +347,10 @@ class Questions:
         return f"{often}, fixed in {pattern.data['settled']}", _cure_lines(pattern)
 
     def _files(self, asked: FilesQuestion) -> tuple[str, Iterable[str]]:
-        touches = touched(self._store, Filter(), asked.path)
-        return f"{len(touches)} sessions touched it", self._touches(touches[: asked.limit])
+        touches = sessions_touching(self._store, Filter(), asked.path)
+        return f"{len(touches)} sessions sessions_touching it", self._touches(
+            touches[: asked.limit]
+        )
 
     def _touches(self, touches: list[dict[str, JSON]]) -> Iterator[str]:
         for touch in touches:
@@ -363,7 +365,7 @@ class Questions:
                 yield f"  for: {flatten(reason['prompt'], 120)}"
 
     def _todos(self, asked: TodosQuestion) -> tuple[str, Iterable[str]]:
-        todos = promised(self._store, Filter(project=asked.project), self._dismissed())
+        todos = open_promises(self._store, Filter(project=asked.project), self._dismissed())
         return f"{len(todos)} open", [
             f"{_name(todo['session_uid'])} {_day(todo['ended_at'])} {todo['status']}: "
             f"{flatten(todo['text'], 160)}"
@@ -373,7 +375,7 @@ class Questions:
     def _costs(self, asked: CostsQuestion) -> tuple[str, Iterable[str]]:
         labels = labels_of(self._notes())
         wanted = Filter(after=search.moment(asked.since))
-        bill = Bill(self._store, asked.by, wanted, labels=labels)
+        bill = CostTable(self._store, asked.by, wanted, labels=labels)
         parts = bill.parts[-asked.limit :] if asked.by in PERIODS else bill.parts[: asked.limit]
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
@@ -540,6 +542,6 @@ def _cure_lines(pattern: patterns.Pattern) -> Iterator[str]:
         yield f"seen {_where(proof)}: {flatten(proof.quote, 160)}"
 
 
-def _where(proof: patterns.Evidence) -> str:
+def _where(proof: patterns.PatternEvidence) -> str:
     events = " ".join(recall.event_name(event) for event in proof.events[:2])
     return f"{_name(proof.uid)} {events}"

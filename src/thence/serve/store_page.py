@@ -141,7 +141,7 @@ def _distilled_tier(context: AppContext, used: int) -> TierBar:
     )
 
 
-def _plan_text(plan: retention.Plan, context: AppContext, now: datetime) -> str:
+def _plan_text(plan: retention.RetentionPlan, context: AppContext, now: datetime) -> str:
     start = age_removal_start(context.home)
     if plan.by_age and (start is None or now < start):
         return f"{announcement(len(plan.by_age), start or now + timedelta(days=ANNOUNCED_DAYS))}."
@@ -154,7 +154,7 @@ def _plan_text(plan: retention.Plan, context: AppContext, now: datetime) -> str:
     )
 
 
-def _planned_removal(context: AppContext, item: retention.Planned) -> PlannedRemoval:
+def _planned_removal(context: AppContext, item: retention.PlannedRemoval) -> PlannedRemoval:
     uid = item.session_uid or ""
     rows = list(context.store.sessions(Filter(uids=(uid,)))) if uid else []
     title = title_of(rows[0]) if rows else clean(uid) or "the store"
@@ -174,7 +174,9 @@ def _skips(rows: Iterable[SessionRow]) -> list[StoreCheck]:
     return out
 
 
-def _checks(context: AppContext, known: Inventory, plan: retention.Plan) -> Iterator[StoreCheck]:
+def _checks(
+    context: AppContext, known: Inventory, plan: retention.RetentionPlan
+) -> Iterator[StoreCheck]:
     late = sum(
         1 for entry in known.sessions.values() if entry.analysed is None and not entry.evicted
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from thence.errors import DiskFull, ThenceError, is_disk_full
 from thence.memory import nudges
 from thence.memory.fields import locate
-from thence.memory.sqlite import BROKEN, damaged
+from thence.memory.sqlite import DAMAGE_ERRORS, damage_error
 from thence.memory.store import Filter, StoreLocked
 from thence.memory.watching import changes, narrow_to
 
@@ -174,8 +174,8 @@ class Sweeper:
 
     def _report(self, error: Exception) -> None:
         """Log why a sweep failed, once in a row; only a bug is logged with its traceback."""
-        if isinstance(error, BROKEN):
-            error = damaged(getattr(self._context.store, "path", Path()), error)
+        if isinstance(error, DAMAGE_ERRORS):
+            error = damage_error(getattr(self._context.store, "path", Path()), error)
         elif is_disk_full(error):
             error = DiskFull(
                 f"the store {getattr(self._context.store, 'path', '')} cannot be written"

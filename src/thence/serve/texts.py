@@ -16,7 +16,7 @@ from thence.format.facts import text_in, words_of
 from thence.format.figures import size
 from thence.format.normal import SessionEvent, one_line
 from thence.format.records import JSON
-from thence.memory.course import asked
+from thence.memory.course import prompt_text
 from thence.serve import markdown
 
 MAX_PREVIEW_CHARS: Final = 20_000
@@ -25,7 +25,11 @@ MAX_PREVIEW_CHARS: Final = 20_000
 
 def without_plugin(text: str) -> str:
     """Return a prompt without what an editor's plug-in put before it."""
-    return asked(SessionEvent("", 0, "user_msg", payload=text)) if text[:9] == "# Context" else text
+    return (
+        prompt_text(SessionEvent("", 0, "user_msg", payload=text))
+        if text[:9] == "# Context"
+        else text
+    )
 
 
 def all_of(block: SessionEvent) -> str:

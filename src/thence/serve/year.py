@@ -132,7 +132,7 @@ def _tools_and_files(context: AppContext) -> tuple[list[Tool], list[ChangedFile]
     sessions: Counter[tuple[str, str]] = Counter()
     latest = context.store.sessions(Filter(after=after, limit=MAX_DIGESTS))
     uids = tuple(row.session.session_uid for row in latest)
-    for digest in context.store.kept("digests", Filter(uids=uids)):
+    for digest in context.store.read_table("digests", Filter(uids=uids)):
         used = digest.get("tools")
         for tool in used if isinstance(used, list) else ():
             if isinstance(tool, dict) and isinstance(name := tool.get("tool"), str):

@@ -20,21 +20,21 @@ import msgspec
 from thence.agents import Cursor
 from thence.format.records import JSON, Usage
 from thence.format.stored import fingerprint
-from thence.memory.keep import Keeper, with_payloads
+from thence.memory.keep import Ingester, with_payloads
 from thence.memory.redact import Redactor
 from thence.memory.store import (
-    Change,
-    Digested,
+    DigestRecord,
     Filter,
-    Held,
-    Known,
+    SessionChange,
     SessionRow,
     Spend,
     Store,
+    StoredSession,
+    SweepEntry,
 )
 
 
-class Copied(msgspec.Struct):
+class CopyReport(msgspec.Struct):
     """What a copy did. The names are those of `thence store copy --json`."""
 
     sessions: int = 0
@@ -51,7 +51,7 @@ class Copied(msgspec.Struct):
     """Sessions that are not the same on both sides; none, or something went wrong."""
 
 
-class _AsIs(Redactor):
+class _NoRedaction(Redactor):
     """Finds nothing: what is in a store has been redacted, and its copy is to be the same."""
 
     def __init__(self) -> None:
@@ -62,17 +62,19 @@ class _AsIs(Redactor):
         return []
 
     def redact(self, text: str, suspects: list[int] | None = None) -> str:  # noqa: ARG002
-        """Give the text itself."""
+        """Return the text itself."""
         return text
 
     def redact_json(self, value: JSON, suspects: list[int] | None = None) -> JSON:  # noqa: ARG002
-        """Give the value itself."""
+        """Return the value itself."""
         return value
 
 
-def copy(source: Store, target: Store, told: Callable[[Copied], None] = lambda _: None) -> Copied:
+def copy(
+    source: Store, target: Store, progress: Callable[[CopyReport], None] = lambda _: None
+) -> CopyReport:
     """Copy everything, then compare; both stores should be held (`sweeping()`)."""
-    report = Copied()
+    report = CopyReport()
     known, there = source.known(), target.known()
     if new := known.forgotten - there.forgotten:
         target.remove((), why={}, buried=new)
@@ -89,26 +91,28 @@ def copy(source: Store, target: Store, told: Callable[[Copied], None] = lambda _
             report.copied += 1
             if ours != _hash_there(target, uid):
                 report.different.append(uid)
-        told(report)
+        progress(report)
     return report
 
 
 class _Copier:
-    def __init__(self, source: Store, target: Store, known: Mapping[str, Known]) -> None:
+    def __init__(self, source: Store, target: Store, known: Mapping[str, SweepEntry]) -> None:
         self._source = source
         self._target = target
         self._known = known
-        self._keeper = Keeper(target.blobs, _AsIs())
+        self._ingester = Ingester(target.blobs, _NoRedaction())
 
     def copy(self, row: SessionRow) -> None:
         """Copy one session, in place of what is there of it."""
         uid = row.session.session_uid
-        held = self._source.held(uid)
-        if held is None:
+        session = self._source.load_session(uid)
+        if session is None:
             cursor = self._known[uid].cursor if uid in self._known else Cursor()
-            change = Change(plain(row), cursor, spend=list(spend_of(self._source, uid)), fresh=True)
+            change = SessionChange(
+                plain(row), cursor, spend=list(spend_of(self._source, uid)), fresh=True
+            )
         else:
-            change = self._change(uid, held)
+            change = self._change(uid, session)
         change.row = msgspec.structs.replace(change.row, pinned=row.pinned, gone=row.gone)
         if any(there.change == row.change for there in self._target.sessions(only(uid))):
             # The same number would mean that nothing else changed.
@@ -117,44 +121,44 @@ class _Copier:
         for made in digests_of(self._source, row):
             self._target.write(digests=[made])
         if row.pinned:
-            self._target.write([Change(change.row, change.cursor)])
-        if held is None:
+            self._target.write([SessionChange(change.row, change.cursor)])
+        if session is None:
             self._target.remove([uid], why={uid: "removed before it was copied"})
 
-    def _write(self, row: SessionRow, change: Change) -> None:
+    def _write(self, row: SessionRow, change: SessionChange) -> None:
         self._target.write([msgspec.structs.replace(change, row=row)])
 
-    def _change(self, uid: str, held: Held) -> Change:
+    def _change(self, uid: str, session: StoredSession) -> SessionChange:
         """Put a session together for the other store: its payloads there, its words cut anew."""
-        facts = with_payloads(held.facts, self._source.blobs)
-        change = self._keeper.again(uid, held, facts)
-        self._keeper.sync()
+        facts = with_payloads(session.facts, self._source.blobs)
+        change = self._ingester.reingest(uid, session, facts)
+        self._ingester.sync()
         sizes = {name: getattr(change.row, name) for name in _SIZES}
-        change.row = msgspec.structs.replace(plain(held.row), fold=change.row.fold, **sizes)
+        change.row = msgspec.structs.replace(plain(session.row), fold=change.row.fold, **sizes)
         return change
 
 
 def spend_of(store: Store, uid: str) -> Iterator[Spend]:
-    """Give what a session took, as a store keeps it."""
-    for told in store.kept("spend", only(uid)):
+    """Yield what a session took, as a store keeps it."""
+    for row in store.read_table("spend", only(uid)):
         usage = Usage(
-            *(told.get(name) or 0 for name in ("input", "output", "cache_creation")),
-            *(told.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
+            *(row.get(name) or 0 for name in ("input", "output", "cache_creation")),
+            *(row.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
         )
-        rest: dict[str, Any] = {name: told[name] for name in _MONEY}
-        yield Spend(told["day"], told["model"], told["place"], usage, **rest)
+        rest: dict[str, Any] = {name: row[name] for name in _MONEY}
+        yield Spend(row["day"], row["model"], row["place"], usage, **rest)
 
 
-def digests_of(store: Store, row: SessionRow) -> Iterator[Digested]:
-    """Give the digest of a session and its signals, as a store keeps them."""
+def digests_of(store: Store, row: SessionRow) -> Iterator[DigestRecord]:
+    """Yield the digest of a session and its signals, as a store keeps them."""
     uid = row.session.session_uid
-    for told in store.kept("digests", only(uid)):
-        body = {name: value for name, value in told.items() if name not in _NOTED}
+    for digest in store.read_table("digests", only(uid)):
+        body = {name: value for name, value in digest.items() if name not in _NOTED}
         signals = [
-            {name: value for name, value in one.items() if name != "uid"}
-            for one in store.kept("signals", only(uid))
+            {name: value for name, value in signal.items() if name != "uid"}
+            for signal in store.read_table("signals", only(uid))
         ]
-        made = Digested(uid, told["change"], body, signals, row.session.outcome)
+        made = DigestRecord(uid, digest["change"], body, signals, row.session.outcome)
         made.task_ref = row.session.task_ref
         yield made
 
@@ -171,7 +175,7 @@ def only(uid: str) -> Filter:
 
 
 def plain(row: SessionRow) -> SessionRow:
-    """Give a row without what the store it came from noted of it."""
+    """Return a row without what the store it came from noted of it."""
     session = msgspec.structs.replace(row.session, **dict.fromkeys(_TIMES))
     return msgspec.structs.replace(row, session=session)
 
@@ -185,38 +189,38 @@ def _hash_there(store: Store, uid: str) -> str | None:
     return None
 
 
-def hash_of(store: Store, row: SessionRow, report: Copied | None = None) -> str:
+def hash_of(store: Store, row: SessionRow, report: CopyReport | None = None) -> str:
     """Hash all that a store holds of a session, but for when and where it was written."""
     uid = row.session.session_uid
-    told = blake2b(digest_size=16)
+    digester = blake2b(digest_size=16)
     # What depends on how it was written: sizes, and the program that put it together.
     of_itself = dict.fromkeys((*_SIZES, "fold"), 0)
-    told.update(_bytes(msgspec.structs.replace(plain(row), **of_itself)))
-    told.update(_bytes([row.session.analyzed_at is None, row.session.evicted_at is None]))
+    digester.update(_bytes(msgspec.structs.replace(plain(row), **of_itself)))
+    digester.update(_bytes([row.session.analyzed_at is None, row.session.evicted_at is None]))
     wanted = only(uid)
-    digests = list(store.kept("digests", wanted))
-    for one in digests:
-        told.update(_bytes({name: value for name, value in one.items() if name != "at"}))
+    digests = list(store.read_table("digests", wanted))
+    for digest in digests:
+        digester.update(_bytes({name: value for name, value in digest.items() if name != "at"}))
     for what in ("signals", "spend"):
-        told.update(_bytes(sorted(_bytes(one) for one in store.kept(what, wanted))))
-    held = store.held(uid)
+        digester.update(_bytes(sorted(_bytes(digest) for digest in store.read_table(what, wanted))))
+    session = store.load_session(uid)
     if report is not None:
         report.digests += len(digests)
-        report.evicted += held is None
-    if held is not None:
-        _add_held(store, held, told.update, report)
-    return told.hexdigest()
+        report.evicted += session is None
+    if session is not None:
+        _add_session(store, session, digester.update, report)
+    return digester.hexdigest()
 
 
-def _add_held(
-    store: Store, held: Held, add: Callable[[bytes], None], report: Copied | None
+def _add_session(
+    store: Store, session: StoredSession, add: Callable[[bytes], None], report: CopyReport | None
 ) -> None:
-    uid = held.row.session.session_uid
+    uid = session.row.session.session_uid
     rows = store.events(uid)
     prints = sorted((row.event.event_id, fingerprint(row, with_ref=False)) for row in rows)
     add(_bytes(prints))
-    add(_bytes([sorted(held.replayed), sorted(held.billed), held.ties]))
-    for fact in held.facts:
+    add(_bytes([sorted(session.replayed), sorted(session.billed), session.ties]))
+    for fact in session.facts:
         refs = [block.ref for block in fact.blocks if block.ref is not None]
         blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
         add(_bytes(msgspec.structs.replace(fact, blocks=blocks)))

@@ -31,9 +31,9 @@ import zstandard
 
 from thence.errors import BadConfig, MissingPackage, NotAppendable
 from thence.memory.packs import (
-    CACHED,
-    LARGEST,
-    LEVEL,
+    CACHED_BYTES,
+    COMPRESSION_LEVEL,
+    MAX_PAYLOAD_BYTES,
     Frames,
     PackDamaged,
     PackMissing,
@@ -44,16 +44,16 @@ from thence.memory.packs import (
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-OBJECT: Final = 32 << 20
+OBJECT_BYTES: Final = 32 << 20
 """Compressed bytes after which a batch goes on in another object."""
 
-UPLOADS: Final = 8
+MAX_UPLOADS: Final = 8
 """Objects that are on their way at a time."""
 
-PARTS: Final = 8 << 20
+PART_BYTES: Final = 8 << 20
 """Bytes of an object that is sent in parts of as many, each tried again by itself."""
 
-WAITING: Final = 16 << 20
+WAITING_BYTES: Final = 16 << 20
 """Bytes that wait to be put together, where that is quicker than one by one."""
 
 _REF = re.compile(
@@ -62,16 +62,16 @@ _REF = re.compile(
 )
 
 
-class ShelfError(Exception):
+class BackendError(Exception):
     """What a shelf says when it cannot do as asked; `Objects` turns it into a sentence."""
 
 
-class Absent(ShelfError):
+class ObjectAbsent(BackendError):
     """Nothing has this name."""
 
 
-class Shelf(Protocol):
-    """Where objects lie. Errors are `ShelfError`."""
+class BlobBackend(Protocol):
+    """Where objects lie. Errors are `BackendError`."""
 
     parallel: bool
     """Whether several threads at once are quicker than one; else many objects at once are."""
@@ -85,11 +85,11 @@ class Shelf(Protocol):
         ...
 
     def get(self, name: str, start: int, length: int) -> bytes:
-        """Give a part of an object."""
+        """Return a part of an object."""
         ...
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Give the names below a prefix, and their sizes."""
+        """Return the names below a prefix, and their sizes."""
         ...
 
     def delete(self, names: Sequence[str]) -> None:
@@ -139,11 +139,13 @@ class Objects:
     them, and deleted by their names (`delete`), never by what their names begin with.
     """
 
-    def __init__(self, shelf: Shelf, *, tenant: str | None = None, cached: int = CACHED) -> None:
+    def __init__(
+        self, shelf: BlobBackend, *, tenant: str | None = None, cached: int = CACHED_BYTES
+    ) -> None:
         self.shelf = shelf
         self.tenant = tenant
         self._frames = Frames(cached)
-        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        self._compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
         self._pool: ThreadPoolExecutor | None = None
         self._sent: deque[Future[None]] = deque()
         self._waiting: dict[str, bytes] = {}
@@ -168,7 +170,7 @@ class Objects:
         batch, body, refs = secrets.token_hex(16), bytearray(), list[ObjectRef]()
         for group in groups(payloads):
             frame = self._compressor.compress(b"".join(group))
-            if body and len(body) + len(frame) > OBJECT:
+            if body and len(body) + len(frame) > OBJECT_BYTES:
                 yield f"{pack}/{batch}", bytes(body), refs
                 batch, body, refs = secrets.token_hex(16), bytearray(), []
             start = 0
@@ -188,12 +190,12 @@ class Objects:
         if not self.shelf.parallel:
             self._waiting[name] = body
             self._waits += len(body)
-            if self._waits >= WAITING:
+            if self._waits >= WAITING_BYTES:
                 self._put_waiting()
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(UPLOADS, thread_name_prefix="thence-objects")
-        while len(self._sent) >= 2 * UPLOADS:
+            self._pool = ThreadPoolExecutor(MAX_UPLOADS, thread_name_prefix="thence-objects")
+        while len(self._sent) >= 2 * MAX_UPLOADS:
             with _translate_errors():
                 self._sent[0].result()
                 self._sent.popleft()
@@ -202,10 +204,10 @@ class Objects:
     def _put_waiting(self) -> None:
         with _translate_errors():
             self.shelf.put_all(list(self._waiting.items()))
-        self.taken()
+        self.take_waiting()
 
-    def taken(self) -> list[tuple[str, bytes]]:
-        """Give what waits to be put, to whoever does that together with the rows that name it."""
+    def take_waiting(self) -> list[tuple[str, bytes]]:
+        """Return what waits to be put, to whoever does that together with the rows that name it."""
         taken, self._waiting, self._waits = list(self._waiting.items()), {}, 0
         return taken
 
@@ -222,7 +224,7 @@ class Objects:
     # -- reading ----------------------------------------------------------------------------
 
     def read(self, ref: str) -> bytes:
-        """Give the payload of a ref, verified; raise when it is gone or damaged."""
+        """Return the payload of a ref, verified; raise when it is gone or damaged."""
         where = ObjectRef.parse(ref)
         key = where.name, 0, where.offset
         frame = self._frames.get(key)
@@ -235,12 +237,12 @@ class Objects:
         return payload
 
     def _data(self, where: ObjectRef) -> bytes:
-        """Give a frame's bytes, be they on their way still."""
+        """Return a frame's bytes, be they on their way still."""
         if body := self._waiting.get(where.name):
             return body[where.offset : where.offset + where.length]
         try:
             return self.shelf.get(where.name, where.offset, where.length)
-        except Absent:
+        except ObjectAbsent:
             if not self._sent:
                 raise
         self.sync()
@@ -249,18 +251,18 @@ class Objects:
     def _decode(self, where: ObjectRef) -> bytes:
         try:
             data = self._data(where)
-        except Absent as error:
+        except ObjectAbsent as error:
             raise PackMissing(
                 f"the object {where.name} is gone",
                 hint="its transcript was removed or repacked meanwhile; try again",
             ) from error
-        except ShelfError as error:
+        except BackendError as error:
             raise _damage_error(where, f"cannot be read: {error}") from error
         if len(data) != where.length:
             raise _damage_error(where, "is shorter than it was")
         try:
             head = zstandard.get_frame_parameters(data)
-            if head.content_size > LARGEST:
+            if head.content_size > MAX_PAYLOAD_BYTES:
                 raise _damage_error(where, f"claims {head.content_size:,} bytes in one frame")
             return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
         except zstandard.ZstdError as error:
@@ -343,7 +345,7 @@ def _translate_errors() -> Iterator[None]:
     """Turn what a shelf says into what the user can do."""
     try:
         yield
-    except (ShelfError, OSError) as error:
+    except (BackendError, OSError) as error:
         raise NotAppendable(
             f"the object store failed: {error}",
             hint="no stored data was changed; check session_memory.objects, then run thence sweep",
@@ -373,7 +375,7 @@ class Bucket:
         """Keep an object under a name that nothing has; durable on return."""
         with self._translate_errors():
             try:
-                if len(body) > PARTS and self._folder is None:
+                if len(body) > PART_BYTES and self._folder is None:
                     self._put_in_parts(name, body)
                 else:
                     self._do.put(self._store, name, body, mode="create")
@@ -389,7 +391,7 @@ class Bucket:
         try:
             self._do.head(self._store, name)
         except self._absent:
-            self._do.put(self._store, name, body, use_multipart=True, chunk_size=PARTS)
+            self._do.put(self._store, name, body, use_multipart=True, chunk_size=PART_BYTES)
         else:
             raise self._there(name)
 
@@ -399,12 +401,12 @@ class Bucket:
             self.put(name, body)
 
     def get(self, name: str, start: int, length: int) -> bytes:
-        """Give a part of an object."""
+        """Return a part of an object."""
         with self._translate_errors():
             return bytes(self._do.get_range(self._store, name, start=start, length=length))
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Give the names below a prefix, and their sizes."""
+        """Return the names below a prefix, and their sizes."""
         with self._translate_errors():
             return {
                 entry["path"]: entry["size"]
@@ -417,15 +419,15 @@ class Bucket:
         try:
             with self._translate_errors():
                 self._do.delete(self._store, list(names))
-        except Absent:  # one of them, and nobody says which of the others went
+        except ObjectAbsent:  # one of them, and nobody says which of the others went
             for name in names:
-                with contextlib.suppress(Absent), self._translate_errors():
+                with contextlib.suppress(ObjectAbsent), self._translate_errors():
                     self._do.delete(self._store, name)
 
     # -- whole files, for exports -----------------------------------------------------------
 
     def read_versioned(self, name: str) -> tuple[bytes, str | None]:
-        """Give all of an object, and the tag by which to know whether it changed."""
+        """Return all of an object, and the tag by which to know whether it changed."""
         with self._translate_errors():
             result = self._do.get(self._store, name)
             return bytes(result.bytes()), result.meta.get("e_tag")
@@ -471,9 +473,9 @@ class Bucket:
         try:
             yield
         except self._absent as error:
-            raise Absent(str(error)) from error
+            raise ObjectAbsent(str(error)) from error
         except self._errors as error:
-            raise ShelfError(str(error).partition("\n")[0][:300]) from error
+            raise BackendError(str(error).partition("\n")[0][:300]) from error
 
 
 def open_objects(url: str, *, tenant: str | None = None) -> Objects:

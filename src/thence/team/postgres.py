@@ -10,7 +10,7 @@ all of them together: such a store is read, never written, and names no file of 
 A write is one transaction. Sweeps do not wait for the server's disk, as a lost end of them is read
 again; digests, evictions and renamed refs do. What is deleted is out of reach at once; it is out
 of the pages of a table when that has been written anew, which `remove` does for tables of up to
-`REWRITTEN` bytes that nobody else is using, and calls pending for others. The server's log and its
+`REWRITE_AT_BYTES` that nobody else is using, and calls pending for others. The server's log and its
 backups keep what they keep.
 
 Payloads lie in the database too, unless an object store is named.
@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import psycopg
@@ -39,8 +39,8 @@ from thence.format.records import JSON
 from thence.format.sealing import calls_in
 from thence.format.stored import StoredEvent
 from thence.memory import ranking
-from thence.memory.index import time_told
-from thence.memory.packs import Blobs
+from thence.memory.index import time_column
+from thence.memory.packs import BlobStore
 from thence.memory.pages import derive_events, select_events
 from thence.memory.rows import (
     CURSOR,
@@ -56,18 +56,18 @@ from thence.memory.rows import (
     now,
     with_marks,
 )
-from thence.memory.search import Answer, Query, as_asked
+from thence.memory.search import Query, SearchAnswer, as_asked
 from thence.memory.store import (
     DATA_LOSS,
-    Change,
-    Digested,
+    DigestRecord,
     EventIds,
     Filter,
     Group,
-    Held,
     Inventory,
     Position,
+    SessionChange,
     SessionRow,
+    StoredSession,
     StoreLocked,
     Tail,
     Tier2,
@@ -80,7 +80,7 @@ from thence.memory.store import (
     unpack_facts,
     unpack_fold,
 )
-from thence.team.objects import Absent, Objects, ShelfError
+from thence.team.objects import BackendError, ObjectAbsent, Objects
 from thence.team.postgres_pages import pages_with, read_pages
 from thence.team.postgres_schema import (
     FIRST_NUMBER,
@@ -92,22 +92,23 @@ from thence.team.postgres_schema import (
     lock_key,
     migrate,
 )
-from thence.team.postgres_search import Rows, Vector, VectorDumper, part_of
-from thence.team.postgres_write import REWRITE, STAGE, Sent, Writer, channel_of, text
+from thence.team.postgres_search import PostgresWords, Vector, VectorDumper, part_of
+from thence.team.postgres_text import channel_of, first_line, split_address, text
+from thence.team.postgres_write import REWRITE, STAGE, PushedSession, Writer
 
 EVERYONE: Final = "*"
 """The machine of who reads what all machines wrote."""
 
-REWRITTEN: Final = 256 << 20
+REWRITE_AT_BYTES: Final = 256 << 20
 """Bytes of a table that is written anew after an eviction, while others wait for it."""
 
-TRIES: Final = 8
+MAX_TRIES: Final = 8
 """How often a transaction is begun that the database ended in favour of another."""
 
-_PAUSE: Final = 0.02  # seconds, before what was ended begins again
-_LAST: Final = 10_000  # sessions among which one is looked for that was just written
-_PATIENCE: Final = "2s"  # for the others to leave a table that is to be written anew
-_GONE = (psycopg.OperationalError, psycopg.InterfaceError)
+_PAUSE_S: Final = 0.02  # seconds, before what was ended begins again
+_RECENT_SESSIONS: Final = 10_000  # sessions among which one is looked for that was just written
+_LOCK_TIMEOUT: Final = "2s"  # for the others to leave a table that is to be written anew
+_CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
 
 Db = psycopg.Connection[Any]
 _T = TypeVar("_T")
@@ -135,15 +136,15 @@ class Postgres:
 
         With `must_exist` nothing is made: SessionNotFound where the database has no tables of ours.
         """
-        self.address, told = _own_words(url)
-        self.tenant = told.get("tenant") or "default"
-        self.machine = told.get("machine") or text(socket.gethostname()) or "unknown"
+        self.address, options = split_address(url)
+        self.tenant = options.get("tenant") or "default"
+        self.machine = options.get("machine") or text(socket.gethostname()) or "unknown"
         self._own = threading.local()
         self._open: list[Db] = []
         self._lock = threading.Lock()
-        self.blobs: Blobs = Objects(Rack(self))
+        self.blobs: BlobStore = Objects(PostgresBlobs(self))
         try:
-            with self._telling():
+            with self._translate_errors():
                 if must_exist and not is_migrated(self._db):
                     raise SessionNotFound(
                         f"the database at {self.shown} has no store",
@@ -153,8 +154,9 @@ class Postgres:
         except ThenceError as error:
             self.close()
             if isinstance(error.__cause__, errors.InsufficientPrivilege):
+                why = first_line(error.__cause__)
                 raise BadConfig(
-                    f"the store at {self.shown} has no tables for you: {_why(error.__cause__)}",
+                    f"the store at {self.shown} has no tables for you: {why}",
                     hint="its owner opens it first, then admits you; see docs/scale.md",
                 ) from error
             raise
@@ -182,44 +184,44 @@ class Postgres:
             )
         except psycopg.Error as error:
             raise Unreachable(
-                f"cannot open the store at {self.shown}: {_why(error)}",
+                f"cannot open the store at {self.shown}: {first_line(error)}",
                 hint="check that the server runs and accepts you; psql takes the same address",
             ) from error
         db.adapters.register_dumper(Vector, VectorDumper)
         db.execute(f"SET search_path TO {SCHEMA}, pg_temp")
         with self._lock:
-            self._open = [one for one in self._open if not one.closed]
+            self._open = [connection for connection in self._open if not connection.closed]
             self._open.append(db)
         return db
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn what the database says into what the user can do."""
         try:
             yield
-        except _GONE as error:
+        except _CONNECTION_ERRORS as error:
             raise StoreLost(
-                f"lost the store at {self.shown}: {_why(error)}",
+                f"lost the store at {self.shown}: {first_line(error)}",
                 hint="committed data is safe; try again when the server is back",
             ) from error
         except errors.InsufficientPrivilege as error:
             raise NotPermitted(
-                f"permission denied for tenant {self.tenant} at {self.shown}: {_why(error)}",
+                f"permission denied for tenant {self.tenant} at {self.shown}: {first_line(error)}",
                 hint="its owner admits you, with writes=True to push; see docs/scale.md",
             ) from error
         except psycopg.Error as error:
             raise StoreLost(
-                f"the store at {self.shown} refused the request: {_why(error)}",
+                f"the store at {self.shown} refused the request: {first_line(error)}",
                 hint="nothing was written",
             ) from error
 
-    def _written(self, work: Callable[[Writer], _T], *, full: bool = False) -> _T:
+    def _write_in_transaction(self, work: Callable[[Writer], _T], *, full: bool = False) -> _T:
         """All or nothing; with `full` on the server's disk when it is over."""
         if self.machine == EVERYONE:
             raise _read_only()
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(MAX_TRIES)):
             try:
-                with self._telling(), self._staged() as db, db.transaction():
+                with self._translate_errors(), self._stage_connection() as db, db.transaction():
                     if not full:
                         db.execute("SET LOCAL synchronous_commit = off")
                     shared = isinstance(self.blobs, Objects) and self.blobs.tenant is not None
@@ -229,12 +231,12 @@ class Postgres:
                     error.__cause__, errors.DeadlockDetected | errors.SerializationFailure
                 ):
                     raise
-            time.sleep(random.uniform(0.0, _PAUSE * (TRIES - left)))  # noqa: S311 - not at once
+            time.sleep(random.uniform(0.0, _PAUSE_S * (MAX_TRIES - left)))  # noqa: S311 - not at once
         raise AssertionError("no try was left, and none was the last")
 
     @contextlib.contextmanager
-    def _staged(self) -> Iterator[Db]:
-        """Give a connection that has the tables through which rows come."""
+    def _stage_connection(self) -> Iterator[Db]:
+        """Return a connection that has the tables through which rows come."""
         db = self._db
         if getattr(self._own, "staged", None) is not db:
             db.execute(STAGE)
@@ -253,7 +255,7 @@ class Postgres:
         until = time.monotonic() + wait
         lock = self._connect()
         try:
-            with self._telling():
+            with self._translate_errors():
                 while not _first(lock, "SELECT pg_try_advisory_lock(%s)", key):
                     if time.monotonic() >= until:
                         raise StoreLocked(
@@ -286,7 +288,7 @@ class Postgres:
     # -- sweeping -----------------------------------------------------------------------
 
     def known(self) -> Inventory:
-        """Give the cursors of this machine's sessions, and which ones must not come back."""
+        """Return the cursors of this machine's sessions, and which ones must not come back."""
         mine = self.tenant, self.machine, EVERYONE
         rows = self._every(
             "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
@@ -299,8 +301,8 @@ class Postgres:
         return inventory(
             rows,
             (
-                bytes(found)
-                for (found,) in self._every(
+                bytes(tombstone)
+                for (tombstone,) in self._every(
                     "SELECT uid_hash FROM tombstones WHERE tenant=%s", self.tenant
                 )
             ),
@@ -323,24 +325,24 @@ class Postgres:
         return bool((lowest or FIRST_NUMBER) > LEAST_ROOM)
 
     def _kin_of(self, uid: str) -> set[str]:
-        with self._telling():
+        with self._translate_errors():
             return Writer(self._db, self.tenant, self.machine).kin([uid]).get(uid, set())
 
     def write(
-        self, changes: Sequence[Change] = (), digests: Sequence[Digested] = ()
+        self, changes: Sequence[SessionChange] = (), digests: Sequence[DigestRecord] = ()
     ) -> dict[str, set[str]]:
         """Write what reads found and what was learned: all of it or nothing."""
 
         def work(writer: Writer) -> dict[str, set[str]]:
             kin = writer.write(changes) if changes else {}
             if digests:
-                writer.digested(digests)
+                writer.write_digests(digests)
             return kin
 
         full = bool(digests) or any(change.renamed for change in changes)
-        return self._written(work, full=full)
+        return self._write_in_transaction(work, full=full)
 
-    def pushed(self) -> dict[str, tuple[bytes, bool]]:
+    def push_marks(self) -> dict[str, tuple[bytes, bool]]:
         """Tell how far sessions of this tenant were pushed, and whether by this machine."""
         rows = self._every(
             "SELECT uid, pushed, machine=%s FROM sessions WHERE tenant=%s AND pushed IS NOT NULL",
@@ -348,27 +350,27 @@ class Postgres:
         )
         return {uid: (bytes(mark), mine) for uid, mark, mine in rows}
 
-    def push(self, sent: Sequence[Sent]) -> tuple[dict[str, set[str]], set[str]]:
+    def push(self, sent: Sequence[PushedSession]) -> tuple[dict[str, set[str]], set[str]]:
         """Write what a machine sends, payloads, rows and marks together, or nothing of it.
 
         Gives the kin of sessions that have any, and the sessions that were left out: forgotten
         here, or those of another machine that has more of them. If it raises, nothing is there,
         and what was sent must be made anew.
         """
-        packs = self.blobs.taken() if isinstance(self.blobs, Objects) else []
+        packs = self.blobs.take_waiting() if isinstance(self.blobs, Objects) else []
         self.blobs.sync()
-        return self._written(lambda writer: writer.push(sent, packs))
+        return self._write_in_transaction(lambda writer: writer.push(sent, packs))
 
-    def settled(self, uids: Collection[str]) -> None:
+    def mark_settled(self, uids: Collection[str]) -> None:
         """Note that sessions were compared with all of their kin."""
         names = [SETTLE + text(uid) for uid in uids]
         if names:
             self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, names)
 
-    def held(self, uid: str) -> Held | None:
-        """Give what tier 1 holds of a session; None when nothing is."""
+    def load_session(self, uid: str) -> StoredSession | None:
+        """Return what tier 1 holds of a session; None when nothing is."""
         who = self.tenant, text(uid)
-        with self._telling(), self._db.transaction():
+        with self._translate_errors(), self._db.transaction():
             # One moment, though another process may write meanwhile.
             self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             there = self._every(
@@ -384,7 +386,7 @@ class Postgres:
             shares = self._first("SELECT body FROM shares WHERE tenant=%s AND uid=%s", *who)
             foreign = self._foreign(text(uid), facts)
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return Held(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
+        return StoredSession(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
 
     def events(
         self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
@@ -394,9 +396,9 @@ class Postgres:
         sql = "SELECT fold FROM sessions WHERE tenant=%s AND uid=%s AND evicted IS NULL"
         version = self._first(sql, self.tenant, name)
         if version != session_fold.VERSION:
-            held = self.held(uid) if version is not None else None
-            return derive_events(uid, held, after=after, limit=limit, ids=ids)
-        with self._telling():
+            stored = self.load_session(uid) if version is not None else None
+            return derive_events(uid, stored, after=after, limit=limit, ids=ids)
+        with self._translate_errors():
             if ids is None:
                 bodies = read_pages(self._db, self.tenant, name, after)
             else:
@@ -419,13 +421,13 @@ class Postgres:
         row, cursor, fold, shares, part, size = rows[0]
         state, spend = unpack_fold(fold) if fold else (None, ())
         shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        index = SessionIndex(self, uid)
+        index = PostgresSessionIndex(self, uid)
         position = (part, size) if part is not None else (0, 0)
         return Tail(ROW.decode(row), CURSOR.decode(cursor), state, spend, *shared, index, position)
 
-    def index_for(self, uid: str, facts: Sequence[Fact]) -> SessionIndex:
+    def index_for(self, uid: str, facts: Sequence[Fact]) -> PostgresSessionIndex:
         """Return the index of a session that has looked up all that new records name."""
-        index = SessionIndex(self, uid)
+        index = PostgresSessionIndex(self, uid)
         index.load(facts)
         return index
 
@@ -434,17 +436,17 @@ class Postgres:
     ) -> list[Fact]:
         """Return the facts of a session after a position, those up to `lines` left out."""
         who = self.tenant, text(uid)
-        with self._telling(), self._db.transaction():
+        with self._translate_errors(), self._db.transaction():
             # One moment, though another process may write meanwhile.
             self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             parts = self._every(f"{_PARTS} ORDER BY part DESC", *who)
-            one = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
+            sql = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
             return facts_behind(
-                parts, lambda part: bytes(self._first(one, *who, part)), position, lines
+                parts, lambda part: bytes(self._first(sql, *who, part)), position, lines
             )
 
     def _foreign(self, uid: str, facts: Sequence[Fact]) -> frozenset[int]:
-        """Give the claims of a session that evicted ones own: their digests count these."""
+        """Return the claims of a session that evicted ones own: their digests count these."""
         rows = self._every(
             "SELECT o.key FROM kin AS k"
             " JOIN sessions AS s ON s.tenant=k.tenant AND s.uid=k.other"
@@ -458,68 +460,68 @@ class Postgres:
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
-        where, given = self._where(wanted)
+        where, values = self._where(wanted)
         limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
         rows = self._every(
             "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
             f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
-            *given,
+            *values,
         )
         for row, *marks in rows:
             listed = with_marks(ROW.decode(row), *marks)
             yield _without_paths(listed) if self.machine == EVERYONE else listed
 
-    def kept(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
-        """Give what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
+    def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
+        """Yield what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         if what == "removals":
             for at, kind, body in self._every(
                 "SELECT at, what, body FROM removals WHERE tenant=%s ORDER BY id", self.tenant
             ):
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
-        where, given = self._where(wanted)
-        for row in self._every(_KEPT[what].format(where=where), *given):
-            found = dict(zip(NAMES[what], row, strict=True))
-            body = found.pop("body", None)
-            yield {**found, **(msgspec.msgpack.decode(body) if body is not None else {})}
+        where, values = self._where(wanted)
+        for row in self._every(_TIER2_SQL[what].format(where=where), *values):
+            entry = dict(zip(NAMES[what], row, strict=True))
+            body = entry.pop("body", None)
+            yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}
 
     def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
         """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        where, given = self._where(wanted)
+        where, values = self._where(wanted)
         tests, times = [where], list[str]()
         for test, moment in ((">=", wanted.after), ("<", wanted.before)):
             if moment is not None:
                 tests.append(f"{_GROUPS['slot']}{test}%s")
-                times.append((time_told(moment) or "")[:16])
-        keys = ", ".join(_GROUPS[one] for one in by)
+                times.append((time_column(moment) or "")[:16])
+        keys = ", ".join(_GROUPS[name] for name in by)
         group = f" GROUP BY {keys}" if keys else ""
         rows = self._every(
             f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
             " LEFT JOIN spend ON spend.tenant=sessions.tenant AND spend.uid=sessions.uid"
             f" WHERE {' AND '.join(tests)}{group}",
-            *(*given, *times),
+            *(*values, *times),
         )
         sizes: dict[tuple[Any, ...], int] = {}
         if {"day", "slot", "model"}.isdisjoint(by):
             for size, *key in self._every(
                 f"SELECT coalesce(sum(raw_bytes), 0)::bigint{keys and ', '}{keys} FROM sessions"  # noqa: S608
                 f" WHERE {where}{group}",
-                *given,
+                *values,
             ):
                 sizes[tuple(key)] = size
         out: list[Total] = []
         for row in rows:
             key = tuple(row[: len(by)])
-            told: dict[str, Any] = dict(zip(_SUMS, row[len(by) :], strict=True))
-            out.append(Total(key, raw_bytes=sizes.get(key, 0), **told))
+            figures: dict[str, Any] = dict(zip(_SUMS, row[len(by) :], strict=True))
+            out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
         return out
 
-    def search(self, query: Query, limit: int = 20, offset: int = 0) -> Answer:
+    def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
-        with self._telling():
-            source = Rows(self._db, self.tenant)
+        with self._translate_errors():
+            source = PostgresWords(self._db, self.tenant)
             answer = ranking.search(source, self.sessions, query, limit, offset)
-            return msgspec.structs.replace(answer, found=as_asked(answer.found, query))
+            return msgspec.structs.replace(answer, matches=as_asked(answer.matches, query))
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""
@@ -537,9 +539,9 @@ class Postgres:
             "ended>=%s": wanted.after,
             "started<%s": wanted.before,
         }
-        found = [(test, value) for test, value in tests.items() if value is not None]
-        plain = [test for test, _ in found]
-        given = [text(value) if isinstance(value, str) else value for _, value in found]
+        conditions = [(test, value) for test, value in tests.items() if value is not None]
+        plain = [test for test, _ in conditions]
+        values = [text(value) if isinstance(value, str) else value for _, value in conditions]
         if wanted.uid is not None:
             start = "".join(f"!{c}" if c in "!%_" else c for c in text(wanted.uid)) + "%"
             plain.append(
@@ -547,18 +549,18 @@ class Postgres:
                 ' OR lower(substr(sessions.uid, length(agent)+2)) LIKE lower(%s COLLATE "C")'
                 " ESCAPE '!')"
             )
-            given += [start, start]
+            values += [start, start]
         if wanted.folder is not None:
             plain.append("(project=%s OR starts_with(project, %s))")
             folder = text(wanted.folder)
-            given += [folder, f"{folder.rstrip('/')}/"]
+            values += [folder, f"{folder.rstrip('/')}/"]
         if wanted.uids is not None:
             plain.append("sessions.uid=ANY(%s)")
-            given.append([text(uid) for uid in wanted.uids])
-        for column, told in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
-            if told is not None:
-                plain.append(f"{column} IS {'NOT ' if told else ''}NULL")
-        return " AND ".join(plain), tuple(given)
+            values.append([text(uid) for uid in wanted.uids])
+        for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
+            if is_wanted is not None:
+                plain.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")
+        return " AND ".join(plain), tuple(values)
 
     # -- removing -----------------------------------------------------------------------
 
@@ -581,7 +583,7 @@ class Postgres:
                 raise SessionNotFound(f"no session {min(missing)} in the store")
             writer.pend(PACK + uid for uid in wanted)
             for uid, size in sizes.items():
-                told = {
+                removals = {
                     "uid": "(forgotten)" if forget else wanted[uid],
                     "bytes": size,
                     "why": why.get(wanted[uid], "asked for"),
@@ -589,12 +591,18 @@ class Postgres:
                 self._db.execute(
                     "INSERT INTO removals(tenant, machine, at, what, body)"
                     " VALUES(%s, %s, %s, %s, %s)",
-                    (self.tenant, self.machine, now(), what, msgspec.json.encode(told).decode()),
+                    (
+                        self.tenant,
+                        self.machine,
+                        now(),
+                        what,
+                        msgspec.json.encode(removals).decode(),
+                    ),
                 )
             if buried:
-                writer.bury(sorted(buried))
+                writer.add_tombstones(sorted(buried))
 
-        self._written(work, full=True)
+        self._write_in_transaction(work, full=True)
         return [] if self.settle() else list(uids)
 
     def settle(self) -> bool:
@@ -634,10 +642,10 @@ class Postgres:
             " WHERE oid=%s::regclass",
             f"{SCHEMA}.{table}",
         )
-        if not mine or size > REWRITTEN:
+        if not mine or size > REWRITE_AT_BYTES:
             return False
         try:
-            self._db.execute(f"SET lock_timeout = '{_PATIENCE}'")
+            self._db.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
             self._db.execute(sql.SQL("VACUUM (FULL) {}").format(named))
         except errors.LockNotAvailable:
             return False
@@ -650,15 +658,15 @@ class Postgres:
 
     def admit(self, member: str, *, writes: bool = False) -> None:
         """Let a role of the database read this tenant, or sweep into it too."""
-        with self._telling():
+        with self._translate_errors():
             admit(self._db, self.tenant, member, writes=writes)
 
     def lacks(self) -> list[tuple[str, str]]:
         """Tell what this database does without, and what would help; it only takes longer."""
         if self._first("SELECT to_regclass(%s)", f"{SCHEMA}.sessions_parts") is not None:
             return []
-        told = "no index for parts of names (project:, model:): all sessions are gone through"
-        return [(told, "CREATE EXTENSION pg_trgm, then the index of docs/scale.md")]
+        message = "no index for parts of names (project:, model:): all sessions are gone through"
+        return [(message, "CREATE EXTENSION pg_trgm, then the index of docs/scale.md")]
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[Callable[[float | None], Iterator[set[str]]]]:
@@ -670,40 +678,44 @@ class Postgres:
         names: dict[str, str] = {}
 
         def heard(db: Db, wait: float | None) -> Iterator[set[str]]:
-            told = list(db.notifies(timeout=wait, stop_after=1))
-            told += db.notifies(timeout=0) if told else ()
-            keys = {one.payload.partition(":")[0] for one in told}
+            notices = list(db.notifies(timeout=wait, stop_after=1))
+            notices += db.notifies(timeout=0) if notices else ()
+            keys = {notice.payload.partition(":")[0] for notice in notices}
             if not keys <= names.keys():
                 names.update(self._names(len(names)))
             if known := {names[key] for key in keys if key in names}:
                 yield known
 
-        with self._telling(), contextlib.closing(self._connect()) as db:
+        with self._translate_errors(), contextlib.closing(self._connect()) as db:
             db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_of(self.tenant))))
             yield lambda wait: heard(db, wait)
 
     def _names(self, known: int) -> dict[str, str]:
-        """Give the names of sessions by their hashes, those that came last if others are known."""
-        since = (self._first("SELECT last_value FROM session_ids") or 0) - _LAST if known else 0
+        """Return the names of sessions by their hashes, the last ones if others are known."""
+        since = (
+            (self._first("SELECT last_value FROM session_ids") or 0) - _RECENT_SESSIONS
+            if known
+            else 0
+        )
         rows = self._every("SELECT uid FROM sessions WHERE tenant=%s AND id>%s", self.tenant, since)
         return {uid_hash(uid).hex(): uid for (uid,) in rows}
 
     # -- small things -------------------------------------------------------------------
 
-    def _every(self, statement: str, *given: Any) -> list[Any]:
-        with self._telling():
-            return self._db.execute(statement.encode(), given).fetchall()
+    def _every(self, statement: str, *values: Any) -> list[Any]:
+        with self._translate_errors():
+            return self._db.execute(statement.encode(), values).fetchall()
 
-    def _first(self, statement: str, *given: Any) -> Any:
-        with self._telling():
-            return _first(self._db, statement, *given)
+    def _first(self, statement: str, *values: Any) -> Any:
+        with self._translate_errors():
+            return _first(self._db, statement, *values)
 
-    def _run(self, statement: str, *given: Any) -> None:
-        with self._telling():
-            self._db.execute(statement.encode(), given)
+    def _run(self, statement: str, *values: Any) -> None:
+        with self._translate_errors():
+            self._db.execute(statement.encode(), values)
 
 
-class SessionIndex:
+class PostgresSessionIndex:
     """What is stored of one session, looked up by id, call and bill."""
 
     def __init__(self, store: Postgres, uid: str) -> None:
@@ -724,7 +736,7 @@ class SessionIndex:
             return
         store = self._store
         names = {"tenant": store.tenant, "uid": text(self._uid), "keys": list(keys)}
-        with store._telling():  # noqa: SLF001 - its own
+        with store._translate_errors():  # noqa: SLF001 - its own
             rows = store._db.execute(_HAS[table], names)  # noqa: SLF001
             stored = {key for (key,) in rows.fetchall()}
         self._known |= {(table, key): key in stored for key in keys}
@@ -747,7 +759,7 @@ class SessionIndex:
         return self._has("owners", owner_key("bill", usage_key))
 
 
-class Rack:
+class PostgresBlobs:
     """Where payloads lie in the database itself: a shelf for `Objects`."""
 
     parallel = False
@@ -767,15 +779,15 @@ class Rack:
         """Keep several, all or none of them; once more where the connection was lost."""
         store = self._store
         try:
-            with contextlib.suppress(*_GONE):
+            with contextlib.suppress(*_CONNECTION_ERRORS):
                 Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001 - its own
                 return
             Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001
         except psycopg.Error as error:
-            raise ShelfError(_why(error)) from error
+            raise BackendError(first_line(error)) from error
 
     def get(self, name: str, start: int, length: int) -> bytes:
-        """Give a part of an object."""
+        """Return a part of an object."""
         pack, _, batch = name.partition("/")
         rows = self._do(
             "SELECT substring(body FROM %s FOR %s) FROM packs"
@@ -783,11 +795,11 @@ class Rack:
             *(start + 1, length, self._store.tenant, pack, batch),
         )
         if not rows:
-            raise Absent(name)
+            raise ObjectAbsent(name)
         return bytes(rows[0][0])
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Give the names below a prefix, and their sizes."""
+        """Return the names below a prefix, and their sizes."""
         rows = self._do(
             "SELECT pack || '/' || batch, length(body) FROM packs WHERE tenant=%s AND pack=%s",
             *(self._store.tenant, prefix.rstrip("/")),
@@ -803,12 +815,12 @@ class Rack:
                 *(self._store.tenant, pack, batch),
             )
 
-    def _do(self, statement: str, *given: Any) -> list[Any]:
+    def _do(self, statement: str, *values: Any) -> list[Any]:
         try:
-            found = self._store._db.execute(statement.encode(), given)  # noqa: SLF001 - its own
-            return found.fetchall() if found.description else []
+            cursor = self._store._db.execute(statement.encode(), values)  # noqa: SLF001 - its own
+            return cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
-            raise ShelfError(_why(error)) from error
+            raise BackendError(first_line(error)) from error
 
 
 _NONE: Final[frozenset[int]] = frozenset()
@@ -826,7 +838,7 @@ _ORDER = {
     "tokens": "tokens DESC, id DESC",
     "size": "raw_bytes DESC, id DESC",
 }
-_KEPT: dict[str, str] = {
+_TIER2_SQL: dict[str, str] = {
     "digests": "SELECT sessions.uid, digests.change, digests.at, body FROM digests JOIN sessions"
     " ON sessions.tenant=digests.tenant AND sessions.uid=digests.uid"
     " WHERE {where} ORDER BY sessions.id",
@@ -860,14 +872,14 @@ def _sum(what: str, test: str = "") -> str:
 
 _SUMS = {
     "sessions": "count(DISTINCT sessions.uid)",
-    **{one: _sum("spend.ticks", f" FILTER (WHERE place='{one}')") for one in PLACES},
-    **{one: _sum(one) for one in ("unpriced", "input", "output", "responses")},
+    **{name: _sum("spend.ticks", f" FILTER (WHERE place='{name}')") for name in PLACES},
+    **{name: _sum(name) for name in ("unpriced", "input", "output", "responses")},
     "cache": _sum("cache_creation+cache_read"),
 }
 
 
 def _without_paths(row: SessionRow) -> SessionRow:
-    """Give a row without where its files lay: on this machine that is another place."""
+    """Return a row without where its files lay: on this machine that is another place."""
     session = msgspec.structs.replace(row.session, source_path=None)
     return msgspec.structs.replace(row, session=session, files=())
 
@@ -879,20 +891,6 @@ def _read_only() -> BadConfig:
     )
 
 
-def _own_words(url: str) -> tuple[str, dict[str, str]]:
-    """Take out of an address what is meant for us; the rest is for the database."""
-    parts = urlsplit(url)
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    own = {name: text(value) for name, value in pairs if name in ("tenant", "machine")}
-    rest = urlencode([(name, value) for name, value in pairs if name not in own])
-    return urlunsplit(parts._replace(query=rest)), own
-
-
-def _why(error: BaseException) -> str:
-    """The first line of what the database says."""
-    return (str(error).strip() or repr(error)).partition("\n")[0]
-
-
-def _first(db: Db, statement: str, *given: Any) -> Any:
-    found = db.execute(statement.encode(), given).fetchone()
-    return None if found is None else found[0]
+def _first(db: Db, statement: str, *values: Any) -> Any:
+    row = db.execute(statement.encode(), values).fetchone()
+    return None if row is None else row[0]

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from thence.memory.store import Change, Digested, SessionRow, pack_fold, unpack_fold
+from thence.memory.store import DigestRecord, SessionChange, SessionRow, pack_fold, unpack_fold
 from thence.team.postgres_schema import lock_key
 from thence.team.postgres_search import Db
 
 
-def restated(change: Change, there: SessionRow) -> Change:
+def restate_row(change: SessionChange, there: SessionRow) -> SessionChange:
     """Return a change that says anew of a session what does not come from its events."""
     path = change.row.session.source_path
-    told = {name: getattr(change.row, name) for name in ("pinned", "gone", "redactor")}
+    fields = {name: getattr(change.row, name) for name in ("pinned", "gone", "redactor")}
     session = msgspec.structs.replace(there.session, source_path=path)
     return msgspec.structs.replace(
-        change, row=msgspec.structs.replace(there, session=session, **told)
+        change, row=msgspec.structs.replace(there, session=session, **fields)
     )
 
 
-def numbered(change: Change, number: int) -> Change:
+def with_number(change: SessionChange, number: int) -> SessionChange:
     """Return a change under the number that it has in this store; so too in its state."""
     row, fold = change.row, change.fold
     if fold and number != row.change:
@@ -32,7 +32,7 @@ def numbered(change: Change, number: int) -> Change:
     return msgspec.structs.replace(change, row=row, fold=fold)
 
 
-def renumbered(made: Digested, change: Change, number: int) -> Digested:
+def with_change_number(made: DigestRecord, change: SessionChange, number: int) -> DigestRecord:
     """Return a digest that covers the change which it covered where it was made."""
     covers = made.change == change.row.change
     return msgspec.structs.replace(made, change=number if covers else number - 1)
@@ -43,7 +43,7 @@ Key = tuple[str, int]
 
 
 def draw_numbers(
-    db: Db, tenant: str, changes: Mapping[str, Change], keys: Iterable[Key]
+    db: Db, tenant: str, changes: Mapping[str, SessionChange], keys: Iterable[Key]
 ) -> dict[Key, int]:
     """Return numbers for events: they grow with time, over all machines.
 

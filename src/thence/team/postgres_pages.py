@@ -8,12 +8,12 @@ from typing import Any
 import psycopg
 
 from thence.memory import pages
-from thence.memory.store import Change, EventIds
+from thence.memory.store import EventIds, SessionChange
 
 Db = psycopg.Connection[Any]
 
 _START = "SELECT max(first) FROM event_pages WHERE tenant=%s AND uid=%s AND first<="
-_TOGETHER = 8  # pages that are fetched at once
+_FETCHED_PAGES = 8  # pages that are fetched at once
 _WRITE = (
     "INSERT INTO event_pages(tenant, machine, uid, first, body)"
     " SELECT %s, %s, uid, first, body FROM unnest(%s::text[], %s::bigint[], %s::bytea[])"
@@ -31,11 +31,11 @@ def read_pages(db: Db, tenant: str, uid: str, after: int) -> Iterator[bytes]:
         rows = db.execute(
             "SELECT first, body FROM event_pages WHERE tenant=%s AND uid=%s AND first>=%s"
             " ORDER BY first LIMIT %s",
-            (*who, at, _TOGETHER),
+            (*who, at, _FETCHED_PAGES),
         ).fetchall()
         for _, body in rows:
             yield bytes(body)
-        if len(rows) < _TOGETHER:
+        if len(rows) < _FETCHED_PAGES:
             return
         at = rows[-1][0] + 1
 
@@ -51,20 +51,20 @@ def pages_with(db: Db, tenant: str, uid: str, ids: EventIds) -> Iterator[bytes]:
         yield bytes(body)
 
 
-def compared(db: Db, tenant: str, uid: str, change: Change) -> Change:
+def compare_change(db: Db, tenant: str, uid: str, change: SessionChange) -> SessionChange:
     """Return the change of a session that was rebuilt as what is new, altered or gone."""
-    rows = (row for body in read_pages(db, tenant, uid, -1) for row in _unpacked(uid, body))
+    rows = (row for body in read_pages(db, tenant, uid, -1) for row in _unpack(uid, body))
     sql = "SELECT event_id FROM events WHERE tenant=%s AND uid=%s"
     ids = {at for (at,) in db.execute(sql, (tenant, uid)).fetchall()}
     return pages.compare_events(change, list(rows), ids)
 
 
-def _unpacked(uid: str, body: bytes) -> list[Any]:
+def _unpack(uid: str, body: bytes) -> list[Any]:
     return pages.unpack_page(uid, body) or []
 
 
 def put_pages(
-    db: Db, tenant: str, machine: str, changes: Mapping[str, Change], stored: Collection[str]
+    db: Db, tenant: str, machine: str, changes: Mapping[str, SessionChange], stored: Collection[str]
 ) -> dict[tuple[str, int], int]:
     """Write the events of changes into pages, and return their numbers."""
     numbers: dict[tuple[str, int], int] = {}
@@ -90,7 +90,7 @@ def put_pages(
     return numbers
 
 
-def _numbers(db: Db, tenant: str, uid: str, change: Change) -> dict[int, int | None]:
+def _numbers(db: Db, tenant: str, uid: str, change: SessionChange) -> dict[int, int | None]:
     """Return the numbers of the events of a change that are altered or gone."""
     ids = [*(row.event.event_id for row in change.altered), *change.vanished]
     sql = "SELECT event_id, seq FROM events WHERE tenant=%s AND uid=%s AND event_id=ANY(%s)"

@@ -32,8 +32,8 @@ TABLES: Final = (
 )
 """All that hold somebody's data. Beside them `versions` says which migrations were made."""
 
-_TIMEOUT: Final = "1s"  # for a lock that a migration waits for, before it lets others go first
-_TRIES: Final = 60
+_LOCK_TIMEOUT: Final = "1s"  # for a lock that a migration waits for, before it lets others go first
+_MAX_TRIES: Final = 60
 _MIGRATING: Final = 0x7468656E6365  # the advisory lock: one process migrates
 
 
@@ -636,7 +636,7 @@ def migrate(db: psycopg.Connection[tuple[object, ...]]) -> None:
     if _version(db) >= len(MIGRATIONS):
         return
     for number, step in enumerate(MIGRATIONS, start=1):
-        for left in reversed(range(_TRIES)):
+        for left in reversed(range(_MAX_TRIES)):
             try:
                 _make(db, number, step)
                 break
@@ -650,7 +650,7 @@ def migrate(db: psycopg.Connection[tuple[object, ...]]) -> None:
 def _make(db: psycopg.Connection[tuple[object, ...]], number: int, step: Migration) -> None:
     with db.transaction():
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
-        db.execute(f"SET LOCAL lock_timeout = '{_TIMEOUT}'")
+        db.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
         if _version(db) >= number:
             return  # another process was first
         if number == 1:
@@ -670,7 +670,7 @@ def is_migrated(db: psycopg.Connection[tuple[object, ...]]) -> bool:
 
 
 def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
-    """Give the schema of a database, 0 for none; refuse one that has left this program behind."""
+    """Return the schema of a database, 0 for none; refuse one that has left this program behind."""
     # The catalog itself, not what this session remembers of it: another may just have made them.
     there = db.execute(
         "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname=%s AND tablename='versions'", (SCHEMA,)
@@ -680,7 +680,7 @@ def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
     row = db.execute(
         f"SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM {SCHEMA}.versions"  # noqa: S608
     ).fetchone()
-    version, oldest = (int(str(one)) for one in row or (0, 0))
+    version, oldest = (int(str(number)) for number in row or (0, 0))
     if oldest > len(MIGRATIONS):
         raise BadConfig(
             f"the store was created by a newer thence (schema {version})",
@@ -719,6 +719,6 @@ def admit(
 
 
 def lock_key(*names: str) -> int:
-    """Give the number of an advisory lock."""
+    """Return the number of an advisory lock."""
     digest = blake2b("\0".join(names).encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

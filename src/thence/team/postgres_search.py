@@ -11,8 +11,8 @@ runs, and a rare word is looked up in all of them at once. No plan goes back thr
 themselves. Few questions go to the database for one search (`met`, `shown`), as a server may be
 far away.
 
-Not the same as SQLite's: words of more than `LONGEST` bytes are equal if their beginnings are; a
-phrase of more than `OVERLAP` words may be missed where it crosses two pieces; of a digest the
+Not the same as SQLite's: words of more than `MAX_WORD_BYTES` are equal if their beginnings are; a
+phrase of more than `OVERLAP_CHARS` words may be missed where it crosses two pieces; of a digest the
 first piece is searched.
 """
 
@@ -32,26 +32,26 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from thence.format.normal import KINDS
-from thence.memory.index import MAX_TITLES, of_session, time_told
+from thence.memory.index import MAX_TITLES, of_session, time_column
 from thence.memory.pairs import index_text
 from thence.memory.ranking import DIGEST, TITLE, Lists, Row
-from thence.memory.search import BUDGET, Found, Query, meta
+from thence.memory.search import BUDGET_S, Query, SearchMatch, meta
 from thence.memory.store import STATES, EventRow
 from thence.memory.vocabulary import MIN_PART
 
-LONGEST: Final = 2040
+MAX_WORD_BYTES: Final = 2040
 """Bytes of a word; the database takes 2,046."""
 
-PLACES: Final = 16_000
+MAX_PLACES: Final = 16_000
 """Words of a piece: a vector numbers its places up to 16,383."""
 
-OFTEN: Final = 255
+MAX_WORD_PLACES: Final = 255
 """Times that a word stands in a piece: more places of it are not kept."""
 
-PIECE: Final = 256 << 10
+PIECE_CHARS: Final = 256 << 10
 """Bytes of the words of a piece."""
 
-OVERLAP: Final = 32
+OVERLAP_CHARS: Final = 32
 """Words that the next piece says again."""
 
 RUN, ERA = 12, 18
@@ -64,14 +64,14 @@ Db = psycopg.Connection[Any]
 _OWN = threading.local()
 
 
-def _told(number: int) -> str:
-    """Give a number of two bytes as text that is these bytes when it is encoded."""
+def _two_bytes(number: int) -> str:
+    """Return a number of two bytes as text that is these bytes when it is encoded."""
     return struct.pack(">H", number).decode("ascii", "surrogateescape")
 
 
 # What a packed vector says of places: each of them, and how many there are, by their size.
-_PLACED: Final = [_told(place) for place in range(1, PLACES + 1)]
-_COUNTS: Final = ["\0" + _told(size // 2) for size in range(2 * OFTEN + 1)]
+_PLACED: Final = [_two_bytes(place) for place in range(1, MAX_PLACES + 1)]
+_COUNTS: Final = ["\0" + _two_bytes(size // 2) for size in range(2 * MAX_WORD_PLACES + 1)]
 
 
 def words_in(text: str) -> list[str]:
@@ -81,17 +81,17 @@ def words_in(text: str) -> list[str]:
         _OWN.db = apsw.Connection(":memory:")
         tokenizer = _OWN.tokenizer = _OWN.db.fts5_tokenizer("unicode61", [])
     body = text.encode("utf-8", "replace")
-    found: list[str] = tokenizer(
+    words: list[str] = tokenizer(
         body, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
     )
-    return found
+    return words
 
 
 def _word(word: str) -> str:
     """Cut a word off where the database would refuse it."""
-    if len(word) * 4 <= LONGEST:
+    if len(word) * 4 <= MAX_WORD_BYTES:
         return word
-    return word.encode()[:LONGEST].decode(errors="ignore")
+    return word.encode()[:MAX_WORD_BYTES].decode(errors="ignore")
 
 
 # -- vectors --------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class VectorDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: Vector) -> bytes:
-        """Give it as it is."""
+        """Return the vector unchanged."""
         return bytes(obj)
 
 
@@ -118,36 +118,38 @@ def vectors(body: str, marks: Sequence[str]) -> list[Vector]:
     """Spell a text as vectors, one a piece, each with all of the marks."""
     body = index_text(body)
     words = words_in(body)
-    short = _short_places(words) if len(words) <= PLACES and len(body) * 4 <= PIECE else None
+    short = (
+        _short_places(words) if len(words) <= MAX_PLACES and len(body) * 4 <= PIECE_CHARS else None
+    )
     pieces = _pieces(words) if short is None else [short]
     nowhere = dict.fromkeys(marks, "")
-    return [_packed({**piece, **nowhere}) for piece in pieces]
+    return [_pack_vector({**piece, **nowhere}) for piece in pieces]
 
 
-def _packed(places: dict[str, str]) -> Vector:
+def _pack_vector(places: dict[str, str]) -> Vector:
     """Pack words and their places: how many words, then each with its end, count and places.
 
     No word is there twice, which the database takes on trust; it sorts them itself. There are a
     hundred thousand words in a megabyte, so no step of Python is taken for each.
     """
     counts = map(_COUNTS.__getitem__, map(len, places.values()))
-    told = "".join(chain.from_iterable(zip(places, counts, places.values(), strict=True)))
-    return Vector(len(places).to_bytes(4, "big") + told.encode("utf-8", "surrogateescape"))
+    lexemes = "".join(chain.from_iterable(zip(places, counts, places.values(), strict=True)))
+    return Vector(len(places).to_bytes(4, "big") + lexemes.encode("utf-8", "surrogateescape"))
 
 
 def _short_places(words: Sequence[str]) -> dict[str, str] | None:
-    """Give the places of each word of a text that is one piece, as nearly all are; None if not."""
+    """Return the places of each word of a text of one piece, as nearly all are; None if not."""
     places: dict[str, str] = {}
     get = places.get
     for word, place in zip(words, _PLACED, strict=False):
         places[word] = get(word, "") + place
-    if len(words) >= OFTEN and max(map(len, places.values())) >= 2 * OFTEN:
+    if len(words) >= MAX_WORD_PLACES and max(map(len, places.values())) >= 2 * MAX_WORD_PLACES:
         return None
-    return None if max(map(len, places), default=0) * 4 > LONGEST else places
+    return None if max(map(len, places), default=0) * 4 > MAX_WORD_BYTES else places
 
 
 def _pieces(words: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Give the places of words, piece by piece; one piece at least."""
+    """Yield the places of words, piece by piece; one piece at least."""
     start = 0
     while True:
         piece: dict[str, str] = {}
@@ -161,17 +163,21 @@ def _pieces(words: Sequence[str]) -> Iterator[dict[str, str]]:
                 size += len(word.encode())
             place = end - start
             piece[word] = places + _PLACED[place]
-            full = place + 1 >= PLACES or len(places) // 2 + 1 >= OFTEN or size >= PIECE
-            if full and place + 1 > 2 * OVERLAP:
+            full = (
+                place + 1 >= MAX_PLACES
+                or len(places) // 2 + 1 >= MAX_WORD_PLACES
+                or size >= PIECE_CHARS
+            )
+            if full and place + 1 > 2 * OVERLAP_CHARS:
                 break
         yield piece
         if end + 1 >= len(words):
             return
-        start = end + 1 - OVERLAP
+        start = end + 1 - OVERLAP_CHARS
 
 
 def marks_of(meta: str, tenant: str, number: int) -> list[str]:
-    """Give the words by which an event is filtered, and by which its run is found."""
+    """Return the words by which an event is filtered, and by which its run is found."""
     who = _short(tenant)
     runs = (f"#{who}", f"@{who}.{number >> RUN}", f"^{who}.{number >> ERA}")
     return [*(_word(f"={word}") for word in meta.split()), *runs]
@@ -204,7 +210,7 @@ def mark_again(db: Db, tenant: str, machine: str, events: Sequence[tuple[str, Ev
         for uid, row in events
     }
     marks = [
-        " ".join(_quoted(_word(f"={word}")) for word in metas[uid, row.event_id].split()[1:])
+        " ".join(_quote(_word(f"={word}")) for word in metas[uid, row.event_id].split()[1:])
         for uid, row in events
     ]
     uids, ids = [uid for uid, _ in events], [row.event_id for _, row in events]
@@ -236,15 +242,15 @@ def _short(tenant: str) -> str:
 # -- questions ------------------------------------------------------------------------------
 
 
-class Asked:
+class TextQuery:
     """A question in the words of the database."""
 
     def __init__(self, query: Query, tenant: str) -> None:
         who = _short(tenant)
         self.groups = [_either(group) for group in query.wanted]
         self.nots = [ask for term in query.without if (ask := _term(term)) is not None]
-        self.marks = [_quoted(_word(f"={word}")) for mark in query.marks for word in words_in(mark)]
-        self.all = _quoted(f"#{who}")
+        self.marks = [_quote(_word(f"={word}")) for mark in query.marks for word in words_in(mark)]
+        self.all = _quote(f"#{who}")
         self.who = who
 
     @property
@@ -253,7 +259,7 @@ class Asked:
         return len(self.groups) <= 1 and not self.nots
 
     @property
-    def whole(self) -> str:
+    def full_query(self) -> str:
         """All of the question; which runs is said by who goes back through them."""
         return " & ".join([*self.groups, *self.marks, *(f"!({ask})" for ask in self.nots)])
 
@@ -277,7 +283,7 @@ def _either(terms: Iterable[str]) -> str:
 def _term(term: str) -> str | None:
     """Spell a term of a question: words that follow each other, the last maybe a beginning."""
     begins = term.endswith("*")
-    words = [_quoted(_word(word)) for word in words_in(term)]
+    words = [_quote(_word(word)) for word in words_in(term)]
     if not words:
         return None
     if begins:
@@ -285,14 +291,14 @@ def _term(term: str) -> str | None:
     return f"({' <-> '.join(words)})"
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 # -- answers --------------------------------------------------------------------------------
 
 
-class Rows:
+class PostgresWords:
     """Questions to the words of a tenant, from the newest back, as a source of `ranking`.
 
     All questions of a list are one statement.
@@ -319,22 +325,22 @@ class Rows:
             if row[0] is not None:
                 rows[number].append(tuple(row))
             elif number == 0:
-                capped, back_to = is_capped, time_told(back)
+                capped, back_to = is_capped, time_column(back)
         return Lists(rows, capped, back_to)
 
     def _met(self, query: Query, cap: int, enough: int) -> tuple[Any, ...]:
         """Return all that one question is made of."""
-        asked = Asked(query, self._tenant)
+        asked = TextQuery(query, self._tenant)
         near = None if asked.simple else asked.some
         return (
-            *(_plain(self._tenant), asked.who, asked.whole, near, asked.parts),
+            *(_plain(self._tenant), asked.who, asked.full_query, near, asked.parts),
             *(" | ".join(asked.nots), part_of(query.project), part_of(query.model)),
             *(_plain(query.outcome), query.after, query.before),
             *(query.ticks_over, query.ticks_under, bool(query.wanted)),
-            *(enough, cap, MAX_TITLES, BUDGET if enough else BUDGET / 2, RUN, ERA),
+            *(enough, cap, MAX_TITLES, BUDGET_S if enough else BUDGET_S / 2, RUN, ERA),
         )
 
-    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[Found]:
+    def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[SearchMatch]:
         """Look up rows, each with its worth, that are to be shown."""
         ids = [row[0] for row, _ in rows if row[0] > 0]
         uids = list({row[1] for row, _ in rows})
@@ -361,8 +367,10 @@ class Rows:
                 out.append(of_session(uid, ts, kind, body, worth))
             elif number in events:
                 event, ref, seq = events[number]
-                name, told = KINDS[kind], STATES[state].value
-                out.append(Found(uid, event, ts, name, told, ref, worth, seq, row=number))
+                name, event_state = KINDS[kind], STATES[state].value
+                out.append(
+                    SearchMatch(uid, event, ts, name, event_state, ref, worth, seq, row=number)
+                )
         return out
 
     def words(self, beginning: str, part: str) -> list[str]:
@@ -375,12 +383,12 @@ class Rows:
 
 
 def _plain(value: str | None) -> str | None:
-    """Give a value that the database takes; it refuses zeros and half characters."""
+    """Return a value that the database takes; it refuses zeros and half characters."""
     return value and value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def part_of(name: str | None) -> str | None:
-    """Give what LIKE ... ESCAPE '!' takes for a part of a name that is kept in lower case.
+    """Return what LIKE ... ESCAPE '!' takes for a part of a name that is kept in lower case.
 
     As in SQLite: upper and lower case are those of ASCII.
     """

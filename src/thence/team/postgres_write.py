@@ -11,7 +11,6 @@ the database itself sends them, in lots, and it puts one in while the next is ma
 from __future__ import annotations
 
 import contextlib
-import re
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -33,36 +32,35 @@ from thence.memory.rows import (
     SMALL_PARTS,
     columns,
     digest_version,
-    judged,
     now,
     searched_title,
     spend_values,
+    with_verdict,
 )
 from thence.memory.store import (
-    Change,
-    Digested,
+    DigestRecord,
     EventRow,
+    SessionChange,
     SessionRow,
     pack_facts,
     uid_hash,
     unpack_facts,
 )
 from thence.team.objects import object_pack
-from thence.team.postgres_numbers import draw_numbers, numbered, renumbered, restated
-from thence.team.postgres_pages import compared, put_pages, rename_pages
+from thence.team.postgres_numbers import draw_numbers, restate_row, with_change_number, with_number
+from thence.team.postgres_pages import compare_change, put_pages, rename_pages
 from thence.team.postgres_schema import TIER1
 from thence.team.postgres_search import Vector, digest_vector, mark_again, marks_of, vectors
+from thence.team.postgres_text import channel_of, clean_value, copy_text, text
 
 REWRITE = "rewrite:"
 """What is pending for a table: deleted rows are to go from its pages."""
 
 Db = psycopg.Connection[Any]
 
-_MUCH = 500  # texts in one transaction
-_CHUNK = 256 << 10  # characters that are sent together
-_SPELLING = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_SPELLED = re.compile(r"[\\\t\n\r]")
-_LOT = 256 << 10  # bytes of vectors that go together
+_BATCH_TEXTS = 500  # texts in one transaction
+_CHUNK_CHARS = 256 << 10  # characters that are sent together
+_LOT_BYTES = 256 << 10  # bytes of vectors that go together
 _PACKED_START, _PACKED_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _WORDS_START, _WORDS_ROW = struct.Struct(">hii"), struct.Struct(">iqiiiiiqiqi")
 
@@ -100,7 +98,7 @@ _PUT_WORDS = (
 )
 
 
-class _Stored(NamedTuple):
+class _SessionVersion(NamedTuple):
     """What is known of a session before it is written."""
 
     change: int
@@ -109,13 +107,13 @@ class _Stored(NamedTuple):
     row: SessionRow
 
 
-class Sent(NamedTuple):
+class PushedSession(NamedTuple):
     """What a machine sends of one session."""
 
-    change: Change
+    change: SessionChange
     mark: bytes
     """How far it has sent it, after this."""
-    digested: Digested | None = None
+    digested: DigestRecord | None = None
     evicted: bool = False
     """It arrives without tier 1."""
     restates: bool = False
@@ -138,7 +136,7 @@ class Writer:
 
     # -- sessions -----------------------------------------------------------------------
 
-    def write(self, changes: Sequence[Change]) -> dict[str, set[str]]:
+    def write(self, changes: Sequence[SessionChange]) -> dict[str, set[str]]:
         """Write what reads found; the kin of each session that has any."""
         conflicts: dict[str, set[str]] = {}
         for some in _once_each(changes):
@@ -148,40 +146,44 @@ class Writer:
         return conflicts
 
     def push(
-        self, sent: Sequence[Sent], packs: Sequence[tuple[str, bytes]]
+        self, sent: Sequence[PushedSession], packs: Sequence[tuple[str, bytes]]
     ) -> tuple[dict[str, set[str]], set[str]]:
         """Write what a machine sends, and how far that is: kin, and what was left out.
 
         The numbers of changes are this store's own; they go on from what is there.
         """
-        by_uid = {_uid(one.change): one for one in sent}
-        there = self._locked(list(by_uid))
-        due = dict(self._due({uid: one.change for uid, one in by_uid.items()}, there))
-        for uid in self._buried(list(due)):
+        by_uid = {_uid(pushed.change): pushed for pushed in sent}
+        there = self._lock_sessions(list(by_uid))
+        due = dict(self._due({uid: pushed.change for uid, pushed in by_uid.items()}, there))
+        for uid in self._find_tombstones(list(due)):
             del due[uid]
         for uid in [uid for uid in due if by_uid[uid].restates]:
             if uid in there:
-                due[uid] = restated(due[uid], there[uid].row)
+                due[uid] = restate_row(due[uid], there[uid].row)
             else:
                 del due[uid]  # removed meanwhile: the next push sends it whole
         numbers = {uid: _number(by_uid[uid], there.get(uid)) for uid in due}
-        changes = [numbered(change, numbers[uid]) for uid, change in due.items()]
+        changes = [with_number(change, numbers[uid]) for uid, change in due.items()]
         wanted = {pack_name(change.row.session.session_uid) for change in changes}
         self.put_packs([pack for pack in packs if pack[0].partition("/")[0] in wanted])
         self._sent = {
-            uid: {"pushed": by_uid[uid].mark, "pinned": one.row.pinned} for uid, one in due.items()
+            uid: {"pushed": by_uid[uid].mark, "pinned": pushed.row.pinned}
+            for uid, pushed in due.items()
         }
         kin = self.write(changes)
         digests = [
-            renumbered(one.digested, one.change, numbers[uid])
-            for uid, one in by_uid.items()
-            if uid in due and one.digested is not None
+            with_change_number(pushed.digested, pushed.change, numbers[uid])
+            for uid, pushed in by_uid.items()
+            if uid in due and pushed.digested is not None
         ]
-        self.digested(digests)
+        self.write_digests(digests)
         self._many(
             "UPDATE sessions SET pushed=%(pushed)s, pinned=%(pinned)s"
             " WHERE tenant=%(tenant)s AND uid=%(uid)s",
-            [{**told, "tenant": self._tenant, "uid": uid} for uid, told in self._sent.items()],
+            [
+                {**columns, "tenant": self._tenant, "uid": uid}
+                for uid, columns in self._sent.items()
+            ],
         )
         evicted = [uid for uid in due if by_uid[uid].evicted]
         if evicted:
@@ -205,23 +207,29 @@ class Writer:
                 ),
             )
 
-    def _buried(self, uids: list[str]) -> list[str]:
+    def _find_tombstones(self, uids: list[str]) -> list[str]:
         """Tell which sessions must not come back."""
         hashes = {uid_hash(uid): uid for uid in uids}
         rows = self._db.execute(
             "SELECT uid_hash FROM tombstones WHERE tenant=%s AND uid_hash=ANY(%s)",
             (self._tenant, list(hashes)),
         )
-        return [hashes[bytes(found)] for (found,) in rows.fetchall()]
+        return [hashes[bytes(tombstone)] for (tombstone,) in rows.fetchall()]
 
-    def _write(self, changes: dict[str, Change]) -> dict[str, set[str]]:
-        stored = self._locked(list(changes))
+    def _write(self, changes: dict[str, SessionChange]) -> dict[str, set[str]]:
+        stored = self._lock_sessions(list(changes))
         changes = dict(self._due(changes, stored))
-        renamed = {uid: one for uid, one in changes.items() if one.renamed}
-        self._settled |= {uid for uid, one in changes.items() if one.settled}
+        renamed = {
+            uid: session_change for uid, session_change in changes.items() if session_change.renamed
+        }
+        self._settled |= {uid for uid, session_change in changes.items() if session_change.settled}
         new = self._put_sessions(changes, stored)
         self._rename(renamed)
-        grown = {uid: one for uid, one in changes.items() if uid in new and uid not in renamed}
+        grown = {
+            uid: session_change
+            for uid, session_change in changes.items()
+            if uid in new and uid not in renamed
+        }
         self._put_events(grown, stored)
         shared = self._claim(grown)
         # Growth that shares nothing new leaves the family as it was compared last.
@@ -235,20 +243,20 @@ class Writer:
         self._pending |= {SETTLE + uid for uid in kin}
         return kin
 
-    def _locked(self, uids: list[str]) -> dict[str, _Stored]:
+    def _lock_sessions(self, uids: list[str]) -> dict[str, _SessionVersion]:
         rows = self._db.execute(
             "SELECT uid, change, redactor, machine, row FROM sessions"
             " WHERE tenant=%s AND uid=ANY(%s) ORDER BY uid FOR UPDATE",
             (self._tenant, uids),
         )
         return {
-            uid: _Stored(change, redactor, machine, ROW.decode(row))
+            uid: _SessionVersion(change, redactor, machine, ROW.decode(row))
             for uid, change, redactor, machine, row in rows.fetchall()
         }
 
     def _due(
-        self, changes: dict[str, Change], stored: dict[str, _Stored]
-    ) -> Iterator[tuple[str, Change]]:
+        self, changes: dict[str, SessionChange], stored: dict[str, _SessionVersion]
+    ) -> Iterator[tuple[str, SessionChange]]:
         """Leave out what another machine has more of; what it has less of is taken over.
 
         Kin of several machines are settled by whichever finds them so.
@@ -267,20 +275,22 @@ class Writer:
                 row = msgspec.structs.replace(change.row, change=number)
                 yield uid, msgspec.structs.replace(change, row=row)
 
-    def _put_sessions(self, changes: dict[str, Change], stored: dict[str, _Stored]) -> set[str]:
+    def _put_sessions(
+        self, changes: dict[str, SessionChange], stored: dict[str, _SessionVersion]
+    ) -> set[str]:
         """Write the rows of sessions; those of which there is more to write."""
         new: set[str] = set()
         restated: list[tuple[Any, ...]] = []
-        whole: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for uid, change in changes.items():
             row, there = change.row, stored.get(uid)
             if there is None or there.change != row.change:
                 new.add(uid)
-                told = {name: _stored(value) for name, value in columns(change).items()}
+                values = {name: clean_value(value) for name, value in columns(change).items()}
                 machine = there.machine if there and change.settled else self._machine
                 sent = self._sent.pop(uid, {})
                 own = {"tenant": self._tenant, "machine": machine, "title_words": self._title(row)}
-                whole.append({**told, **sent, **own})
+                rows.append({**values, **sent, **own})
             elif not change.settled:
                 if there.redactor != row.redactor:  # its digest was made anew by newer rules
                     self._pending |= {f"{REWRITE}{name}" for name in ("digests", "signals")}
@@ -298,7 +308,7 @@ class Writer:
             " WHERE tenant=%s AND uid=%s",
             restated,
         )
-        self._put_rows(whole, stored.keys())
+        self._put_rows(rows, stored.keys())
         return new
 
     def _title(self, row: SessionRow) -> Vector | None:
@@ -324,40 +334,44 @@ class Writer:
 
     # -- events -------------------------------------------------------------------------
 
-    def _put_events(self, changes: dict[str, Change], stored: dict[str, _Stored]) -> None:
+    def _put_events(
+        self, changes: dict[str, SessionChange], stored: dict[str, _SessionVersion]
+    ) -> None:
         if not changes:
             return
         there = [uid for uid in changes if uid in stored]
         self._empty([uid for uid in there if changes[uid].fresh])
-        self._put_facts({uid: one.facts for uid, one in changes.items() if one.facts})
+        self._put_facts({uid: change.facts for uid, change in changes.items() if change.facts})
         self._put_folds(changes)
         again = [uid for uid in there if changes[uid].rebuilt]
         changes = changes | {
-            uid: compared(self._db, self._tenant, uid, changes[uid]) for uid in again
+            uid: compare_change(self._db, self._tenant, uid, changes[uid]) for uid in again
         }
         numbers = put_pages(self._db, self._tenant, self._machine, changes, there)
         self._stage(changes, numbers, new=not there)
-        self._drop([(uid, at) for uid, one in changes.items() for at in one.vanished])
-        altered = [(uid, thin_row(row)) for uid, one in changes.items() for row in one.altered]
+        self._drop([(uid, at) for uid, change in changes.items() for at in change.vanished])
+        altered = [
+            (uid, thin_row(row)) for uid, change in changes.items() for row in change.altered
+        ]
         self._alter(altered, [numbers[uid, row.event_id] for uid, row in altered])
-        self._retell({uid: one for uid, one in changes.items() if one.retold})
-        self._pending |= {REPACK + uid for uid, one in changes.items() if one.untidy}
+        self._retell({uid: change for uid, change in changes.items() if change.retold})
+        self._pending |= {REPACK + uid for uid, change in changes.items() if change.untidy}
         self._delete("spend", there)
         self._many(
             "INSERT INTO spend(tenant, machine, uid, day, model, place, input, output,"
             " cache_creation, cache_read, cache_1h, searches, responses, ticks, unpriced)"
             f" VALUES({', '.join(['%s'] * 15)})",
             [
-                (self._tenant, self._machine, uid, *map(_stored, spend_values(spend)))
-                for uid, one in changes.items()
-                for spend in one.spend
+                (self._tenant, self._machine, uid, *map(clean_value, spend_values(spend)))
+                for uid, change in changes.items()
+                for spend in change.spend
             ],
         )
         shared = [
-            (self._tenant, self._machine, uid, msgspec.msgpack.encode(told))
-            for uid, one in changes.items()
-            if one.replayed is not None
-            for told in [(one.replayed, one.billed or frozenset(), one.ties)]
+            (self._tenant, self._machine, uid, msgspec.msgpack.encode(shares))
+            for uid, change in changes.items()
+            if change.replayed is not None
+            for shares in [(change.replayed, change.billed or frozenset(), change.ties)]
         ]
         self._many(
             "INSERT INTO shares(tenant, machine, uid, body) VALUES(%s, %s, %s, %s)"
@@ -410,7 +424,7 @@ class Writer:
             ],
         )
 
-    def _put_folds(self, changes: dict[str, Change]) -> None:
+    def _put_folds(self, changes: dict[str, SessionChange]) -> None:
         """Write the states by which sessions are continued, or that there are none."""
         self._delete("folds", [uid for uid, change in changes.items() if not change.fold])
         self._many(
@@ -436,7 +450,11 @@ class Writer:
             )
 
     def _stage(
-        self, changes: dict[str, Change], numbers: dict[tuple[str, int], int], *, new: bool = False
+        self,
+        changes: dict[str, SessionChange],
+        numbers: dict[tuple[str, int], int],
+        *,
+        new: bool = False,
     ) -> None:
         """Write rows of events in their order, and their words.
 
@@ -456,37 +474,37 @@ class Writer:
             for key, number in draw_numbers(self._db, self._tenant, changes, rows).items()
         }
         self._lot += 1
-        names = {uid: f"{self._lot}\t{_copied(uid)}\t" for uid in changes}
+        names = {uid: f"{self._lot}\t{copy_text(uid)}\t" for uid in changes}
         self._copy(
             "staged_events",
             (
                 f"{names[key[0]]}{row.event_id}\t{placed[key][0]}\t{row.ts}\t{row.kind}\t{row.state}"
-                f"\t{_copied(row.tool)}\t{row.tokens}\t{_copied(row.ref)}\t{row.implied}"
+                f"\t{copy_text(row.tool)}\t{row.tokens}\t{copy_text(row.ref)}\t{row.implied}"
                 f"\t{numbers[key]}\n"
                 for key, row in rows.items()
             ),
         )
-        if count := sum(len(one.words) for one in changes.values()):
+        if count := sum(len(session_change.words) for session_change in changes.values()):
             # New words wait in a list that every search goes through: long while much is written,
             # since the index takes them in faster together, and short otherwise.
-            waiting = "16MB" if count > _MUCH else "512kB"
+            waiting = "16MB" if count > _BATCH_TEXTS else "512kB"
             self._db.execute(
                 f"SET LOCAL gin_pending_list_limit = '{waiting}'; SET LOCAL work_mem = '64MB'"
             )
         lots = self._lots(changes, placed)
-        given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
+        values = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
         # Here and below: the server puts in what it has while the next words are spelled.
         with self._db.pipeline():
-            self._db.execute(_PUT_NEW_EVENTS if new else _PUT_EVENTS, given)
+            self._db.execute(_PUT_NEW_EVENTS if new else _PUT_EVENTS, values)
             lot = next(lots, None)
         while lot is not None:
             self._copy_packed("staged_words", lot)
             with self._db.pipeline():
-                self._db.execute(_PUT_NEW_WORDS if new else _PUT_WORDS, given | {"lot": self._lot})
+                self._db.execute(_PUT_NEW_WORDS if new else _PUT_WORDS, values | {"lot": self._lot})
                 lot = next(lots, None)
 
     def _lots(
-        self, changes: dict[str, Change], placed: dict[tuple[str, int], tuple[int, int]]
+        self, changes: dict[str, SessionChange], placed: dict[tuple[str, int], tuple[int, int]]
     ) -> Iterator[list[bytes]]:
         """Cut rows of words into lots, as COPY takes them packed; each has its number."""
         lot: list[bytes] = []
@@ -494,7 +512,7 @@ class Writer:
         for start, row, body in self._vectors(changes, placed):
             lot += (_WORDS_START.pack(8, 4, self._lot + 1), start, row, body)
             size += len(body)
-            if size >= _LOT:
+            if size >= _LOT_BYTES:
                 self._lot += 1
                 yield lot
                 lot, size = [], 0
@@ -503,22 +521,22 @@ class Writer:
             yield lot
 
     def _vectors(
-        self, changes: dict[str, Change], placed: dict[tuple[str, int], tuple[int, int]]
+        self, changes: dict[str, SessionChange], placed: dict[tuple[str, int], tuple[int, int]]
     ) -> Iterator[tuple[bytes, bytes, bytes]]:
         """Spell rows of words: the session, the numbers, the vector."""
-        for uid, one in changes.items():
+        for uid, change in changes.items():
             name = uid.encode()
             start = len(name).to_bytes(4, "big") + name
-            for words in {words.event_id: words for words in reversed(one.words)}.values():
+            for words in {words.event_id: words for words in reversed(change.words)}.values():
                 number, ts = placed.get((uid, words.event_id), (None, 0))
                 if number is None:
                     continue
                 pieces = vectors(words.body, marks_of(words.meta, self._tenant, number))
                 for at, body in enumerate(pieces):
-                    told = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
-                    yield start, _WORDS_ROW.pack(*told), body
+                    header = (8, words.event_id, 4, at, 4, len(pieces), 8, number, 8, ts, len(body))
+                    yield start, _WORDS_ROW.pack(*header), body
 
-    def _retell(self, changes: dict[str, Change]) -> None:
+    def _retell(self, changes: dict[str, SessionChange]) -> None:
         """Put the words of texts that went on in place of those of their beginnings."""
         placed: dict[tuple[str, int], tuple[int, int]] = {}
         for uid, change in changes.items():
@@ -530,8 +548,8 @@ class Writer:
             placed |= {(uid, event): (number, ts) for event, number, ts in gone.fetchall()}
         for lot in self._lots(changes, placed):
             self._copy_packed("staged_words", lot)
-            given = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
-            self._db.execute(_PUT_WORDS, given)
+            values = {"tenant": self._tenant, "machine": self._machine, "lot": self._lot}
+            self._db.execute(_PUT_WORDS, values)
 
     def _drop(self, events: Sequence[tuple[str, int]]) -> None:
         """Take out single events, rows and words."""
@@ -550,10 +568,10 @@ class Writer:
         if not events:
             return
         mark_again(self._db, self._tenant, self._machine, events)
-        given = (
+        values = (
             [uid for uid, _ in events],
             *(
-                [_stored(getattr(row, name)) for _, row in events]
+                [clean_value(getattr(row, name)) for _, row in events]
                 for name in ("event_id", "ts", "kind", "state", "tool", "tokens", "implied")
             ),
             list(numbers),
@@ -566,16 +584,16 @@ class Writer:
             " %s::smallint[], %s::bigint[])"
             " AS v(uid, event_id, ts, kind, state, tool, tokens, implied, seq)"
             " WHERE t.tenant=%s AND t.uid=v.uid AND t.event_id=v.event_id",
-            given,
+            values,
         )
         self._db.execute(
             "UPDATE words AS t SET ts=v.ts FROM unnest(%s::text[], %s::bigint[], %s::bigint[])"
             " AS v(uid, event_id, ts) WHERE t.tenant=%s AND t.uid=v.uid"
             " AND t.event_id=v.event_id AND t.ts!=v.ts",
-            (*given[:3], self._tenant),
+            (*values[:3], self._tenant),
         )
 
-    def _rename(self, changes: dict[str, Change]) -> None:
+    def _rename(self, changes: dict[str, SessionChange]) -> None:
         """Let refs lead to where payloads lie now."""
         for uid, change in changes.items():
             self._delete("facts", [uid])
@@ -596,7 +614,7 @@ class Writer:
 
     # -- owners -------------------------------------------------------------------------
 
-    def _claim(self, changes: dict[str, Change]) -> set[str]:
+    def _claim(self, changes: dict[str, SessionChange]) -> set[str]:
         """Take what nobody owns yet; return the sessions of which others own something: kin."""
         first: dict[int, str] = {}
         shared: set[str] = set()
@@ -659,7 +677,7 @@ class Writer:
 
     # -- digests ------------------------------------------------------------------------
 
-    def digested(self, digests: Sequence[Digested]) -> None:
+    def write_digests(self, digests: Sequence[DigestRecord]) -> None:
         """Write digests, what hangs on them, and what they tell of their sessions."""
         for some in _once_each(digests):
             rows = self._db.execute(
@@ -668,10 +686,12 @@ class Writer:
                 (self._tenant, list(some)),
             ).fetchall()
             if rows:
-                self._digested(some, {uid: (agent, row) for uid, agent, row in rows})
-        self._tell({text(one.uid): one.change for one in digests})
+                self._put_digests(some, {uid: (agent, row) for uid, agent, row in rows})
+        self._tell({text(record.uid): record.change for record in digests})
 
-    def _digested(self, digests: dict[str, Digested], there: dict[str, tuple[str, bytes]]) -> None:
+    def _put_digests(
+        self, digests: dict[str, DigestRecord], there: dict[str, tuple[str, bytes]]
+    ) -> None:
         at = now()
         bodies = {uid: msgspec.msgpack.encode(digests[uid].digest) for uid in there}
         self._many(
@@ -688,9 +708,15 @@ class Writer:
         )
         self._delete("signals", list(there))
         signals = [
-            (self._tenant, self._machine, uid, _stored(one["kind"]), msgspec.msgpack.encode(one))
+            (
+                self._tenant,
+                self._machine,
+                uid,
+                clean_value(record["kind"]),
+                msgspec.msgpack.encode(record),
+            )
             for uid in there
-            for one in digests[uid].signals
+            for record in digests[uid].signals
         ]
         self._many(
             "INSERT INTO signals(tenant, machine, uid, kind, body) VALUES(%s, %s, %s, %s, %s)",
@@ -699,20 +725,20 @@ class Writer:
         sizes = {uid: len(body) for uid, body in bodies.items()}
         for _, _, uid, _, body in signals:
             sizes[uid] += len(body)
-        told = []
+        updates = []
         for uid, (_, row) in there.items():
-            one, held = digests[uid], ROW.decode(row)
+            record, stored = digests[uid], ROW.decode(row)
             body = msgspec.msgpack.encode(
-                msgspec.structs.replace(held, session=judged(held.session, one))
+                msgspec.structs.replace(stored, session=with_verdict(stored.session, record))
             )
-            made = (one.outcome, sizes[uid], digest_version(one), body)
-            told.append((*made, one.change, at, self._tenant, uid))
+            made = (record.outcome, sizes[uid], digest_version(record), body)
+            updates.append((*made, record.change, at, self._tenant, uid))
         # A session that went on since it was read stays un-analysed: the digest does not cover it.
         self._many(
             "UPDATE sessions SET outcome=%s, distilled=%s, digest=%s, row=%s,"
             " analysed=CASE WHEN change=%s THEN %s::bigint ELSE analysed END"
             " WHERE tenant=%s AND uid=%s",
-            told,
+            updates,
         )
 
     # -- removing -----------------------------------------------------------------------
@@ -733,7 +759,7 @@ class Writer:
                 "DELETE FROM kin WHERE tenant=%s AND (uid=ANY(%s) OR other=ANY(%s))",
                 (self._tenant, there, there),
             )
-            self.bury([uid_hash(uid) for uid in there])
+            self.add_tombstones([uid_hash(uid) for uid in there])
         else:
             self._db.execute(
                 "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
@@ -768,12 +794,12 @@ class Writer:
                 names |= {f"{OBJECT}{name}" for name in named if not name.startswith(pack)}
         return names
 
-    def bury(self, hashes: Sequence[bytes]) -> None:
+    def add_tombstones(self, hashes: Sequence[bytes]) -> None:
         """Remember what must not come back."""
         self._many(
             "INSERT INTO tombstones(tenant, machine, uid_hash) VALUES(%s, %s, %s)"
             " ON CONFLICT (tenant, uid_hash) DO NOTHING",
-            [(self._tenant, self._machine, one) for one in hashes],
+            [(self._tenant, self._machine, uid_hash) for uid_hash in hashes],
         )
 
     # -- small things -------------------------------------------------------------------
@@ -822,7 +848,7 @@ class Writer:
             for line in lines:
                 some.append(line)
                 size += len(line)
-                if size > _CHUNK:
+                if size > _CHUNK_CHARS:
                     copy.write("".join(some))
                     some, size = [], 0
             copy.write("".join(some))
@@ -844,44 +870,20 @@ class Writer:
             )
 
 
-def channel_of(tenant: str) -> str:
-    """Name the channel on which changes of a tenant are told."""
-    return f"thence_{uid_hash(tenant).hex()}"
-
-
-def text(told: str) -> str:
-    """Give a text as the database takes it; rows hold the original as bytes."""
-    return told.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-
-
-def _stored(value: Any) -> Any:
-    return text(value) if isinstance(value, str) else value
-
-
-def _copied(told: str | None) -> str:
-    """Spell a text for COPY."""
-    if told is None:
-        return "\\N"
-    told = text(told)
-    if _SPELLED.search(told) is None:
-        return told
-    return _SPELLED.sub(lambda found: _SPELLING[found[0]], told)
-
-
-def _restates(change: Change, there: _Stored) -> bool:
+def _restates(change: SessionChange, there: _SessionVersion) -> bool:
     """Whether a change says nothing new but of the row itself, such as that it is pinned."""
     return change.row.change == there.change and not (change.facts or change.events)
 
 
-def _number(sent: Sent, there: _Stored | None) -> int:
+def _number(sent: PushedSession, there: _SessionVersion | None) -> int:
     """Number a change that another store has numbered in its own way."""
     if there is None:
         return sent.change.row.change
     return there.change if sent.restates else max(there.change + 1, sent.change.row.change)
 
 
-def _uid(one: Change | Digested) -> str:
-    return text(one.uid if isinstance(one, Digested) else one.row.session.session_uid)
+def _uid(record: SessionChange | DigestRecord) -> str:
+    return text(record.uid if isinstance(record, DigestRecord) else record.row.session.session_uid)
 
 
 def _once_each(changes: Sequence[Any]) -> Iterator[dict[str, Any]]:

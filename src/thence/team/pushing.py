@@ -29,20 +29,20 @@ from thence.memory import families
 from thence.memory.digest import digest
 from thence.memory.exclusion import Exclusion
 from thence.memory.growth import Growing
-from thence.memory.keep import Keeper, with_payloads
+from thence.memory.keep import Ingester, with_payloads
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.readouts import read_for_digest
 from thence.memory.store import (
-    Change,
-    Digested,
+    DigestRecord,
     Filter,
-    Held,
     Inventory,
-    Known,
     NothingStored,
     Position,
+    SessionChange,
     SessionRow,
     Store,
+    StoredSession,
+    SweepEntry,
     Tail,
     uid_hash,
 )
@@ -52,18 +52,18 @@ from thence.team.copying import digests_of, plain, spend_of
 if TYPE_CHECKING:
     from thence.memory.redact import Redactor
     from thence.team.postgres import Postgres
-    from thence.team.postgres_write import Sent
+    from thence.team.postgres_write import PushedSession
 
-PIECE = 8 << 20
+PIECE_BYTES = 8 << 20
 """Bytes of payloads that are sent together."""
 
-TOGETHER = 100
+BATCH_SESSIONS = 100
 """Sessions in one transaction."""
 
-_LISTED = 500  # sessions asked for at a time
+_PAGE_SESSIONS = 500  # sessions asked for at a time
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PushMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far a session was sent."""
 
     change: int
@@ -88,18 +88,18 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return whether it was made for a session of this very store."""
         return self.origin is not None and self.origin == row.session.discovered_at
 
-    def covers(self, known: Known) -> bool:
+    def covers(self, known: SweepEntry) -> bool:
         """Whether nothing has changed since."""
-        told = (known.change, known.analysed, known.pinned, known.gone, known.redactor)
-        return told == (self.change, self.analysed, self.pinned, self.gone, self.redactor)
+        versions = (known.change, known.analysed, known.pinned, known.gone, known.redactor)
+        return versions == (self.change, self.analysed, self.pinned, self.gone, self.redactor)
 
 
-_MARK = msgspec.msgpack.Decoder(Mark)
-Marks = Mapping[str, tuple[Mark, bool]]
+_MARK = msgspec.msgpack.Decoder(PushMark)
+Marks = Mapping[str, tuple[PushMark, bool]]
 """How far sessions were sent, and whether by this machine."""
 
 
-class Project(msgspec.Struct):
+class PushProject(msgspec.Struct):
     """What of one project waits, or does not leave the machine."""
 
     project: str | None
@@ -108,7 +108,7 @@ class Project(msgspec.Struct):
     bytes: int = 0
 
 
-class Plan(msgspec.Struct):
+class PushPlan(msgspec.Struct):
     """What would be sent now. The names are those of `thence store push --dry-run --json`."""
 
     sessions: int = 0
@@ -118,11 +118,11 @@ class Plan(msgspec.Struct):
     unchanged: int = 0
     elsewhere: int = 0
     """Sessions that another machine has sent as much of."""
-    projects: list[Project] = []
-    excluded: list[Project] = []
+    projects: list[PushProject] = []
+    excluded: list[PushProject] = []
 
 
-class Pushed(msgspec.Struct):
+class PushReport(msgspec.Struct):
     """What a push did. The names are those of `thence store push --json`."""
 
     sessions: int = 0
@@ -144,10 +144,10 @@ class Pushed(msgspec.Struct):
     """What today's rules found in what was kept."""
 
 
-def marks_in(told: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[Mark, bool]]:
+def marks_in(packed: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[PushMark, bool]]:
     """Read marks; one of another form counts as none, so that its session is sent again."""
-    out: dict[str, tuple[Mark, bool]] = {}
-    for uid, (body, mine) in told.items():
+    out: dict[str, tuple[PushMark, bool]] = {}
+    for uid, (body, mine) in packed.items():
         try:
             out[uid] = _MARK.decode(body), mine
         except msgspec.DecodeError:
@@ -161,22 +161,24 @@ class Due:
     def __init__(self, source: Store, marks: Marks, exclude: Exclusion) -> None:
         self.known = source.known()
         self.marks = marks
-        self.plan = Plan()
+        self.plan = PushPlan()
         self.rows: list[SessionRow] = []
         """The oldest first."""
-        self._excluded: dict[str | None, Project] = {}
-        self._projects: dict[str | None, Project] = {}
-        wanted = [uid for uid, one in self.known.sessions.items() if not self._is_sent(uid, one)]
+        self._excluded: dict[str | None, PushProject] = {}
+        self._projects: dict[str | None, PushProject] = {}
+        wanted = [
+            uid for uid, entry in self.known.sessions.items() if not self._is_sent(uid, entry)
+        ]
         self.plan.unchanged = len(self.known.sessions) - len(wanted)
-        for at in range(0, len(wanted), _LISTED):
-            some = tuple(wanted[at : at + _LISTED])
+        for at in range(0, len(wanted), _PAGE_SESSIONS):
+            some = tuple(wanted[at : at + _PAGE_SESSIONS])
             for row in source.sessions(Filter(uids=some, order="oldest")):
                 self._take(row, exclude)
         self.rows.sort(key=lambda row: row.session.ended_at or "")
         self.plan.projects = list(self._projects.values())
         self.plan.excluded = list(self._excluded.values())
 
-    def _is_sent(self, uid: str, known: Known) -> bool:
+    def _is_sent(self, uid: str, known: SweepEntry) -> bool:
         mark, mine = self.marks.get(uid, (None, True))
         return mark is not None and mine and mark.covers(known)
 
@@ -188,22 +190,24 @@ class Due:
         elif mark is not None and not mine and mark.events >= row.events:
             self.plan.elsewhere += 1
         else:
-            one = _count(self._projects, row, mark if mine else None)
+            counts = _count(self._projects, row, mark if mine else None)
             self.plan.sessions += 1
-            self.plan.events += one.events
-            self.plan.bytes += one.bytes
+            self.plan.events += counts.events
+            self.plan.bytes += counts.bytes
             self.rows.append(row)
 
 
-def _count(projects: dict[str | None, Project], row: SessionRow, mark: Mark | None) -> Project:
+def _count(
+    projects: dict[str | None, PushProject], row: SessionRow, mark: PushMark | None
+) -> PushProject:
     """Add a session to its project; what is new of it."""
     events = max(row.events - (mark.events if mark else 0), 0)
     new = max(row.pack_bytes - (mark.packed if mark else 0), 0)
-    at = projects.setdefault(row.session.cwd, Project(row.session.cwd))
+    at = projects.setdefault(row.session.cwd, PushProject(row.session.cwd))
     at.sessions += 1
     at.events += events
     at.bytes += new
-    return Project(row.session.cwd, 1, events, new)
+    return PushProject(row.session.cwd, 1, events, new)
 
 
 _Shares = tuple[frozenset[str], frozenset[str], tuple[Edge, ...]]
@@ -214,7 +218,7 @@ class _Part(NamedTuple):
     """Records of a session that are to be sent, and what comes before them."""
 
     row: SessionRow
-    known: Known
+    known: SweepEntry
     cursor: Cursor
     position: Position
     """Where the facts of the session end in the store they come from, or earlier."""
@@ -245,32 +249,32 @@ class Pusher:
         self._source = source
         self._target = target
         self._redactor = redactor
-        self._keeper = Keeper(target.blobs, redactor)
+        self._ingester = Ingester(target.blobs, redactor)
         self._exclude = Exclusion(exclude)
         self._progress = progress
-        self._batch: list[Sent] = []
+        self._batch: list[PushedSession] = []
         self._size = 0
         self._kin: dict[str, set[str]] = {}
-        self._plan = Plan()
+        self._plan = PushPlan()
         self._done = 0
-        self.report = Pushed()
-        self.marks: dict[str, Mark] = {}
+        self.report = PushReport()
+        self.marks: dict[str, PushMark] = {}
         """How far each session has been sent by now; for who wants to know without a server."""
 
-    def run(self) -> Pushed:
+    def run(self) -> PushReport:
         """Send what is new, and say what was done."""
-        found = marks_in(self._target.pushed())
-        due = Due(self._source, found, self._exclude)
+        marks = marks_in(self._target.push_marks())
+        due = Due(self._source, marks, self._exclude)
         report, self._plan = self.report, due.plan
-        self.marks = {uid: mark for uid, (mark, mine) in found.items() if mine}
+        self.marks = {uid: mark for uid, (mark, mine) in marks.items() if mine}
         report.unchanged, report.elsewhere = due.plan.unchanged, due.plan.elsewhere
-        report.excluded = sum(one.sessions for one in due.plan.excluded)
+        report.excluded = sum(project.sessions for project in due.plan.excluded)
         there = self._target.known()
         self._kin = dict(there.unsettled)
         self._forget(due.known.forgotten, there)
         for row in due.rows:
             uid = row.session.session_uid
-            mark, mine = found.get(uid, (None, True))
+            mark, mine = marks.get(uid, (None, True))
             self._send(row, due.known.sessions[uid], mark if mine else None)
             self._done += 1
             self._tell()
@@ -296,7 +300,7 @@ class Pusher:
 
     # -- one session --------------------------------------------------------------------
 
-    def _send(self, row: SessionRow, known: Known, mark: Mark | None) -> None:
+    def _send(self, row: SessionRow, known: SweepEntry, mark: PushMark | None) -> None:
         """Send what is new of a session; one that changes meanwhile is left to the next push."""
         try:
             if mark is not None and mark.change == known.change and mark.is_of(row):
@@ -306,10 +310,10 @@ class Pusher:
         except (PackMissing, PackDamaged):  # evicted or repacked since its rows were read
             self.report.waiting += 1
 
-    def _restate(self, row: SessionRow, known: Known, mark: Mark) -> None:
+    def _restate(self, row: SessionRow, known: SweepEntry, mark: PushMark) -> None:
         """Send what is said of a session whose events are there already."""
-        clean = self._keeper.clean_row(plain(row))
-        change = Change(msgspec.structs.replace(clean, change=row.change), known.cursor)
+        clean = self._ingester.clean_row(plain(row))
+        change = SessionChange(msgspec.structs.replace(clean, change=row.change), known.cursor)
         now = msgspec.structs.replace(
             mark,
             analysed=known.analysed,
@@ -321,7 +325,7 @@ class Pusher:
         made = self._digest(row) if known.analysed != mark.analysed else None
         self._put(change, now, made, restates=True)
 
-    def _send_new(self, row: SessionRow, known: Known, mark: Mark) -> bool:
+    def _send_new(self, row: SessionRow, known: SweepEntry, mark: PushMark) -> bool:
         """Send the records after those that are there; False when all must be compared.
 
         Neither store reads or rebuilds the rest of the session.
@@ -340,18 +344,18 @@ class Pusher:
         ours = row if row.change == here.row.change else here.row
         part = _Part(ours, known, here.cursor, here.position, facts, mark.facts, mark.check)
         try:
-            self._send_facts(part, self._growing(there, facts))
+            self._send_facts(part, self._make_growing(there, facts))
         except _Differs:  # it is sent from the start, in place of what is there
             self.report.rebuilt += 1
             self._send_compared(row, known, None)
         return True
 
-    def _send_compared(self, row: SessionRow, known: Known, mark: Mark | None) -> None:
+    def _send_compared(self, row: SessionRow, known: SweepEntry, mark: PushMark | None) -> None:
         """Send what is new of a session, going by all of its records; or all of it."""
         uid = row.session.session_uid
         here = self._source.tail(uid)
         position = here.position if here is not None else (0, 0)
-        stored = self._source.held(uid)
+        stored = self._source.load_session(uid)
         if mark is not None and mark.change == known.change and _same(mark, stored):
             self._restate(row, known, mark)
             return
@@ -367,12 +371,12 @@ class Pusher:
             part = _Part(stored.row, known, stored.cursor, position, stored.facts, fresh=True)
         else:
             facts = stored.facts[mark.facts :]
-            grown = self._growing(there, facts)
+            grown = self._make_growing(there, facts)
             before = mark.facts, mark.check
             part = _Part(stored.row, known, stored.cursor, position, facts, *before)
         self._send_facts(part, grown, (stored.replayed, stored.billed, stored.ties))
 
-    def _there(self, stored: Held, mark: Mark | None) -> Tail | None:
+    def _there(self, stored: StoredSession, mark: PushMark | None) -> Tail | None:
         """Return the end of what the other store has of a session, if more can follow it."""
         if mark is None or not 0 < mark.facts <= len(stored.facts):
             return None
@@ -387,7 +391,7 @@ class Pusher:
         if there.state is not None:
             has_as_sent = there.state.lines == _lines(stored.facts[: mark.facts])
         else:
-            all_there = self._target.held(uid)
+            all_there = self._target.load_session(uid)
             has_as_sent = all_there is not None and len(all_there.facts) == mark.facts
         if not has_as_sent:
             return None  # somebody else wrote to it
@@ -397,24 +401,24 @@ class Pusher:
             there.state = None  # others own other parts of it now
         return there
 
-    def _growing(self, there: Tail, facts: Sequence[Fact]) -> Growing:
+    def _make_growing(self, there: Tail, facts: Sequence[Fact]) -> Growing:
         """Return a session of the other store, to be continued with facts."""
         uid = there.row.session.session_uid
         if there.state is not None:
             there.index = self._target.index_for(uid, facts)
-        return Growing(there, partial(self._target.held, uid))
+        return Growing(there, partial(self._target.load_session, uid))
 
     def _send_facts(self, part: _Part, grown: Growing, shares: _Shares | None = None) -> None:
         """Send facts in pieces, the last with the session's own row, its mark and its digest."""
         row, known = part.row, part.known
         uid = row.session.session_uid
-        clean = self._keeper.clean_row(plain(row))
+        clean = self._ingester.clean_row(plain(row))
         count, check, rebuilt = part.sent, part.check, False
         pieces = list(_pieces(part.facts))
         for number, (start, end) in enumerate(pieces):
             some = part.facts[start:end]
             check, count = _check(some, check), count + len(some)
-            change, grown, why = self._keeper.sent(
+            change, grown, why = self._ingester.copy_to(
                 uid, grown, clean, part.cursor, with_payloads(some, self._source.blobs)
             )
             rebuilt = rebuilt or why is not None
@@ -434,14 +438,14 @@ class Pusher:
             self._put(change, mark, self._digest(row) if known.analysed is not None else None)
         self.report.rebuilt += rebuilt and shares is None
 
-    def _send_digest(self, row: SessionRow, known: Known) -> None:
+    def _send_digest(self, row: SessionRow, known: SweepEntry) -> None:
         """Send what is left of an evicted session."""
-        clean = self._keeper.clean_row(plain(row))
+        clean = self._ingester.clean_row(plain(row))
         spend = list(spend_of(self._source, row.session.session_uid))
-        change = Change(clean, known.cursor, spend=spend, fresh=True)
+        change = SessionChange(clean, known.cursor, spend=spend, fresh=True)
         self._put(change, _mark(known, row), self._digest(row), evicted=True)
 
-    def _digest(self, row: SessionRow) -> Digested | None:
+    def _digest(self, row: SessionRow) -> DigestRecord | None:
         """Return the digest of a session as it is stored, by the rules of today."""
         for made in digests_of(self._source, row):
             made.digest = self._redactor.redact_json(made.digest)
@@ -451,12 +455,14 @@ class Pusher:
 
     # -- sending ------------------------------------------------------------------------
 
-    def _put(self, change: Change, mark: Mark, made: Digested | None = None, **how: bool) -> None:
-        from thence.team.postgres_write import Sent
+    def _put(
+        self, change: SessionChange, mark: PushMark, made: DigestRecord | None = None, **how: bool
+    ) -> None:
+        from thence.team.postgres_write import PushedSession
 
-        self._batch.append(Sent(change, msgspec.msgpack.encode(mark), made, **how))
+        self._batch.append(PushedSession(change, msgspec.msgpack.encode(mark), made, **how))
         self._size += sum(len(words.body) for words in change.words) + len(change.facts)
-        if self._size >= PIECE or len(self._batch) >= TOGETHER:
+        if self._size >= PIECE_BYTES or len(self._batch) >= BATCH_SESSIONS:
             self._flush()
 
     def _flush(self) -> None:
@@ -491,15 +497,17 @@ class Pusher:
         """Compare what several machines hold: each bill is counted once. Ours is settled."""
         mine = set(ours)
         foreign = {uid: kin for uid, kin in self._kin.items() if not kin <= mine}
-        self._target.settled(self._kin.keys() - foreign.keys())
-        for changes in families.settled(self._target, foreign):
+        self._target.mark_settled(self._kin.keys() - foreign.keys())
+        for changes in families.resolve_ownership(self._target, foreign):
             self._target.write(changes)
-            stale = [one.row.session.session_uid for one in changes if one.replayed is not None]
+            stale = [
+                change.row.session.session_uid for change in changes if change.replayed is not None
+            ]
             made = [made for uid in stale for made in self._digested_there(uid)]
             self._target.write(digests=made)
             self.report.settled += len(changes)
 
-    def _digested_there(self, uid: str) -> Iterator[Digested]:
+    def _digested_there(self, uid: str) -> Iterator[DigestRecord]:
         row = next(iter(self._target.sessions(Filter(uids=(uid,)))), None)
         if row is not None and row.session.evicted_at is None:
             yield digest(read_for_digest(self._target, row), row)
@@ -509,13 +517,13 @@ _OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes")
 
 
 def _mark(
-    known: Known,
+    known: SweepEntry,
     row: SessionRow,
     facts: int = 0,
     check: bytes = b"",
     position: Position = (0, 0),
-) -> Mark:
-    return Mark(
+) -> PushMark:
+    return PushMark(
         change=row.change,
         analysed=known.analysed if known.change == row.change else None,
         pinned=known.pinned,
@@ -530,7 +538,7 @@ def _mark(
     )
 
 
-def _continues(here: Tail, there: Tail, mark: Mark) -> bool:
+def _continues(here: Tail, there: Tail, mark: PushMark) -> bool:
     """Return whether a session only got records at its end since it was sent, by both states."""
     if here.state is None or there.state is None or here.row.carried_until is not None:
         return False
@@ -557,7 +565,7 @@ def _lines(facts: Iterable[Fact]) -> dict[str, tuple[int, int]]:
     return out
 
 
-def _start(stored: Held) -> Tail:
+def _start(stored: StoredSession) -> Tail:
     """Return the end of a session of which nothing was sent yet."""
     none = dict.fromkeys(("raw_bytes", "text_bytes", "pack_bytes"), 0)
     row = msgspec.structs.replace(stored.row, edges=(), **none)
@@ -566,7 +574,7 @@ def _start(stored: Held) -> Tail:
     return Tail(row, stored.cursor, state, (), *shares, NothingStored())
 
 
-def _same(mark: Mark, stored: Held | None) -> bool:
+def _same(mark: PushMark, stored: StoredSession | None) -> bool:
     """Whether a session is what was sent; a store that was made anew counts from 1 again."""
     if stored is None:
         return True
@@ -591,7 +599,7 @@ def _pieces(facts: Sequence[Fact]) -> Iterator[tuple[int, int]]:
     size, first = 0, 0
     for at, fact in enumerate(facts):
         size += sum(_size(block.ref) for block in fact.blocks if block.ref is not None)
-        if size >= PIECE and at + 1 < len(facts):
+        if size >= PIECE_BYTES and at + 1 < len(facts):
             yield first, at + 1
             size, first = 0, at + 1
     yield first, len(facts)

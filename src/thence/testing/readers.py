@@ -30,7 +30,7 @@ from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
-from thence.format.whole import REWRITTEN, Whole
+from thence.format.whole import REWRITTEN, SessionGraph
 from thence.testing import offers, rows
 
 Write = Callable[[Path], object]
@@ -153,9 +153,9 @@ class AgentSuite:
     def _sessions(self, root: Path) -> list[Source]:
         return sorted(self.adapter.find(root), key=lambda source: source.uid)
 
-    def _whole(self, source: Source) -> Whole:
+    def _whole(self, source: Source) -> SessionGraph:
         events, batch = read_all(self.adapter, source)
-        return Whole(source.uid, events, torn=batch.torn)
+        return SessionGraph(source.uid, events, torn=batch.torn)
 
     # -- what it is ---------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class AgentSuite:
                     left = {name: rest for name, rest in left.items() if rest}
                     more, cursor = self._read(source, cursor)
                     events += more
-                yield from _differences(source.uid, once, Whole(source.uid, events))
+                yield from _differences(source.uid, once, SessionGraph(source.uid, events))
 
     def _read(self, source: Source, cursor: Cursor | None) -> tuple[list[Fact], Cursor]:
         """Read all that is new; the cursor goes through JSON, as in a store."""
@@ -297,7 +297,7 @@ class AgentSuite:
                     more, cursors[source.uid] = self._read(source, cursors.get(source.uid))
                     events.setdefault(source.uid, []).extend(more)
             for source in self._sessions(root):
-                once, grown = self._whole(source), Whole(source.uid, events[source.uid])
+                once, grown = self._whole(source), SessionGraph(source.uid, events[source.uid])
                 if _said(once) != _said(grown):
                     yield f"{source.uid}: other events than when read at once"
                 if once.about != grown.about:
@@ -323,7 +323,7 @@ class AgentSuite:
                 for _ in range(3):
                     groups = list(lines.values())
                     chance.shuffle(groups)
-                    mixed = Whole(source.uid, [fact for group in groups for fact in group])
+                    mixed = SessionGraph(source.uid, [fact for group in groups for fact in group])
                     yield from _differences(f"{source.uid} shuffled", once, mixed)
 
     # -- damage -------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class AgentSuite:
                     events, cursor = self._read(source, None)
                     _put(file, [whole])
                     more, _ = self._read(source, cursor)
-                    again = Whole(source.uid, [*events, *more])
+                    again = SessionGraph(source.uid, [*events, *more])
                     yield from _differences(f"{_name(file)} cut at {cut}", once, again)
 
     def rewriting(self) -> Iterator[str]:
@@ -383,12 +383,12 @@ class AgentSuite:
     def _rewritten(self, source: Source, file: File) -> Iterator[str]:
         lines = _content(file)
         events, cursor = self._read(source, None)
-        first = _ids(Whole(source.uid, events))
+        first = _ids(SessionGraph(source.uid, events))
         for state in (lines[:-1], [b"\n", *lines[1:]], lines):
             _put(file, state)
             more, cursor = self._read(source, cursor)
             events += more
-        last = Whole(source.uid, events)
+        last = SessionGraph(source.uid, events)
         if first - _ids(last):
             yield f"{_name(file)}: {len(first - _ids(last))} events vanished in a rewrite"
         if _ids(last) - first:
@@ -399,14 +399,14 @@ class AgentSuite:
     def _rows_replaced(self, source: Source, path: Path) -> Iterator[str]:
         """Delete the last rows of each table, and put them back."""
         events, cursor = self._read(source, None)
-        first = _ids(Whole(source.uid, events))
+        first = _ids(SessionGraph(source.uid, events))
         data = path.read_bytes()
         with rows.changing(path) as database:
             rows.delete_last(database)
         more, cursor = self._read(source, cursor)
         path.write_bytes(data)
         again, _ = self._read(source, cursor)
-        lost = first - _ids(Whole(source.uid, [*events, *more, *again]))
+        lost = first - _ids(SessionGraph(source.uid, [*events, *more, *again]))
         if lost:
             yield f"{path.name}: {len(lost)} events vanished with their rows"
 
@@ -419,14 +419,14 @@ class AgentSuite:
                     (whole,) = _content(file)
                     cuts = [whole[: chance.randrange(len(whole))] for _ in range(3)]
                     events, cursor = self._read(source, None)
-                    first = Whole(source.uid, events)
+                    first = SessionGraph(source.uid, events)
                     for damaged in (*cuts, *_BAD, b"{}", whole):
                         _put(file, [damaged])
                         more, cursor = self._read(source, cursor)
                         events += more
-                        if _ids(first) - _ids(Whole(source.uid, events)):
+                        if _ids(first) - _ids(SessionGraph(source.uid, events)):
                             yield f"{_name(file)}: {damaged[:20]!r} cost events"
-                    yield from _differences(_name(file), first, Whole(source.uid, events))
+                    yield from _differences(_name(file), first, SessionGraph(source.uid, events))
 
     def moving(self) -> Iterator[str]:
         """In another place, and read with the old cursor, it is the same session."""
@@ -443,7 +443,7 @@ class AgentSuite:
                 more, _ = self._read(after[uid], cursor)
                 if more:
                     yield f"{uid}: {len(more)} facts were read again after the move"
-                yield from _differences(uid, Whole(uid, events), self._whole(after[uid]))
+                yield from _differences(uid, SessionGraph(uid, events), self._whole(after[uid]))
 
     def hostile_lines(self) -> Iterator[str]:
         """Garbage costs itself: everything else is there, and nothing raises."""
@@ -536,16 +536,16 @@ def _stored(cursor: Cursor) -> Cursor:
     return msgspec.json.decode(msgspec.json.encode(cursor), type=Cursor)
 
 
-def _ids(whole: Whole) -> set[int]:
+def _ids(whole: SessionGraph) -> set[int]:
     return {event.event_id for event in whole.events}
 
 
-def _said(whole: Whole) -> list[SessionEvent]:
+def _said(whole: SessionGraph) -> list[SessionEvent]:
     """Return the events of a session as its files have them now, without book-keeping."""
     return [e for e in whole.events if e.why != REWRITTEN and e.role != "system"]
 
 
-def _used(whole: Whole) -> Whole:
+def _used(whole: SessionGraph) -> SessionGraph:
     """Ask a session for everything."""
     _ = whole.derived, whole.spent, whole.unbilled, whole.title, whole.edges, whole.turn()
     whole.messages()
@@ -553,7 +553,7 @@ def _used(whole: Whole) -> Whole:
     return whole
 
 
-def _differences(what: str, one: Whole, other: Whole) -> Iterator[str]:
+def _differences(what: str, one: SessionGraph, other: SessionGraph) -> Iterator[str]:
     """Say in what two readings of one session differ."""
     if one.events == other.events and one.about == other.about:
         return

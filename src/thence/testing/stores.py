@@ -24,16 +24,16 @@ from thence.format.normal import derived_id
 from thence.format.records import Usage
 from thence.format.stored import DerivedEvent, StoredEvent, fingerprint
 from thence.memory.growth import Growing
-from thence.memory.keep import Keeper, Kept
+from thence.memory.keep import Ingester, IngestResult
 from thence.memory.redact import Redactor
 from thence.memory.search import hits, parse
 from thence.memory.store import (
     DATA_LOSS,
-    Change,
-    Digested,
+    DigestRecord,
     Filter,
-    Held,
+    SessionChange,
     Store,
+    StoredSession,
     StoreLocked,
     call_key,
     owner_key,
@@ -95,16 +95,16 @@ class StoreSuite:
         """Nothing is in a new store, and asking it breaks nothing."""
         if store.known().sessions or list(store.sessions()):
             yield "a new store holds sessions"
-        if store.held("claude:none") is not None:
+        if store.load_session("claude:none") is not None:
             yield "a session is held that was never written"
-        if store.search(parse("anything")).found:
+        if store.search(parse("anything")).matches:
             yield "a new store answers"
 
     def round_trip(self, store: Store) -> Iterator[str]:
         """What is written is read back: row, cursor, facts, states, payloads."""
         change = _session(store, "one", "hello there", "general reply")
         store.write([change])
-        held = store.held("claude:one")
+        held = store.load_session("claude:one")
         if held is None:
             yield "a session that was written is not held"
             return
@@ -147,7 +147,7 @@ class StoreSuite:
         change = _session(store, "one", "hello")
         store.write([change])
         store.write(digests=[_digest("claude:one", 1)])
-        held = store.held("claude:one")
+        held = store.load_session("claude:one")
         if held is None:
             yield "the session is not held"
             return
@@ -157,20 +157,20 @@ class StoreSuite:
         row = StoredEvent(event, derived=(DerivedEvent("retry", "again"),))
         more.altered = [row]
         store.write([more])
-        after = store.held("claude:one")
+        after = store.load_session("claude:one")
         rows = list(store.events("claude:one"))
         if after is None or len(rows) != 2:
             yield "growing lost or doubled events"
         elif fingerprint(rows[0]) != fingerprint(row):
             yield "an event that changed is the old one"
-        retries = store.search(parse("kind:retry hello")).found
+        retries = store.search(parse("kind:retry hello")).matches
         if [derived_id("claude:one", "retry", event.event_id)] != [one.event_id for one in retries]:
             yield "an event is not found by the kind that is derived from it"
         if after is not None:
             last = _grown(store, after, "one", "hello", "again", "and again")
             last.vanished = [event.event_id]
             store.write([last])
-        found = len(store.search(parse("hello")).found), len(store.search(parse("again")).found)
+        found = len(store.search(parse("hello")).matches), len(store.search(parse("again")).matches)
         if found != (0, 2):
             yield "an event that vanished is found, or others are not"
         if store.known().sessions["claude:one"].analysed:
@@ -181,7 +181,7 @@ class StoreSuite:
         texts = [f"text number{n}" for n in range(_LINES)]
         store.write([_session(store, "one", texts[0])])
         for count in range(2, _LINES + 1):
-            held = store.held("claude:one")
+            held = store.load_session("claude:one")
             store.write([_grown(store, held, "one", *texts[:count])] if held else [])
         tail = store.tail("claude:one")
         if tail is None or tail.state is None:
@@ -209,7 +209,7 @@ class StoreSuite:
         if store.tail("claude:one") is not None:
             yield "an evicted session has an end"
 
-    def _indexed(self, store: Store, new: Change) -> Iterator[str]:
+    def _indexed(self, store: Store, new: SessionChange) -> Iterator[str]:
         """Look up what is stored of a session, and what is not."""
         tail = store.tail("claude:one")
         known = tail is not None and (
@@ -242,10 +242,10 @@ class StoreSuite:
         change = _session(store, "one", "hello", "world")
         store.write([change])
         store.write([change])
-        held = store.held("claude:one")
+        held = store.load_session("claude:one")
         if held is None or len(_prints(store, "claude:one")) != 2 or len(held.facts) != 2:
             yield "writing twice doubled something"
-        if len(store.search(parse("hello")).found) != 1:
+        if len(store.search(parse("hello")).matches) != 1:
             yield "writing twice doubled the words of an event"
 
     def digests(self, store: Store) -> Iterator[str]:
@@ -260,10 +260,10 @@ class StoreSuite:
             yield "the session does not count as analysed"
         if known.digest != _DIGEST_VERSION:
             yield f"the version of the digest came back as {known.digest}"
-        kept = list(store.kept("digests"))
+        kept = list(store.read_table("digests"))
         if [(one["uid"], one.get("title")) for one in kept] != [("claude:one", "t")]:
             yield f"the digest came back as {kept}"
-        signals = list(store.kept("signals"))
+        signals = list(store.read_table("signals"))
         if [(one["uid"], one["kind"]) for one in signals] != [("claude:one", "retry_loop")]:
             yield f"signals came back as {signals}"
         if [row.session.outcome for row in store.sessions()] != ["success"]:
@@ -290,18 +290,18 @@ class StoreSuite:
         first.claims, second.claims = [bill], [bill]
         store.write([first])
         store.write([second])
-        held = store.held("claude:two")
+        held = store.load_session("claude:two")
         if held is None or held.foreign:
             yield "a bill is foreign though its owner is held"
         store.remove(["claude:one"], why={})
-        held = store.held("claude:two")
+        held = store.load_session("claude:two")
         if held is None or held.foreign != {bill}:
             yield "a bill that an evicted session owns is not foreign"
             return
         more = _grown(store, held, "two", "b", "c")
         more.owned = [(bill, "claude:two")]
         store.write([more])
-        held = store.held("claude:two")
+        held = store.load_session("claude:two")
         if held is None or held.foreign:
             yield "a bill that was taken over is foreign"
 
@@ -311,15 +311,15 @@ class StoreSuite:
         store.write([change])
         store.write(digests=[_digest("claude:one", 1)])
         row = msgspec.structs.replace(change.row, gone=True, pinned=True, redactor=(1 << 63) - 1)
-        store.write([Change(row, change.cursor)])
+        store.write([SessionChange(row, change.cursor)])
         known = store.known().sessions["claude:one"]
         if not (known.gone and known.pinned and known.analysed):
             yield f"restated as {known}"
         if (known.redactor, known.reader, known.fold) != (row.redactor, row.reader, row.fold):
             yield "the versions that a session was derived by came back as others"
-        held = store.held("claude:one")
+        held = store.load_session("claude:one")
         events = len(_prints(store, "claude:one"))
-        if held is None or events != 1 or not list(store.kept("spend")):
+        if held is None or events != 1 or not list(store.read_table("spend")):
             yield "restating the row lost what it did not tell"
         store.write([_grown(store, held, "one", "hello", "again")] if held else [])
         if not store.known().sessions["claude:one"].pinned:
@@ -333,15 +333,15 @@ class StoreSuite:
         store.write([again])
         if store.known().untidy != {"claude:one"}:
             yield "nobody is told that old payloads are left"
-        if [len(store.search(parse(text)).found) for text in ("old", "new")] != [0, 1]:
+        if [len(store.search(parse(text)).matches) for text in ("old", "new")] != [0, 1]:
             yield "the index holds what was replaced"
-        held = store.held("claude:one")
+        held = store.load_session("claude:one")
         if held is None or len(held.facts) != 1:
             yield "what was replaced is still held"
             return
         refs = {block.ref: block.ref for fact in held.facts for block in fact.blocks if block.ref}
-        store.write([Change(held.row, held.cursor, pack_facts(held.facts), renamed=refs)])
-        after = store.held("claude:one")
+        store.write([SessionChange(held.row, held.cursor, pack_facts(held.facts), renamed=refs)])
+        after = store.load_session("claude:one")
         if store.known().untidy or after is None or after.facts != held.facts:
             yield "renaming refs changed more, or was forgotten"
 
@@ -379,7 +379,7 @@ class StoreSuite:
         change = _session(store, "one", "a", "b")
         store.write([change])
         store.write([change])
-        rows = list(store.kept("spend"))
+        rows = list(store.read_table("spend"))
         if [(row["input"], row["output"], row["responses"]) for row in rows] != [(20, 10, 2)]:
             yield f"spent {rows}"
         store.write([_session(store, "two", "c", day="2026-01-03")])
@@ -419,14 +419,14 @@ class StoreSuite:
             ("kind:tool_call flies", 0),
             ("no", 0),
         ):
-            found = len(store.search(parse(text)).found)
+            found = len(store.search(parse(text)).matches)
             if found != expected:
                 yield f"{text!r} finds {found}"
         store.write(digests=[_digest("claude:one", 1)])
-        held = store.held("claude:one")
+        held = store.load_session("claude:one")
         if held is not None:
             store.write([_grown(store, held, "one", *"ab", f"one more {CANARY}")])
-        for hit in store.search(query).found:
+        for hit in store.search(query).matches:
             shown = _numbers(store, hit.session_uid)
             if shown.get(hit.event_id or 0) != hit.seq:
                 yield f"a hit has the number {hit.seq}, and not the one it is shown with"
@@ -439,18 +439,20 @@ class StoreSuite:
         store.write(digests=[_digest("claude:one", 1)])
         if pending := store.remove(["claude:one"], why={"claude:one": "asked"}):
             yield f"still pending: {pending}"
-        if store.held("claude:one") is not None:
+        if store.load_session("claude:one") is not None:
             yield "an evicted session is held"
         if found := self._left(store):
             yield f"the words of an evicted session are in {found}"
-        if [hit.kind for hit in store.search(parse("digested")).found] != ["digest"]:
+        if [hit.kind for hit in store.search(parse("digested")).matches] != ["digest"]:
             yield "an evicted session is not found by its digest"
-        if store.held("claude:two") is None or not store.search(parse("other")).found:
+        if store.load_session("claude:two") is None or not store.search(parse("other")).matches:
             yield "another session went with it"
-        if [(one["what"], one["why"]) for one in store.kept("removals")] != [("evict", "asked")]:
+        if [(one["what"], one["why"]) for one in store.read_table("removals")] != [
+            ("evict", "asked")
+        ]:
             yield "nobody wrote down why"
         store.remove(["claude:two"], why={"claude:two": "no room"}, lost=True)
-        last = [(one["what"], one["uid"]) for one in store.kept("removals")][-1]
+        last = [(one["what"], one["uid"]) for one in store.read_table("removals")][-1]
         if last != (DATA_LOSS, "claude:two"):
             yield f"a data loss was written down as {last}"
         known = store.known().sessions["claude:one"]
@@ -463,7 +465,7 @@ class StoreSuite:
         store.write(digests=[_digest("claude:one", 1, title=CANARY)])
         store.remove(["claude:one"], why={}, forget=True)
         inventory = store.known()
-        if inventory.sessions or any(store.sessions()) or any(store.kept("digests")):
+        if inventory.sessions or any(store.sessions()) or any(store.read_table("digests")):
             yield "a forgotten session is listed"
         if not inventory.is_forgotten("claude:one") or inventory.is_forgotten("claude:two"):
             yield "the wrong sessions are remembered as forgotten"
@@ -559,23 +561,25 @@ def _facts(name: str, texts: Sequence[str], day: str, *, dead: bool) -> list[Fac
 
 def _session(
     store: Store, name: str, *texts: str, day: str = "2026-01-01", dead: bool = False
-) -> Change:
+) -> SessionChange:
     batch = Batch(_facts(name, texts, day, dead=dead), [], Cursor({"": Mark(1, 2, 3, 4)}))
     return _kept(store, name, batch, None)
 
 
-def _grown(store: Store, held: Held, name: str, *texts: str) -> Change:
+def _grown(store: Store, held: StoredSession, name: str, *texts: str) -> SessionChange:
     facts = _facts(name, texts, "2026-01-01", dead=False)[len(held.facts) :]
     return _kept(store, name, Batch(facts, [], Cursor({"": Mark(1, 2, len(texts), 6)})), held)
 
 
-def _kept(store: Store, name: str, batch: Batch, held: Held | None) -> Change:
-    keeper = Keeper(store.blobs, Redactor(key=_KEY))
+def _kept(store: Store, name: str, batch: Batch, held: StoredSession | None) -> SessionChange:
+    ingester = Ingester(store.blobs, Redactor(key=_KEY))
     source = Source("claude", name, (File(f"{name}.jsonl"),))
     tail = store.tail(f"claude:{name}") if held is not None else None
-    grown = Growing(tail, lambda: store.held(f"claude:{name}")) if tail is not None else None
-    kept: Kept = keeper.keep(_Said(batch), source, None, grown)
-    keeper.sync()
+    grown = (
+        Growing(tail, lambda: store.load_session(f"claude:{name}")) if tail is not None else None
+    )
+    kept: IngestResult = ingester.read(_Said(batch), source, None, grown)
+    ingester.sync()
     if kept.change is None:
         raise AssertionError("nothing was kept")
     return kept.change
@@ -590,10 +594,10 @@ def _digest(
     *,
     outcome: str = "unknown",
     title: str = "t",
-) -> Digested:
+) -> DigestRecord:
     signals = [{"kind": "retry_loop", "text": "again and again"}]
     told = {"version": _DIGEST_VERSION, "title": title, "text": "digested"}
-    return Digested(uid, change, told, signals, outcome)
+    return DigestRecord(uid, change, told, signals, outcome)
 
 
 def _numbers(store: Store, uid: str) -> dict[int, int | None]:
@@ -606,9 +610,9 @@ def _prints(store: Store, uid: str) -> list[int]:
     return sorted(fingerprint(row, with_ref=False) for row in store.events(uid))
 
 
-def _stored(store: Store, uid: str) -> Held:
+def _stored(store: Store, uid: str) -> StoredSession:
     """Return what is stored of a session."""
-    stored = store.held(uid)
+    stored = store.load_session(uid)
     if stored is None:
         raise AssertionError("nothing is stored")
     return stored
@@ -619,6 +623,6 @@ def _shown(store: Store, uid: str) -> tuple[object, ...]:
     stored = _stored(store, uid)
     row = stored.row
     sums = (row.events, row.states, row.spent, row.ticks, row.title, row.turn, row.edges)
-    spend = [{k: v for k, v in one.items() if k != "uid"} for one in store.kept("spend")]
+    spend = [{k: v for k, v in one.items() if k != "uid"} for one in store.read_table("spend")]
     facts = [(fact.node, fact.line, fact.usage_key) for fact in stored.facts]
     return _prints(store, uid), facts, sums, spend

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
@@ -79,7 +79,7 @@ class Notes:
         """Records need nothing of those before them."""
         return None
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, found: RawRecord) -> Iterable[Fact]:
         """One fact per record, whatever it is."""
         value = found.value
         own, after = word(value.get("id")), word(value.get("after"))

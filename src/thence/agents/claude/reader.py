@@ -16,7 +16,7 @@ from pathlib import Path
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.agents.claude import sources
 from thence.agents.claude.records import ClaudeDocument, ClaudeLog, is_record
-from thence.format.codec import Found, objects
+from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON, time_text, word
 
 DEFAULT_KEPT_DAYS = 30
@@ -90,7 +90,7 @@ class Claude:
             if os.fstat(handle).st_size > _MAX_HISTORY_BYTES:
                 return
             for entry in objects(files.Plain(handle).chunks(0)):
-                if isinstance(entry, Found) and isinstance(entry.value.get("display"), str):
+                if isinstance(entry, RawRecord) and isinstance(entry.value.get("display"), str):
                     yield _prompt(root, entry.value)
         finally:
             os.close(handle)

@@ -22,7 +22,7 @@ from thence.agents import File, Mark, Source
 from thence.agents.claude import attachments, blocks, spills
 from thence.agents.claude import text as texts
 from thence.agents.files import clean_carry
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     MIRRORED,
     Block,
@@ -31,7 +31,7 @@ from thence.format.facts import (
     Fact,
     answers_of,
     calls_of,
-    handed,
+    handed_over_edges,
     line_name,
 )
 from thence.format.gather import MAX_UNDERSTATED_TOKENS
@@ -111,7 +111,7 @@ class ClaudeLog:
         self._mirrored: dict[str, str] = dict(carry.get("mirrored", {}))  # last ids, by subagent
         self._logs = frozenset(log.channel for log in source.files)
         self._spilled: int = carry.get("spilled", 0)  # bytes of outputs that were kept
-        self._makers: dict[str, Callable[[Found, Record, Frame], tuple[Fact, ...]]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record, Frame], tuple[Fact, ...]]] = {
             "user": self._user,
             "assistant": self._assistant,
             "system": self._system,
@@ -143,7 +143,7 @@ class ClaudeLog:
         }
         return {name: value for name, value in known.items() if value}
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one record."""
         record = entry.value
         kind = record.get("type")
@@ -178,7 +178,9 @@ class ClaudeLog:
 
     # -- the frame of a record ----------------------------------------------------------
 
-    def _names(self, entry: Found, record: Record, frame: Frame, *, book: bool = False) -> Names:
+    def _names(
+        self, entry: RawRecord, record: Record, frame: Frame, *, book: bool = False
+    ) -> Names:
         """Name a record, what it goes on from and whose it is; `book` is no part of a talk."""
         uuid, parent = frame[0], frame[1]
         if type(parent) is not str:
@@ -207,7 +209,7 @@ class ClaudeLog:
 
     def _fact(  # noqa: PLR0917 - the frame of every record
         self,
-        entry: Found,
+        entry: RawRecord,
         frame: Frame,
         node: Node,
         channel: str,
@@ -287,7 +289,7 @@ class ClaudeLog:
         session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
         if isinstance(fork, dict) and session and clean_carry(session) != self._session:
             event = word(fork.get("messageUuid")) or None
-            edges = handed(fork.get("thence_handoff"), event)
+            edges = handed_over_edges(fork.get("thence_handoff"), event)
             tie = self._tell(fact, {}, edges or (Edge("fork", session, "forkedFrom", event),))
             return msgspec.structs.replace(fact, origin=session), *beside, tie
         if not self._is_new(named):
@@ -298,7 +300,7 @@ class ClaudeLog:
 
     def _note(  # noqa: PLR0917 - the same
         self,
-        entry: Found,
+        entry: RawRecord,
         record: Record,
         frame: Frame,
         kind: str,
@@ -317,7 +319,7 @@ class ClaudeLog:
 
     # -- what the user's side says ------------------------------------------------------
 
-    def _user(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _user(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         uuid, parent, channel = self._names(entry, record, frame)
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
@@ -357,7 +359,7 @@ class ClaudeLog:
         return {channel: call} if call is not None else None
 
     def _answer(
-        self, entry: Found, record: Record, frame: Frame, names: Names, content: list[JSON]
+        self, entry: RawRecord, record: Record, frame: Frame, names: Names, content: list[JSON]
     ) -> tuple[Fact, ...]:
         """A record that answers calls, and what its structured form says beside."""
         uuid, parent, channel = names
@@ -409,7 +411,7 @@ class ClaudeLog:
 
     # -- what the model says ------------------------------------------------------------
 
-    def _assistant(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _assistant(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         uuid, parent, channel = self._names(entry, record, frame)
         message = record.get("message")
         if not isinstance(message, dict):
@@ -478,7 +480,7 @@ class ClaudeLog:
 
     # -- what the harness says ----------------------------------------------------------
 
-    def _system(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _system(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         what = word(record.get("subtype"))
         kind = f"system/{what}" if what else "system"
         if what == "compact_boundary":
@@ -500,7 +502,9 @@ class ClaudeLog:
         )
         return self._note(entry, record, frame, kind, block)
 
-    def _boundary(self, entry: Found, record: Record, frame: Frame, kind: str) -> tuple[Fact, ...]:
+    def _boundary(
+        self, entry: RawRecord, record: Record, frame: Frame, kind: str
+    ) -> tuple[Fact, ...]:
         """A compaction. Copies of one in a fork name nothing that they go on from."""
         before = self._last or ""
         uuid, parent, channel = self._names(entry, record, frame)
@@ -520,7 +524,7 @@ class ClaudeLog:
         fact = self._fact(entry, frame, node, channel, (block,), kind, (), unbilled)
         return self._with_about(record, frame, fact)
 
-    def _attachment(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _attachment(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         self._attaches = True
         attachment = record.get("attachment")
         what = word(attachment.get("type")) if isinstance(attachment, dict) else ""
@@ -542,7 +546,7 @@ class ClaudeLog:
         return self._with_about(record, frame, self._fact(entry, frame, node, channel, parts, kind))
 
     def _sent_attachment(
-        self, entry: Found, record: Record, frame: Frame, attachment: Record, kind: str
+        self, entry: RawRecord, record: Record, frame: Frame, attachment: Record, kind: str
     ) -> tuple[Fact, ...]:
         """A file that the user named, or that was read again: the model sees what is in it."""
         native = isinstance(record.get("uuid"), str)
@@ -556,7 +560,7 @@ class ClaudeLog:
         fact = self._fact(entry, frame, node, channel, (note, *sent), kind)
         return self._with_about(record, frame, fact)
 
-    def _progress(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _progress(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A sign of life of a running call. What it repeats of a log or a result is left out.
 
         A message of a subagent is repeated, unless the subagent's own log is not there.
@@ -586,7 +590,7 @@ class ClaudeLog:
         return self._note(entry, record, frame, kind, block, about) + mirrored
 
     def _mirrored_message(
-        self, entry: Found, record: Record, agent: str, message: JSON
+        self, entry: RawRecord, record: Record, agent: str, message: JSON
     ) -> tuple[Fact, ...]:
         """Return the facts of a subagent's message that its parent's log holds.
 
@@ -612,7 +616,7 @@ class ClaudeLog:
         first, *rest = maker(entry, inner, tuple(map(inner.get, _FRAME)))
         return msgspec.structs.replace(first, type=f"{MIRRORED}{kind}"), *rest
 
-    def _queue_operation(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _queue_operation(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A prompt that waits for its turn.
 
         It is told again when it is taken: by a user's record (`dequeue`), or, in the middle of
@@ -654,7 +658,7 @@ class ClaudeLog:
         old = version is None or tuple(map(int, version.groups())) < _ATTACHES_SINCE
         return old and not self._attaches
 
-    def _last_prompt(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _last_prompt(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """Where the client says that its line ends; it may say so late, or before the record."""
         facts = self._note(entry, record, frame, "last-prompt")
         leaf = record.get("leafUuid")
@@ -666,7 +670,7 @@ class ClaudeLog:
         node = msgspec.structs.replace(facts[0].node, flags=Is.INTERNAL | late, tip=leaf)
         return (msgspec.structs.replace(facts[0], node=node), *facts[1:])
 
-    def _summary(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _summary(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A title for the session, often another one, that holds the record it names."""
         leaf, title = record.get("leafUuid"), record.get("summary")
         about = None
@@ -675,14 +679,14 @@ class ClaudeLog:
         block = Block("lifecycle", "system", one_line(word(title)) or "summary", record)
         return self._note(entry, record, frame, "summary", block, about)
 
-    def _cost_state(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _cost_state(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         cost = record.get("totalCostUSD")
         known = isinstance(cost, (int, float)) and not isinstance(cost, bool)
         return self._note(
             entry, record, frame, "cost-state", None, {"status:cost_usd": cost} if known else None
         )
 
-    def _other(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _other(self, entry: RawRecord, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """Titles, modes, checkpoints, and whatever a newer client may write."""
         kind = word(record.get("type")) or "(none)"
         named = _TITLES.get(kind)
@@ -704,7 +708,7 @@ class ClaudeDocument:
     def carry(self) -> JSON:
         """Nothing: a document is read whole."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return what a document says of the session; it is no event."""
         about = self._about(entry.value)
         if about:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from thence.agents import File, Source
 from thence.agents.files import Plain, note_link, open_regular, walk
-from thence.format.codec import Found, objects
+from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON
 
 NAME = "claude"
@@ -94,7 +94,7 @@ def session_named(start: bytes) -> str | None:
 def _records(start: bytes) -> Iterator[dict[str, JSON]]:
     complete_lines = start if len(start) < HEAD_BYTES else start[: start.rfind(b"\n") + 1]
     for entry in objects(complete_lines):
-        if isinstance(entry, Found):
+        if isinstance(entry, RawRecord):
             yield entry.value
 
 

@@ -29,7 +29,7 @@ from thence.agents.records import (
     text,
     usage_with_cache,
 )
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     TYPED,
     Block,
@@ -60,7 +60,7 @@ def open_records(source: Source, file: File, mark: Mark) -> files.Records:
 class ClineCard(ListReader):
     """What the card of a session says; its end is an event."""
 
-    def items(self, entry: Found) -> Sequence[Record]:
+    def items(self, entry: RawRecord) -> Sequence[Record]:
         """Return the end of the session, if it has ended."""
         document = entry.value
         status = document.get("status")
@@ -71,7 +71,7 @@ class ClineCard(ListReader):
         marker = text(fields(document.get("metadata")).get("terminal_marker"))
         return [{**ended, "marker": marker} if marker else ended]
 
-    def item_facts(self, entry: Found) -> Iterable[Fact]:
+    def item_facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the end of a session."""
         ended = entry.value
         line = f"session {ended['status']}" + (f": {ended['marker']}" if "marker" in ended else "")
@@ -102,7 +102,7 @@ class ClineMessages(ListReader):
         self._is_main = file.channel == "main"
         self._calls: dict[str, str] | None = None
 
-    def items(self, entry: Found) -> Sequence[Record]:
+    def items(self, entry: RawRecord) -> Sequence[Record]:
         """Return the messages, and the summary where a compaction put it."""
         messages = list_items(entry.value.get("messages"))
         if self._is_main:
@@ -122,11 +122,11 @@ class ClineMessages(ListReader):
             about |= self._starting_calls({self._file.channel.removeprefix("agent:")})
         return {"about": about, "channel": "main"} if about else {}
 
-    def item_facts(self, entry: Found) -> Iterator[Fact]:
+    def item_facts(self, entry: RawRecord) -> Iterator[Fact]:
         """Yield the facts of one message."""
         message = entry.value
         role = message.get("role")
-        make: Callable[[Found, Record], Fact] = self._other
+        make: Callable[[RawRecord, Record], Fact] = self._other
         if "compaction" in message:
             make = self._compaction
         elif role == "assistant":
@@ -135,7 +135,7 @@ class ClineMessages(ListReader):
             make = self._user
         yield make(entry, message)
 
-    def _event(self, entry: Found, message: Record, parts: list[Block], **more: Any) -> Fact:
+    def _event(self, entry: RawRecord, message: Record, parts: list[Block], **more: Any) -> Fact:
         name = text(message.get("id"))
         return self._message_fact(
             entry,
@@ -147,10 +147,10 @@ class ClineMessages(ListReader):
             **more,
         )
 
-    def _other(self, entry: Found, message: Record) -> Fact:
+    def _other(self, entry: RawRecord, message: Record) -> Fact:
         return self._event(entry, message, [note("unknown message", message)], flags=Is.INTERNAL)
 
-    def _reply(self, entry: Found, message: Record) -> Fact:
+    def _reply(self, entry: RawRecord, message: Record) -> Fact:
         parts = list(message_blocks(message.get("content"), "assistant"))
         is_last = not any(part.kind == "tool_call" for part in parts)
         name = text(message.get("id"))
@@ -164,7 +164,7 @@ class ClineMessages(ListReader):
             **_bill(fields(message.get("metrics")), name),
         )
 
-    def _user(self, entry: Found, message: Record) -> Fact:
+    def _user(self, entry: RawRecord, message: Record) -> Fact:
         """Return what was said in the user's name: results, or a prompt."""
         parts: list[Block] = []
         statuses: list[CallStatus] = []
@@ -192,7 +192,7 @@ class ClineMessages(ListReader):
         payload = {"type": "text", "text": content, **({TYPED: line} if typed else {})}
         return Block("user_msg", "user", one_line(line), payload)
 
-    def _compaction(self, entry: Found, message: Record) -> Fact:
+    def _compaction(self, entry: RawRecord, message: Record) -> Fact:
         """Return what stands for the messages before it."""
         parts = summary_blocks(message["compaction"]) or (injected_text(""),)
         node = Node(self._name(entry), PREVIOUS, Is.SUMMARY)

@@ -28,7 +28,7 @@ from thence.agents.codex.meta import (
 )
 from thence.agents.files import clean_carry
 from thence.format import joins
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     COPIES_OF,
     Base,
@@ -38,7 +38,7 @@ from thence.format.facts import (
     Fact,
     answers_of,
     calls_of,
-    handed,
+    handed_over_edges,
     line_name,
 )
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -181,7 +181,7 @@ class RolloutReader:
 
     # -- one record ---------------------------------------------------------------------
 
-    def facts(self, entry: Found) -> Iterator[Fact]:
+    def facts(self, entry: RawRecord) -> Iterator[Fact]:
         """Yield the facts of one line."""
         value = entry.value
         item, kind = value.get("payload"), word(value.get("type"))
@@ -205,7 +205,7 @@ class RolloutReader:
 
     def _fact(
         self,
-        entry: Found,
+        entry: RawRecord,
         content: RecordContent,
         name: str,
         origin: str | None,
@@ -250,7 +250,7 @@ class RolloutReader:
             about=content.about,
         )
 
-    def _about(self, entry: Found, content: RecordContent, owner: str) -> Fact:
+    def _about(self, entry: RawRecord, content: RecordContent, owner: str) -> Fact:
         """Tell that a log begins with another session's records.
 
         Unless the writer says where they end, only the owner's log can tell.
@@ -286,7 +286,7 @@ class RolloutReader:
     def _is_own(self, thread: str) -> bool:
         return clean_carry(thread) in (self._session, self._state.own)
 
-    def _read_enveloped(self, kind: str, what: str, item: Item, entry: Found) -> RecordContent:
+    def _read_enveloped(self, kind: str, what: str, item: Item, entry: RawRecord) -> RecordContent:
         if kind == "response_item":
             return self._item(what, item, bare=False, more=entry.value.get("metadata"))
         if kind == "event_msg":
@@ -303,7 +303,7 @@ class RolloutReader:
             return self._handoff(item)
         return _book_entry(kind, item)
 
-    def _read_bare(self, kind: str, value: Item, entry: Found) -> RecordContent:
+    def _read_bare(self, kind: str, value: Item, entry: RawRecord) -> RecordContent:
         if not kind and is_bare_head(value):
             return self._meta(value, entry)
         if kind in _BARE or (not kind and "role" in value):
@@ -314,7 +314,7 @@ class RolloutReader:
         """Read where a session comes from that was handed over: the lines up to one are copies."""
         content = _book_entry("thence_handoff", item)
         content.mine = True
-        content.edges = handed(item.get("from"), item.get("event"))
+        content.edges = handed_over_edges(item.get("from"), item.get("event"))
         if content.edges:
             self._state.copies = content.edges[0].session
             self._state.handed = count(item.get("lines"))
@@ -322,7 +322,7 @@ class RolloutReader:
 
     # -- the session --------------------------------------------------------------------
 
-    def _meta(self, meta: Item, entry: Found) -> RecordContent:
+    def _meta(self, meta: Item, entry: RawRecord) -> RecordContent:
         content = _book_entry("session_meta", meta)
         state, name = self._state, word(meta.get("id"))
         content.name = ("session_meta", name, word(meta.get("timestamp")))
@@ -589,7 +589,7 @@ class RolloutReader:
         if total is not None and not self._state.bills:
             more = self._more(total, usage_of(info.get("last_token_usage")) or Usage())
             if more.total:
-                self._state.spent = joins.added(self._state.spent, more)
+                self._state.spent = joins.add_usage(self._state.spent, more)
                 content.running, content.flags = self._state.spent, 0
         return content
 
@@ -606,9 +606,9 @@ class RolloutReader:
         if before is None or total == before:
             return total if before is None else Usage()
         again = total.total < before.total or (
-            total == last and joins.subtracted(total, before) != last
+            total == last and joins.subtract_usage(total, before) != last
         )
-        return total if again else joins.subtracted(total, before)
+        return total if again else joins.subtract_usage(total, before)
 
 
 _NEW_EVENT_NAMES = {"turn_started": "task_started", "turn_complete": "task_complete"}

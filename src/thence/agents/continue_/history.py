@@ -38,7 +38,7 @@ from thence.agents.records import (
     usage_with_cache,
 )
 from thence.format import codec
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, calls_of
 from thence.format.nodes import Is
 from thence.format.records import blocks, count, text_of, word
@@ -59,14 +59,14 @@ class ContinueHistory(ListReader):
         self._moment = moment(mark.mtime_ns / 10**9)
         self._folder = Path(file.path).parent
         self._copy_keys: list[str | None] = []
-        self._makers: dict[str, Callable[[Found, Record], Fact]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record], Fact]] = {
             "user": self._user,
             "assistant": self._reply,
             "thinking": self._thought,
             "tool": self._answer,
         }
 
-    def items(self, entry: Found) -> Sequence[Record]:
+    def items(self, entry: RawRecord) -> Sequence[Record]:
         """Return messages, results that have ended, and summaries, each an item of its own."""
         out: list[Record] = []
         for history_entry in list_items(entry.value.get("history")):
@@ -93,7 +93,7 @@ class ContinueHistory(ListReader):
         about = {name: value for name, value in named.items() if text(value)}
         return {"about": about} if about else {}
 
-    def item_facts(self, entry: Found) -> Iterator[Fact]:
+    def item_facts(self, entry: RawRecord) -> Iterator[Fact]:
         """Yield the fact of a message, a result or a summary."""
         item = entry.value
         if "summary" in item:
@@ -104,7 +104,7 @@ class ContinueHistory(ListReader):
             message = fields(item.get("message"))
             yield self._makers.get(word(message.get("role")), self._other)(entry, message)
 
-    def _event(self, entry: Found, kind: str, parts: list[Block], **more: Any) -> Fact:
+    def _event(self, entry: RawRecord, kind: str, parts: list[Block], **more: Any) -> Fact:
         key = self._copy_keys[entry.place.line - 1]
         when = self._time(entry.place.line)
         bill = key if more.get("usage") else None
@@ -118,7 +118,7 @@ class ContinueHistory(ListReader):
         began = _began(str(self._folder / LIST)).get(self._session) if line == 1 else None
         return min(filter(None, (began, self._moment)), default=None)
 
-    def _user(self, entry: Found, message: Record) -> Fact:
+    def _user(self, entry: RawRecord, message: Record) -> Fact:
         parts: list[Block] = []
         for part in blocks(message.get("content")):
             is_text = isinstance(part.get("text"), str)
@@ -129,7 +129,7 @@ class ContinueHistory(ListReader):
         parts += map(injected_text, shown)
         return self._event(entry, "user", parts or [prompt("")], flags=Is.PROMPT)
 
-    def _reply(self, entry: Found, message: Record) -> Fact:
+    def _reply(self, entry: RawRecord, message: Record) -> Fact:
         texts = [word(part.get("text")) for part in blocks(message.get("content"))]
         parts = [answer(line) for line in texts if line]
         for item in objects(message.get("toolCalls")):
@@ -153,25 +153,25 @@ class ContinueHistory(ListReader):
             usage=bill if usage else None,
         )
 
-    def _thought(self, entry: Found, message: Record) -> Fact:
+    def _thought(self, entry: RawRecord, message: Record) -> Fact:
         content = text_of(message.get("content"))
         return self._event(entry, "thinking", [thought(content)], flags=Is.REPLY)
 
-    def _answer(self, entry: Found, message: Record) -> Fact:
+    def _answer(self, entry: RawRecord, message: Record) -> Fact:
         """Return the result of a call that stands as a message of its own."""
         content = message.get("content")
         output = content if isinstance(content, (str, list)) else ""
         block = result(output, text(message.get("toolCallId")), None, failed=None)
         return self._event(entry, "tool", [block])
 
-    def _other(self, entry: Found, message: Record) -> Fact:
+    def _other(self, entry: RawRecord, message: Record) -> Fact:
         is_system = message.get("role") == "system"
         block = (
             unindexed_note("system prompt", message) if is_system else note("unknown", entry.value)
         )
         return self._event(entry, word(message.get("role")), [block], flags=Is.INTERNAL)
 
-    def _result(self, entry: Found, state: Record) -> Fact:
+    def _result(self, entry: RawRecord, state: Record) -> Fact:
         """Return how a call ended."""
         name, status = text(state.get("toolCallId")), word(state.get("status"))
         outputs = [word(item.get("content")) for item in objects(state.get("output"))]
@@ -183,7 +183,7 @@ class ContinueHistory(ListReader):
         block = result(content, name, tool, failed=failed)
         return self._event(entry, "result", [block], told=statuses)
 
-    def _summary(self, entry: Found, summary: str) -> Fact:
+    def _summary(self, entry: RawRecord, summary: str) -> Fact:
         """Return what stands for the messages before it."""
         return self._event(
             entry, "summary", [injected_text(summary)], flags=Is.SUMMARY, unbilled=NOT_BILLED

@@ -31,8 +31,16 @@ from thence.agents.records import (
     unindexed_note,
     usage_with_cache,
 )
-from thence.format.codec import Found
-from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
+from thence.format.codec import RawRecord
+from thence.format.facts import (
+    Block,
+    CallStatus,
+    Edge,
+    Fact,
+    answers_of,
+    calls_of,
+    handed_over_edges,
+)
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -62,7 +70,7 @@ class CopilotEvents(LineReader):
         self._thought = word(self._carried.get("thought"))
         requests = self._carried.get("requests")
         self._requests = [r for r in requests if isinstance(r, str)] if requests else []
-        self._makers: dict[str, Callable[[Found, Record, Record], list[Fact]]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record, Record], list[Fact]]] = {
             "session.start": self._begin,
             "session.resume": self._begin,
             "session.context_changed": self._begin,
@@ -89,7 +97,7 @@ class CopilotEvents(LineReader):
         }
         return {name: value for name, value in known.items() if value} or None
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one event."""
         data = fields(entry.value.get("data"))
         maker = self._makers.get(word(entry.value.get("type")), self._other)
@@ -97,11 +105,13 @@ class CopilotEvents(LineReader):
 
     # -- frame --------------------------------------------------------------------------
 
-    def _node(self, entry: Found, event: Record, flags: int = 0, **more: Any) -> Node:
+    def _node(self, entry: RawRecord, event: Record, flags: int = 0, **more: Any) -> Node:
         return Node(text(event.get("id")) or self._name(entry), PREVIOUS, flags, **more)
 
-    def _event(self, entry: Found, event: Record, node: Node, *parts: Block, **more: Any) -> Fact:
-        if tie := handed(event.get("handedFrom"), None):
+    def _event(
+        self, entry: RawRecord, event: Record, node: Node, *parts: Block, **more: Any
+    ) -> Fact:
+        if tie := handed_over_edges(event.get("handedFrom"), None):
             more["origin"] = tie[0].session  # counted where it was said
         return self._fact(
             entry,
@@ -114,7 +124,7 @@ class CopilotEvents(LineReader):
         )
 
     def _internal_event(
-        self, entry: Found, event: Record, line: str, flags: int = Is.INTERNAL, **more: Any
+        self, entry: RawRecord, event: Record, line: str, flags: int = Is.INTERNAL, **more: Any
     ) -> list[Fact]:
         """Return an event that is book-keeping."""
         node = self._node(entry, event, flags)
@@ -123,7 +133,7 @@ class CopilotEvents(LineReader):
 
     # -- conversation -------------------------------------------------------------------
 
-    def _user(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _user(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         content = word(data.get("content"))
         is_human = not data.get("source") and not data.get("isAutopilotContinuation")
         is_human = is_human and _channel(event) == "main"
@@ -133,7 +143,7 @@ class CopilotEvents(LineReader):
         node = self._node(entry, event, Is.PROMPT if is_human else 0)
         return [self._event(entry, event, node, *parts)]
 
-    def _assistant(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _assistant(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         parts: list[Block] = []
         reasoning = word(data.get("reasoningText"))
         if reasoning and _digest(reasoning) != self._thought:
@@ -159,12 +169,12 @@ class CopilotEvents(LineReader):
             )
         ]
 
-    def _reasoning(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _reasoning(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         content = word(data.get("content"))
         self._thought = _digest(content) if content else ""
         return [self._event(entry, event, self._node(entry, event, Is.REPLY), thought(content))]
 
-    def _result(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _result(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         name, error = text(data.get("toolCallId")), fields(data.get("error"))
         content = fields(data.get("result")).get("content")
         if not isinstance(content, (str, list)):
@@ -183,19 +193,19 @@ class CopilotEvents(LineReader):
         statuses = (CallStatus(name, failed, code),) if name and code is not None else ()
         return [self._event(entry, event, node, *parts, told=statuses)]
 
-    def _error(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _error(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         line = word(data.get("message")) or "error"
         node = self._node(entry, event, Is.REPLY | Is.ENDS)
         return [self._event(entry, event, node, Block("error", "system", one_line(line), data))]
 
-    def _abort(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _abort(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         line = f"aborted: {word(data.get('reason'))}"
         node = self._node(entry, event, Is.INTERRUPTS)
         return [self._event(entry, event, node, note(line, data))]
 
     # -- context ------------------------------------------------------------------------
 
-    def _compaction(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _compaction(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         spent = fields(data.get("compactionTokensUsed"))
         request = text(spent.get("requestId")) or text(data.get("requestId"))
         bill: dict[str, Any] = {}
@@ -210,14 +220,14 @@ class CopilotEvents(LineReader):
         node = self._node(entry, event, Is.SUMMARY)
         return [self._event(entry, event, node, injected_text(summary), **bill)]
 
-    def _context_reset(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _context_reset(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         """Return the start of a new context; what was said before it is no longer sent."""
         node = self._node(entry, event, Is.SUMMARY)
         return [self._event(entry, event, node, note("context cleared", data))]
 
     # -- bills --------------------------------------------------------------------------
 
-    def _usage(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _usage(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         usage_record = fields(data.get("usage"))
         source = fields(usage_record.get("accounting"))
         request = text(usage_record.get("apiCallId"))
@@ -247,7 +257,7 @@ class CopilotEvents(LineReader):
     def _run_key(self) -> str:
         return f"{self._session}:run {self._runs}"
 
-    def _shutdown(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _shutdown(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         snapshot = fields(data.get("accountingSnapshot")) or data
         more: dict[str, Any] = {}
         if not self._bills:
@@ -259,7 +269,7 @@ class CopilotEvents(LineReader):
 
     # -- the session --------------------------------------------------------------------
 
-    def _begin(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _begin(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         context = fields(data.get("context")) or data
         about = {
             "cwd": text(context.get("cwd")),
@@ -270,7 +280,7 @@ class CopilotEvents(LineReader):
         parent = text(data.get("detachedFromSpawningParentSessionId"))
         how = "detachedFromSpawningParentSessionId"
         source = fields(data.get("thenceHandoff"))
-        edges = handed(source.get("from"), source.get("event"))
+        edges = handed_over_edges(source.get("from"), source.get("event"))
         return self._internal_event(
             entry,
             event,
@@ -279,7 +289,7 @@ class CopilotEvents(LineReader):
             edges=(Edge("subagent", parent, how),) if parent else edges,
         )
 
-    def _subagent(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _subagent(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         """Return the start of a subagent, and the call that asked for it."""
         channel = _channel(event)
         line = f"subagent: {word(data.get('agentDescription')) or word(data.get('agentName'))}"
@@ -295,7 +305,7 @@ class CopilotEvents(LineReader):
             out.append(self._fact(entry, node, "subagent", about=about, channel="main"))
         return out
 
-    def _other(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+    def _other(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         kind = word(event.get("type")) or "unknown"
         more = word(data.get("message")) or word(data.get("toolName"))
         return self._internal_event(entry, event, f"{kind}: {more}" if more else kind)

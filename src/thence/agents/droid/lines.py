@@ -15,7 +15,7 @@ from typing import Any
 from thence.agents import File, Mark, Source, files
 from thence.agents.documents import TotalReader
 from thence.agents.records import LineReader, Record, fields, injected_text, moment, note, text
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     Block,
     CallStatus,
@@ -65,7 +65,7 @@ class DroidTotals(TotalReader):
         is_archived = bool(logged) and written - logged > MAX_WRITE_DELAY_S
         self._moment = moment(logged if is_archived else written)
 
-    def total(self, entry: Found) -> tuple[Usage, str | None] | None:
+    def total(self, entry: RawRecord) -> tuple[Usage, str | None] | None:
         """Return the total of the session without its subagents, which have totals of their own."""
         usage = fields(entry.value.get("tokenUsage"))
         counts = Usage(*(count(usage.get(name)) for name in _TOKEN_KEYS))
@@ -81,7 +81,7 @@ class Lines(LineReader):
         self._origin, self._until = text(carried.get("origin")), text(carried.get("until"))
         self._last, self._moved = text(carried.get("last")), text(carried.get("moved"))
         self._unbilled = None if any(other.is_document for other in source.files) else NO_TOTAL
-        self._makers: dict[str, Callable[[Found, Record], Fact]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record], Fact]] = {
             "session_start": self._start,
             "message": self._message,
             "agent_turn_outcome": self._outcome,
@@ -98,7 +98,7 @@ class Lines(LineReader):
         }
         return {name: value for name, value in known.items() if value}
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the fact of one line."""
         line = entry.value
         fact = self._makers.get(word(line.get("type")), self._other)(entry, line)
@@ -106,7 +106,9 @@ class Lines(LineReader):
             self._origin = self._until = None
         return [fact]
 
-    def _event(self, entry: Found, line: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(
+        self, entry: RawRecord, line: Record, node: Node, *parts: Block, **more: Any
+    ) -> Fact:
         return self._fact(
             entry,
             node,
@@ -117,11 +119,11 @@ class Lines(LineReader):
             **more,
         )
 
-    def _other(self, entry: Found, line: Record) -> Fact:
+    def _other(self, entry: RawRecord, line: Record) -> Fact:
         node = Node(self._name(entry), None, Is.INTERNAL)
         return self._event(entry, line, node, note(word(line.get("type")) or "unknown", line))
 
-    def _start(self, entry: Found, line: Record) -> Fact:
+    def _start(self, entry: RawRecord, line: Record) -> Fact:
         """Return what the first line says of the session."""
         is_named = line.get("isSessionTitleManuallySet") is True
         named = {
@@ -143,7 +145,7 @@ class Lines(LineReader):
         self._origin = parent if self._until else None
         return fact
 
-    def _message(self, entry: Found, line: Record) -> Fact:
+    def _message(self, entry: RawRecord, line: Record) -> Fact:
         message = fields(line.get("message"))
         name = text(line.get("id")) or self._name(entry)
         role = message.get("role")
@@ -177,7 +179,7 @@ class Lines(LineReader):
         parent = text(line.get("parentId"))
         return self._moved if self._moved and parent in (None, self._last) else parent
 
-    def _outcome(self, entry: Found, line: Record) -> Fact:
+    def _outcome(self, entry: RawRecord, line: Record) -> Fact:
         """Return the end of a turn."""
         reason = word(line.get("reason"))
         block, flags, above = note(f"turn {reason}", line), Is.INTERNAL, None
@@ -189,7 +191,7 @@ class Lines(LineReader):
         name = f"{word(line.get('turnId')) or self._file.key}#outcome-{reason}"
         return self._event(entry, line, Node(name, above, flags), block)
 
-    def _compaction(self, entry: Found, line: Record) -> Fact:
+    def _compaction(self, entry: RawRecord, line: Record) -> Fact:
         """Return the summary that stands for the messages before it."""
         name = text(line.get("id")) or self._name(entry)
         parts = [injected_text(word(line.get("summaryText")))]

@@ -42,9 +42,9 @@ from thence.agents.records import (
     unindexed_note,
 )
 from thence.format import kinds
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.codec import objects as objects_in
-from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of, handed
+from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of, handed_over_edges
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of, word
@@ -95,7 +95,7 @@ class GeminiMessages(LineReader):
             "last": self._last,
         }
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one line."""
         line = entry.value
         if isinstance(line.get("$set"), dict):
@@ -112,20 +112,22 @@ class GeminiMessages(LineReader):
                 entry,
                 note("session" if "projectHash" in line else "unknown", line),
                 about={"cwd": cwd} if cwd else {},
-                edges=handed(source.get("from"), source.get("event")),
+                edges=handed_over_edges(source.get("from"), source.get("event")),
             )
         ]
 
     # -- frame --------------------------------------------------------------------------
 
-    def _event(self, entry: Found, line: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(
+        self, entry: RawRecord, line: Record, node: Node, *parts: Block, **more: Any
+    ) -> Fact:
         kind = word(line.get("type")) or "gemini"
         when = moment(line.get("timestamp"))
-        if tie := handed(line.get("handedFrom"), None):
+        if tie := handed_over_edges(line.get("handedFrom"), None):
             more["origin"] = tie[0].session  # counted where it was said
         return self._fact(entry, node, kind, ts=when, blocks=parts, **more)
 
-    def _internal_event(self, entry: Found, block: Block, **more: Any) -> Fact:
+    def _internal_event(self, entry: RawRecord, block: Block, **more: Any) -> Fact:
         """Return a line that is book-keeping."""
         node = Node(self._name(entry), None, Is.INTERNAL)
         return self._fact(entry, node, block.summary, blocks=(block,), **more)
@@ -146,7 +148,7 @@ class GeminiMessages(LineReader):
 
     # -- messages -----------------------------------------------------------------------
 
-    def _message(self, entry: Found, line: Record) -> Iterator[Fact]:
+    def _message(self, entry: RawRecord, line: Record) -> Iterator[Fact]:
         """Yield what a message says that is not known yet."""
         name = word(line.get("id"))
         is_model = line.get("type") == "gemini"
@@ -165,7 +167,7 @@ class GeminiMessages(LineReader):
         key = f"{self._session}:{word(line.get('id'))}" if usage else None
         return {"model": text(line.get("model")), "usage": usage, "usage_key": key}
 
-    def _reply(self, entry: Found, line: Record) -> Fact:
+    def _reply(self, entry: RawRecord, line: Record) -> Fact:
         parts = [
             thought(": ".join(filter(None, (word(t.get("subject")), word(t.get("description"))))))
             for t in objects(line.get("thoughts"))
@@ -177,7 +179,7 @@ class GeminiMessages(LineReader):
             entry, line, node, *(parts or [note("model call", None)]), **self._bill(line)
         )
 
-    def _calls_event(self, entry: Found, line: Record, calls: list[Record]) -> Fact:
+    def _calls_event(self, entry: RawRecord, line: Record, calls: list[Record]) -> Fact:
         """Return the calls of a message, and their results."""
         call_blocks: list[Block] = []
         result_blocks: list[Block] = []
@@ -210,7 +212,7 @@ class GeminiMessages(LineReader):
             entry, line, node, *parts, told=tuple(statuses), about=about, **self._bill(line)
         )
 
-    def _user(self, entry: Found, line: Record) -> Fact:
+    def _user(self, entry: RawRecord, line: Record) -> Fact:
         name, content = word(line.get("id")), line.get("content")
         kind = line.get("type")
         if kind != "user":
@@ -251,14 +253,14 @@ class GeminiMessages(LineReader):
 
     # -- lists --------------------------------------------------------------------------
 
-    def _rewind(self, entry: Found, line: Record) -> list[Fact]:
+    def _rewind(self, entry: RawRecord, line: Record) -> list[Fact]:
         """Return the place that the list was cut back to; what was cut off is a dead branch."""
         target = line.get("$rewindTo")
         at = self._live.index(target) if target in self._live else 0
         del self._live[at:]
         return [self._move_event(entry, f"rewound, {at} messages left", line)]
 
-    def _move_event(self, entry: Found, summary: str, payload: JSON) -> Fact:
+    def _move_event(self, entry: RawRecord, summary: str, payload: JSON) -> Fact:
         """Return a note at the end of the list that now stands; the line goes on from it.
 
         It is named after the event that is left: a line that later ones name needs an id.
@@ -268,7 +270,7 @@ class GeminiMessages(LineReader):
         self._last = node.id
         return self._fact(entry, node, "list", blocks=(note(summary, payload),))
 
-    def _set(self, entry: Found, change: Record) -> list[Fact]:
+    def _set(self, entry: RawRecord, change: Record) -> list[Fact]:
         about: Record = {}
         if title := text(change.get("summary")):
             about["title:ai"] = title
@@ -293,7 +295,7 @@ class GeminiMessages(LineReader):
         name = word(message.get("id"))
         return name.endswith("_response") and name.removesuffix("_response") in self._known
 
-    def _replace_list(self, entry: Found, messages: list[Record]) -> Iterator[Fact]:
+    def _replace_list(self, entry: RawRecord, messages: list[Record]) -> Iterator[Fact]:
         """Yield what a new list changes: messages that are not known, or that it is shorter."""
         unknown = [m for m in messages if word(m.get("id")) not in self._known]
         if unknown and self._others:
@@ -322,7 +324,7 @@ class GeminiMessages(LineReader):
             yield from self._message(entry, message)
 
     def _compaction(
-        self, entry: Found, messages: list[Record], ended: str | None
+        self, entry: RawRecord, messages: list[Record], ended: str | None
     ) -> Iterator[Fact]:
         """Yield the summary that stands for the list before it, and what of it stays in view."""
         in_view = [name for m in messages if (name := word(m.get("id"))) in self._known]
@@ -352,8 +354,8 @@ class GeminiMessages(LineReader):
         wanted = {word(m.get("id")) for m in unknown}
         for other in self._others:
             for line in objects_in(files.chunks_of(other.path)):
-                name = word(line.value.get("id")) if isinstance(line, Found) else ""
-                if not isinstance(line, Found) or name not in wanted:
+                name = word(line.value.get("id")) if isinstance(line, RawRecord) else ""
+                if not isinstance(line, RawRecord) or name not in wanted:
                     continue
                 called = bool(line.value.get("toolCalls"))
                 self._known[name] = max(

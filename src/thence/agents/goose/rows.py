@@ -32,7 +32,7 @@ from thence.agents.records import (
     thought,
 )
 from thence.agents.sqlite_rows import Database, RowLog, parse_json
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.records import JSON, Place, Usage, count, word
@@ -157,7 +157,7 @@ class GooseMessages(MessageRows):
 
     # -- facts --------------------------------------------------------------------------
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the fact of one row."""
         row = entry.value
         visibility = fields(parse_json(row["metadata_json"]))
@@ -216,7 +216,7 @@ class GooseMessages(MessageRows):
             return
         self._about_digest = known
         node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
-        entry = Found({}, Place(self._at, self._at, 0), b"")
+        entry = RawRecord({}, Place(self._at, self._at, 0), b"")
         when = moment(_seconds(row.get("created_at")) or None)
         yield self._fact(entry, node, "session", ts=when, about=about, unbilled=lost)
 

@@ -19,7 +19,7 @@ from thence.agents import File, Mark, Source
 from thence.agents.files import clean_carry
 from thence.agents.grok.reading import Reader, text
 from thence.format import kinds
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
@@ -215,7 +215,7 @@ def _api_block(block: Block) -> JSON:
 class Mirror(Reader):
     """The chat history beside a log: it tells results, and nothing else."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Tell the result in a row, if there is one."""
         value = entry.value
         if (value.get("type") or value.get("role")) not in ("tool_result", "tool"):
@@ -238,7 +238,7 @@ class ChatLog(Reader):
         self._calls: list[str] = [call for call in carry.get("calls", ()) if isinstance(call, str)]
         self._replied = carry.get("replied") is True
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the events of a row."""
         row = row_of(entry.value)
         known = {call for call in row.backend if call and clean_carry(call) in self._calls}

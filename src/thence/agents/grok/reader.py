@@ -184,7 +184,7 @@ def _prompts(path: Path, cwd: str) -> Iterator[AgentPrompt]:
         return
     try:
         for entry in codec.objects(files.Plain(handle).chunks(0)):
-            if isinstance(entry, codec.Found) and (prompt := text(entry.value.get("prompt"))):
+            if isinstance(entry, codec.RawRecord) and (prompt := text(entry.value.get("prompt"))):
                 value = entry.value
                 when, session = text(value.get("timestamp")), text(value.get("session_id"))
                 yield AgentPrompt(prompt, when, session, cwd)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from thence.agents import File, Mark, Source
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Fact, line_name
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON, Usage, count, word
@@ -23,14 +23,14 @@ class Reader:
         self._file = file
         self._generation = mark.generation
 
-    def _name(self, entry: Found) -> str:
+    def _name(self, entry: RawRecord) -> str:
         return line_name(self._file.key, entry.raw)
 
-    def _books(self, entry: Found, flags: int = 0) -> Node:
+    def _books(self, entry: RawRecord, flags: int = 0) -> Node:
         """A node that keeps the books."""
         return Node(self._name(entry), PREVIOUS, Is.INTERNAL | flags)
 
-    def _fact(self, entry: Found, node: Node, type_: str, **more: Any) -> Fact:
+    def _fact(self, entry: RawRecord, node: Node, type_: str, **more: Any) -> Fact:
         return Fact(
             node,
             type_,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
-from thence.format.codec import Found
-from thence.format.facts import Block, CallStatus, Edge, Fact, Share, handed
+from thence.format.codec import RawRecord
+from thence.format.facts import Block, CallStatus, Edge, Fact, Share, handed_over_edges
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
@@ -35,7 +35,7 @@ _OUTCOMES = {"error": True, "success": False}
 class Telemetry(Reader):
     """`events.jsonl`: turns, phases, approvals and durations."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return one event that keeps the books."""
         value = entry.value
         kind = word(value.get("type")) or "unknown"
@@ -76,7 +76,7 @@ def _status(kind: str, value: dict[str, JSON]) -> dict[str, JSON]:
 class RewindPoints(Reader):
     """`rewind_points.jsonl`: which files a prompt found and left; their contents stay there."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return one event that keeps the books."""
         value = entry.value
         snapshot = {"prompt_index": value.get("prompt_index")}
@@ -100,7 +100,7 @@ class GrokDocument(Reader):
     """A JSON file that is rewritten whole."""
 
     def _session_facts(
-        self, entry: Found, about: dict[str, JSON], edges: tuple[Edge, ...] = ()
+        self, entry: RawRecord, about: dict[str, JSON], edges: tuple[Edge, ...] = ()
     ) -> Iterator[Fact]:
         stated = {n: value for n, value in about.items() if isinstance(value, (str, bool, dict))}
         if stated or edges:
@@ -111,7 +111,7 @@ class GrokDocument(Reader):
 class SummaryDocument(GrokDocument):
     """`summary.json`: the session's entry in the client's own list."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Tell title, place, model, kind and parent."""
         value = entry.value
         info = value.get("info")
@@ -138,7 +138,9 @@ def _above(value: dict[str, JSON]) -> tuple[Edge, ...]:
     if parent is None:
         handoff = value.get("thence_handoff")
         return (
-            handed(handoff.get("from"), handoff.get("event")) if isinstance(handoff, dict) else ()
+            handed_over_edges(handoff.get("from"), handoff.get("event"))
+            if isinstance(handoff, dict)
+            else ()
         )
     child = word(value.get("session_kind")) == "subagent"
     return (Edge("subagent" if child else "fork", parent, "its summary.json names the parent"),)
@@ -147,7 +149,7 @@ def _above(value: dict[str, JSON]) -> tuple[Edge, ...]:
 class UsageDocument(GrokDocument):
     """`usage.json`, as the client counts: with subagents, and with what a fork inherited."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Tell the client's own total, which is no bill of ours."""
         total = entry.value.get("session")
         if not isinstance(total, dict):
@@ -159,7 +161,7 @@ class UsageDocument(GrokDocument):
 class SignalsDocument(GrokDocument):
     """`signals.json`: counters, and how full the model's context is."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Tell the context: an estimate, never a bill."""
         value = entry.value
         used, window = value.get("contextTokensUsed"), value.get("contextWindowTokens")
@@ -171,7 +173,7 @@ class SignalsDocument(GrokDocument):
 class ContextDocument(GrokDocument):
     """`prompt_context.json`: whether a human was there."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Tell whether the session was automated."""
         return self._session_facts(entry, {"automated": entry.value.get("is_non_interactive")})
 
@@ -179,7 +181,7 @@ class ContextDocument(GrokDocument):
 class ChildDocument(GrokDocument):
     """`subagents/<id>/meta.json`: a session that this one started."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Tell the tie."""
         value = entry.value
         child = text(value.get("child_session_id")) or text(value.get("subagent_id"))
@@ -190,7 +192,7 @@ class ChildDocument(GrokDocument):
 class ChildUsageDocument(GrokDocument):
     """The `usage.json` of a session that this one started."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Tell what the child was billed, turn by turn."""
         shares = tuple(_shares(word(entry.value.get("sessionId")), entry.value.get("turns")))
         if shares:

@@ -24,8 +24,17 @@ from thence.agents.grok.chat import is_injected, picture, replacement, result_co
 from thence.agents.grok.folder import within
 from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format import kinds
-from thence.format.codec import Found
-from thence.format.facts import RECORDED, Block, CallStatus, Edge, Fact, TurnBill, handed, line_name
+from thence.format.codec import RawRecord
+from thence.format.facts import (
+    RECORDED,
+    Block,
+    CallStatus,
+    Edge,
+    Fact,
+    TurnBill,
+    handed_over_edges,
+    line_name,
+)
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, time_text, word
@@ -57,7 +66,7 @@ class Update:
 
     __slots__ = ("entry", "kind", "meta", "own", "ts", "update")
 
-    def __init__(self, entry: Found) -> None:
+    def __init__(self, entry: RawRecord) -> None:
         """Find the parts of a record; what has another shape counts as empty."""
         value = entry.value
         params = _dict(value.get("params"))
@@ -141,7 +150,7 @@ class Updates(Reader):
             "prompts": self._prompts,
         }
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the event of one record, more where it bills several models."""
         record = Update(entry)
         edges = self._ownership_edges(record)
@@ -168,7 +177,7 @@ class Updates(Reader):
             return ()
         # One that was handed over is named by its full id. The client drops what its card says.
         own = Edge("fork", parent, "its log begins with that session's")
-        return handed(parent, self._end) or (own,)
+        return handed_over_edges(parent, self._end) or (own,)
 
     def _node(self, record: Update, flags: int = 0, **more: JSON) -> Node:
         raw = record.entry.raw

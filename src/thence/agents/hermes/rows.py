@@ -32,7 +32,7 @@ from thence.agents.records import (
 )
 from thence.agents.sqlite_rows import Database, RowLog, parse_json
 from thence.format import joins
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
@@ -185,7 +185,7 @@ class HermesTotals(Totals):
             name = " ".join(filter(None, (word(model), word(task)))) or "requests"
             usage = Usage(count(input_tokens), count(output), count(written), count(read))
             if name in out:  # of several providers
-                usage = joins.added(out[name][1], usage)
+                usage = joins.add_usage(out[name][1], usage)
             out[name] = text(model), usage
         return out
 
@@ -245,7 +245,7 @@ class HermesMessages(MessageRows):
 
     # -- facts --------------------------------------------------------------------------
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the fact of one row."""
         row = entry.value
         role, content = row["role"], row["content"]
@@ -339,14 +339,14 @@ class HermesMessages(MessageRows):
 
     def final_facts(self) -> Iterator[Fact]:
         """Yield where the session stands after rows were taken back, and what its row says."""
-        entry = Found({}, Place(self._at, self._at, 0), b"")
+        entry = RawRecord({}, Place(self._at, self._at, 0), b"")
         if self._live != self._tip and self._tip is not None:
             node = Node(f"{self._tip} left", self._live)
             yield self._fact(entry, node, "rewind", blocks=(note("taken back up to here", None),))
         yield from self._about(entry)
         yield from self._children()
 
-    def _about(self, entry: Found) -> Iterator[Fact]:
+    def _about(self, entry: RawRecord) -> Iterator[Fact]:
         row = self._row
         about: Record = {}
         if title := text(row.get("title")):
@@ -405,7 +405,7 @@ class HermesMessages(MessageRows):
                     known.append(child)
                     edge = Edge("subagent", word(child), "goal of the call", call=name, child=True)
                     node = Node(f"{child} child", flags=Is.INTERNAL)
-                    place = Found({}, Place(number, number, 0), b"")
+                    place = RawRecord({}, Place(number, number, 0), b"")
                     yield self._fact(place, node, "child", edges=(edge,))
                     left = [g for g in goals if g not in goal]
                     self._waiting[name] = [number, left]

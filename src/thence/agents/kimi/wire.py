@@ -33,8 +33,16 @@ from thence.agents.records import (
     thought,
     unindexed_note,
 )
-from thence.format.codec import Found
-from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
+from thence.format.codec import RawRecord
+from thence.format.facts import (
+    Block,
+    CallStatus,
+    Edge,
+    Fact,
+    answers_of,
+    calls_of,
+    handed_over_edges,
+)
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -64,7 +72,7 @@ def is_record(value: Record) -> bool:
 class KimiCard(LineReader):
     """What the card of a session says."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return folder, title and origin."""
         card = entry.value
         about: Record = {}
@@ -96,7 +104,7 @@ class Wire(LineReader):
             self._copies, self._origin = count(carried["copies"]), text(carried.get("origin"))
         else:
             self._copies, self._origin = _count_copies(file)
-        self._makers: dict[str, Callable[[Found, Record], list[Fact]]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record], list[Fact]]] = {
             "turn.prompt": self._prompt_event,
             "turn.steer": self._prompt_event,
             "context.append_message": self._context_message,
@@ -128,14 +136,16 @@ class Wire(LineReader):
         }
         return {"copies": self._copies, **{name: value for name, value in known.items() if value}}
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one event."""
         event = entry.value
         return self._makers.get(word(event.get("type")), self._other)(entry, event)
 
     # -- frame --------------------------------------------------------------------------
 
-    def _event(self, entry: Found, event: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(
+        self, entry: RawRecord, event: Record, node: Node, *parts: Block, **more: Any
+    ) -> Fact:
         return self._fact(
             entry,
             node,
@@ -149,12 +159,12 @@ class Wire(LineReader):
 
     def _origin_of(self, event: Record) -> str | None:
         """Return the session in which an event was said first, and counts."""
-        if tie := handed(event.get("handedFrom"), None):
+        if tie := handed_over_edges(event.get("handedFrom"), None):
             return tie[0].session
         return self._origin if self._copies else None
 
     def _internal_event(
-        self, entry: Found, event: Record, line: str, flags: int = Is.INTERNAL, **more: Any
+        self, entry: RawRecord, event: Record, line: str, flags: int = Is.INTERNAL, **more: Any
     ) -> list[Fact]:
         """Return an event that is book-keeping."""
         kind = word(event.get("type"))
@@ -165,7 +175,7 @@ class Wire(LineReader):
 
     # -- conversation -------------------------------------------------------------------
 
-    def _prompt_event(self, entry: Found, event: Record) -> list[Fact]:
+    def _prompt_event(self, entry: RawRecord, event: Record) -> list[Fact]:
         """Return a prompt: a human's, or one that the client made."""
         is_human = _is_human(event) and self._file.channel == "main"
         parts = [_user_block(part, is_human=is_human) for part in blocks(event.get("input"))]
@@ -176,7 +186,7 @@ class Wire(LineReader):
         node = Node(name, PREVIOUS, Is.PROMPT if is_human else 0)
         return [self._event(entry, event, node, *(parts or [injected_text("")]))]
 
-    def _context_message(self, entry: Found, event: Record) -> list[Fact]:
+    def _context_message(self, entry: RawRecord, event: Record) -> list[Fact]:
         """Return a message that enters the context; prompts were told before."""
         message = fields(event.get("message"))
         name = text(message.get("id"))
@@ -189,7 +199,7 @@ class Wire(LineReader):
         node = Node(self._name(entry), PREVIOUS)
         return [self._event(entry, event, node, *(parts or [injected_text("")]))]
 
-    def _step(self, entry: Found, event: Record) -> list[Fact]:
+    def _step(self, entry: RawRecord, event: Record) -> list[Fact]:
         inner = fields(event.get("event"))
         kind = word(inner.get("type"))
         name = text(inner.get("uuid")) or self._name(entry)
@@ -211,7 +221,7 @@ class Wire(LineReader):
         node = Node(name, PREVIOUS, Is.INTERNAL)
         return [self._event(entry, event, node, note(kind or "step", inner), kind=kind)]
 
-    def _step_end(self, entry: Found, event: Record, inner: Record, name: str) -> list[Fact]:
+    def _step_end(self, entry: RawRecord, event: Record, inner: Record, name: str) -> list[Fact]:
         """Return the end of a model call; it is billed here if no record did so before."""
         reason = word(inner.get("finishReason"))
         flags = Is.INTERNAL if reason in ("tool_use", "error") else Is.REPLY | Is.ENDS
@@ -229,7 +239,7 @@ class Wire(LineReader):
             )
         ]
 
-    def _result(self, entry: Found, event: Record, inner: Record) -> list[Fact]:
+    def _result(self, entry: RawRecord, event: Record, inner: Record) -> list[Fact]:
         name, outcome = text(inner.get("toolCallId")), fields(inner.get("result"))
         output = outcome.get("output")
         content = (
@@ -249,7 +259,7 @@ class Wire(LineReader):
         )
         return [self._event(entry, event, node, *parts, kind="tool.result", told=statuses)]
 
-    def _interruption(self, entry: Found, event: Record) -> list[Fact]:
+    def _interruption(self, entry: RawRecord, event: Record) -> list[Fact]:
         line = word(event.get("message")) or word(event.get("reason")) or "interrupted"
         node = Node(self._name(entry), PREVIOUS, Is.REPLY | Is.INTERRUPTS)
         block = note(line, event)
@@ -258,7 +268,7 @@ class Wire(LineReader):
             block = Block("error", "system", one_line(line), event)
         return [self._event(entry, event, node, block)]
 
-    def _turn_end(self, entry: Found, event: Record) -> list[Fact]:
+    def _turn_end(self, entry: RawRecord, event: Record) -> list[Fact]:
         self._prompt = ""
         reason = word(event.get("reason"))
         is_cut = reason in ("cancelled", "interrupted", "aborted")
@@ -268,18 +278,18 @@ class Wire(LineReader):
 
     # -- context ------------------------------------------------------------------------
 
-    def _compaction(self, entry: Found, event: Record) -> list[Fact]:
+    def _compaction(self, entry: RawRecord, event: Record) -> list[Fact]:
         """Return what stands for the context: the prompt that is worked on, and the summary."""
         summary = text(event.get("contextSummary")) or word(event.get("summary"))
         parts = [injected_text(self._prompt)] if self._prompt else []
         node = Node(self._name(entry), PREVIOUS, Is.SUMMARY)
         return [self._event(entry, event, node, *parts, injected_text(summary))]
 
-    def _context_reset(self, entry: Found, event: Record) -> list[Fact]:
+    def _context_reset(self, entry: RawRecord, event: Record) -> list[Fact]:
         """Return the start of a new context; what was said before it is no longer sent."""
         return self._internal_event(entry, event, "context cleared", Is.SUMMARY)
 
-    def _undo(self, entry: Found, event: Record) -> list[Fact]:
+    def _undo(self, entry: RawRecord, event: Record) -> list[Fact]:
         turns = count(event.get("count"))
         self._undone = entry.place.line
         if turns:
@@ -288,7 +298,7 @@ class Wire(LineReader):
         node = Node(self._name(entry), PREVIOUS, Is.INTERNAL, undo=Undo(turns=turns))
         return [self._event(entry, event, node, block)]
 
-    def _branch_switch(self, entry: Found, event: Record) -> list[Fact]:
+    def _branch_switch(self, entry: RawRecord, event: Record) -> list[Fact]:
         """Return a switch to a branch that begins after a line; a paired undo counts once."""
         base = fields(event.get("base")).get("line")
         is_paired = self._undone and event.get("legacyUndoLine") is not None
@@ -302,12 +312,12 @@ class Wire(LineReader):
 
     # -- bills --------------------------------------------------------------------------
 
-    def _request(self, entry: Found, event: Record) -> list[Fact]:
+    def _request(self, entry: RawRecord, event: Record) -> list[Fact]:
         self._model = text(event.get("model")) or self._model
         self._alias = text(event.get("modelAlias"))
         return self._internal_event(entry, event, f"request: {word(event.get('kind'))}")
 
-    def _usage(self, entry: Found, event: Record) -> list[Fact]:
+    def _usage(self, entry: RawRecord, event: Record) -> list[Fact]:
         usage = _usage_of(event.get("usage")) or Usage()
         alias = text(event.get("model"))
         model = self._model if self._model and alias in (None, self._alias) else alias
@@ -324,7 +334,7 @@ class Wire(LineReader):
 
     # -- the rest -----------------------------------------------------------------------
 
-    def _subagent(self, entry: Found, event: Record) -> list[Fact]:
+    def _subagent(self, entry: RawRecord, event: Record) -> list[Fact]:
         """Return the start of a subagent, and the call that asked for it."""
         out = self._internal_event(entry, event, f"subagent: {word(event.get('description'))}")
         if agent := text(event.get("subagentId")):
@@ -338,17 +348,17 @@ class Wire(LineReader):
             out.append(self._fact(entry, node, "subagent", about=about, channel="main"))
         return out
 
-    def _fork_end(self, entry: Found, event: Record) -> list[Fact]:
+    def _fork_end(self, entry: RawRecord, event: Record) -> list[Fact]:
         """Return the end of what was copied from another session."""
         self._copies = max(self._copies - 1, 0)
         return self._internal_event(entry, event, "forked")
 
-    def _header(self, entry: Found, event: Record) -> list[Fact]:
+    def _header(self, entry: RawRecord, event: Record) -> list[Fact]:
         source = fields(event.get("thenceHandoff"))
-        edges = handed(source.get("from"), source.get("event"))
+        edges = handed_over_edges(source.get("from"), source.get("event"))
         return self._internal_event(entry, event, "metadata", edges=edges)
 
-    def _other(self, entry: Found, event: Record) -> list[Fact]:
+    def _other(self, entry: RawRecord, event: Record) -> list[Fact]:
         return self._internal_event(entry, event, word(event.get("type")) or "unknown")
 
 
@@ -369,7 +379,7 @@ def _count_copies(file: File) -> tuple[int, str | None]:
     return (max(ends, 1) if file.key == MAIN else ends), origin
 
 
-def _digest(entry: Found) -> str:
+def _digest(entry: RawRecord) -> str:
     return blake2b(entry.raw.strip(), digest_size=12).hexdigest()
 
 

@@ -35,7 +35,7 @@ from thence.agents.records import (
     thought,
     unindexed_note,
 )
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import (
     TYPED,
     Block,
@@ -44,7 +44,7 @@ from thence.format.facts import (
     Fact,
     answers_of,
     calls_of,
-    handed,
+    handed_over_edges,
 )
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
@@ -134,7 +134,7 @@ class OpenCodeMessages(LineReader):
         }
         return {name: value for name, value in state.items() if value}
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one version of a session, a message or a part."""
         kind = word(entry.value.get("type")).rstrip("0123456789").rstrip(".")
         data = fields(entry.value.get("data"))
@@ -151,21 +151,21 @@ class OpenCodeMessages(LineReader):
     # -- frame --------------------------------------------------------------------------
 
     def _make_event(
-        self, entry: Found, node: Node, kind: str, when: JSON, *blocks: Block, **more: Any
+        self, entry: RawRecord, node: Node, kind: str, when: JSON, *blocks: Block, **more: Any
     ) -> Fact:
         self._last = node.id
         if tie := _source(fields(fields(entry.value.get("data")).get("part"))):
             more["origin"] = tie[0].session  # counted where it was said
         return self._fact(entry, node, kind, ts=moment(when), blocks=blocks, **more)
 
-    def _move_event(self, entry: Found, above: str | None, summary: str) -> Fact:
+    def _move_event(self, entry: RawRecord, above: str | None, summary: str) -> Fact:
         """Return a note behind the event that the session goes on from now."""
         node = Node(f"{word(entry.value.get('id'))} left", above)
         return self._make_event(entry, node, "revert", None, note(summary, None))
 
     # -- session ------------------------------------------------------------------------
 
-    def _session_facts(self, entry: Found, info: Record) -> Iterator[Fact]:
+    def _session_facts(self, entry: RawRecord, info: Record) -> Iterator[Fact]:
         about: Record = {}
         more: dict[str, Any] = {}
         title = text(info.get("title"))
@@ -189,7 +189,7 @@ class OpenCodeMessages(LineReader):
             yield self._fact(entry, node, "session", ts=when, about=about, **more)
         yield from self._revert_facts(entry, text(fields(info.get("revert")).get("messageID")))
 
-    def _revert_facts(self, entry: Found, target: str | None) -> Iterator[Fact]:
+    def _revert_facts(self, entry: RawRecord, target: str | None) -> Iterator[Fact]:
         """Yield where the session goes on after an undo, or after an undo was taken back."""
         if target == self._undone:
             return
@@ -201,7 +201,7 @@ class OpenCodeMessages(LineReader):
         elif target is None and undone in self._messages and self._left is not None:
             yield self._move_event(entry, self._left, "undo taken back")
 
-    def _removal_facts(self, entry: Found, name: str) -> Iterator[Fact]:
+    def _removal_facts(self, entry: RawRecord, name: str) -> Iterator[Fact]:
         """Yield where the session goes on without its last message."""
         was_last = bool(self._messages) and next(reversed(self._messages)) == name
         message = self._messages.pop(name, None)
@@ -210,7 +210,7 @@ class OpenCodeMessages(LineReader):
 
     # -- messages -----------------------------------------------------------------------
 
-    def _message_facts(self, entry: Found, info: Record) -> Iterator[Fact]:
+    def _message_facts(self, entry: RawRecord, info: Record) -> Iterator[Fact]:
         name = text(info.get("id"))
         if name is None:
             return
@@ -231,7 +231,7 @@ class OpenCodeMessages(LineReader):
             yield from self._error_facts(entry, name, message, info)
 
     def _bill_facts(
-        self, entry: Found, name: str, message: _Message, info: Record
+        self, entry: RawRecord, name: str, message: _Message, info: Record
     ) -> Iterator[Fact]:
         tokens = fields(info.get("tokens"))
         usage = _usage(tokens)
@@ -264,7 +264,7 @@ class OpenCodeMessages(LineReader):
         )
 
     def _error_facts(
-        self, entry: Found, name: str, message: _Message, info: Record
+        self, entry: RawRecord, name: str, message: _Message, info: Record
     ) -> Iterator[Fact]:
         error = fields(info.get("error"))
         if not error or message.failed:
@@ -288,7 +288,7 @@ class OpenCodeMessages(LineReader):
 
     # -- parts --------------------------------------------------------------------------
 
-    def _part_facts(self, entry: Found, part: Record) -> Iterator[Fact]:
+    def _part_facts(self, entry: RawRecord, part: Record) -> Iterator[Fact]:
         name, kind = text(part.get("id")), part.get("type")
         message = self._messages.get(word(part.get("messageID")))
         if name is None or message is None:
@@ -307,7 +307,9 @@ class OpenCodeMessages(LineReader):
         if message.first is None and self._last != before:
             message.first = self._last
 
-    def _part_event(self, entry: Found, name: str, message: _Message, part: Record) -> Fact | None:
+    def _part_event(
+        self, entry: RawRecord, name: str, message: _Message, part: Record
+    ) -> Fact | None:
         """Return what a part says once it is complete; None if it says nothing, or not yet."""
         kind = part.get("type")
         if kind == "compaction":
@@ -341,7 +343,7 @@ class OpenCodeMessages(LineReader):
             copy_key=message.key(word(kind), digest.hexdigest()),
         )
 
-    def _span_facts(self, entry: Found, name: str, message: _Message) -> Iterator[Fact]:
+    def _span_facts(self, entry: RawRecord, name: str, message: _Message) -> Iterator[Fact]:
         """Yield which messages before a compaction stay in view after its summary."""
         first = self._messages.get(self._tail or "")
         if message.is_summary and first is not None and first.first is not None:
@@ -361,7 +363,7 @@ class OpenCodeMessages(LineReader):
 
     # -- tools --------------------------------------------------------------------------
 
-    def _tool(self, entry: Found, name: str, message: _Message, part: Record) -> Iterator[Fact]:
+    def _tool(self, entry: RawRecord, name: str, message: _Message, part: Record) -> Iterator[Fact]:
         """Yield a call when it runs, and its result when it has ended."""
         state = fields(part.get("state"))
         status = state.get("status")
@@ -406,7 +408,7 @@ class OpenCodeMessages(LineReader):
 def _source(part: Record) -> tuple[Edge, ...]:
     """Return the tie to the session that a part was copied from; none for any other part."""
     source = fields(fields(part.get("metadata")).get(HANDED_OVER))
-    return handed(source.get("from"), source.get("event"))
+    return handed_over_edges(source.get("from"), source.get("event"))
 
 
 def _counts(usage: Usage) -> tuple[int, int, int, int]:

@@ -13,7 +13,7 @@ from thence.agents import File, Mark, Source
 from thence.agents.opencode.messages import OpenCodeMessages
 from thence.agents.records import Record, fields, text
 from thence.agents.sqlite_rows import Database, parse_json, row
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Fact
 from thence.format.records import JSON, count, word
 
@@ -123,7 +123,7 @@ class OpenCodeLog(OpenCodeMessages):
 
     # -- rows ---------------------------------------------------------------------------
 
-    def rows(self) -> Iterator[Found]:
+    def rows(self) -> Iterator[RawRecord]:
         """Yield the rows that no event tells of, unless they were read; then new events."""
         line = self._mark.line
         if not isinstance(self._number, int):

@@ -31,8 +31,16 @@ from thence.agents.records import (
     text,
     thought,
 )
-from thence.format.codec import Found
-from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
+from thence.format.codec import RawRecord
+from thence.format.facts import (
+    Block,
+    CallStatus,
+    Edge,
+    Fact,
+    answers_of,
+    calls_of,
+    handed_over_edges,
+)
 from thence.format.nodes import PREVIOUS, Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -58,7 +66,7 @@ class PiEntries(LineReader):
         super().__init__(source, file, mark)
         self._parent: str | None = text(self._carried.get("parent"))
         self._created = word(self._carried.get("created"))
-        self._makers: dict[str, Callable[[Found, Record], tuple[Fact, ...]]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record], tuple[Fact, ...]]] = {
             "session": self._header,
             "message": self._message,
             "compaction": self._compaction,
@@ -70,7 +78,7 @@ class PiEntries(LineReader):
         """Return the parent that the header names, until the first entry tells what it is."""
         return {"parent": self._parent, "created": self._created} if self._parent else None
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one entry."""
         record = entry.value
         ties = () if record.get("type") == "session" else self._tie(entry, record)
@@ -78,18 +86,20 @@ class PiEntries(LineReader):
 
     # -- frame --------------------------------------------------------------------------
 
-    def _node(self, entry: Found, record: Record, flags: int = 0, **more: Any) -> Node:
+    def _node(self, entry: RawRecord, record: Record, flags: int = 0, **more: Any) -> Node:
         own = text(record.get("id"))
         if own is None:
             return Node(self._name(entry), PREVIOUS, flags, **more)
         return Node(own, text(record.get("parentId")), flags, **more)
 
-    def _event(self, entry: Found, record: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(
+        self, entry: RawRecord, record: Record, node: Node, *parts: Block, **more: Any
+    ) -> Fact:
         message = fields(record.get("message"))
         when = message.get("timestamp") or record.get("timestamp")
         own = text(record.get("id"))
         key = f"{own}:{when}" if own else blake2b(entry.raw.strip(), digest_size=12).hexdigest()
-        if tie := handed(record.get("handedFrom"), None):
+        if tie := handed_over_edges(record.get("handedFrom"), None):
             more["origin"] = tie[0].session  # counted where it was said
         return self._fact(
             entry,
@@ -101,7 +111,7 @@ class PiEntries(LineReader):
             **more,
         )
 
-    def _tie(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+    def _tie(self, entry: RawRecord, record: Record) -> tuple[Fact, ...]:
         """Return the tie to the parent: a fork begins with entries older than itself.
 
         It is a fact of its own, as the entry belongs to the parent.
@@ -116,7 +126,7 @@ class PiEntries(LineReader):
 
     # -- entries ------------------------------------------------------------------------
 
-    def _header(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+    def _header(self, entry: RawRecord, record: Record) -> tuple[Fact, ...]:
         """Return what the first line says; forks copy all lines but this."""
         parent = PurePosixPath(word(record.get("parentSession")).replace("\\", "/")).name
         self._parent = session_in(parent)
@@ -132,11 +142,11 @@ class PiEntries(LineReader):
                 ts=moment(record.get("timestamp")),
                 blocks=(note("session", record),),
                 about={name: value for name, value in about.items() if value},
-                edges=handed(source.get("from"), source.get("event")),
+                edges=handed_over_edges(source.get("from"), source.get("event")),
             ),
         )
 
-    def _message(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+    def _message(self, entry: RawRecord, record: Record) -> tuple[Fact, ...]:
         message = fields(record.get("message"))
         role = message.get("role")
         if role == "user":
@@ -153,7 +163,7 @@ class PiEntries(LineReader):
         block = note(word(role) or "message", record)
         return (self._event(entry, record, self._node(entry, record, Is.INTERNAL), block),)
 
-    def _reply(self, entry: Found, record: Record, message: Record) -> Fact:
+    def _reply(self, entry: RawRecord, record: Record, message: Record) -> Fact:
         stop = word(message.get("stopReason"))
         parts = [part for block in blocks(message.get("content")) if (part := _answer_block(block))]
         if stop == "error":
@@ -183,7 +193,7 @@ class PiEntries(LineReader):
             unbilled=CUT_OFF if usage is None and stop == "aborted" else None,
         )
 
-    def _result(self, entry: Found, record: Record, message: Record) -> Fact:
+    def _result(self, entry: RawRecord, record: Record, message: Record) -> Fact:
         name, tool = text(message.get("toolCallId")), text(message.get("toolName"))
         wrong = message.get("isError")
         failed = wrong if isinstance(wrong, bool) else None
@@ -199,7 +209,7 @@ class PiEntries(LineReader):
         node = self._node(entry, record, answers=answers_of([block]))
         return self._event(entry, record, node, *parts, told=statuses)
 
-    def _compaction(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+    def _compaction(self, entry: RawRecord, record: Record) -> tuple[Fact, ...]:
         """Return the summary, and which of the entries before it stay in view."""
         own, above = text(record.get("id")), text(record.get("parentId"))
         summary = injected_text(word(record.get("summary")))
@@ -217,22 +227,24 @@ class PiEntries(LineReader):
             )
         return tuple(out)
 
-    def _branch_summary(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+    def _branch_summary(self, entry: RawRecord, record: Record) -> tuple[Fact, ...]:
         block = injected_text(word(record.get("summary")))
         reason = None if record.get("fromHook") is True else COMPACTION
         return (self._event(entry, record, self._node(entry, record), block, unbilled=reason),)
 
-    def _custom_message(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+    def _custom_message(self, entry: RawRecord, record: Record) -> tuple[Fact, ...]:
         return self._injected_event(entry, record, record)
 
-    def _injected_event(self, entry: Found, record: Record, message: Record) -> tuple[Fact, ...]:
+    def _injected_event(
+        self, entry: RawRecord, record: Record, message: Record
+    ) -> tuple[Fact, ...]:
         """Return text that an extension put into the conversation."""
         content = text_of(message.get("content"))
         block = Block("lifecycle", "user", one_line(content), message.get("content"))
         parts = [_part(part) for part in blocks(message.get("content"))] or [block]
         return (self._event(entry, record, self._node(entry, record), *parts),)
 
-    def _other(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+    def _other(self, entry: RawRecord, record: Record) -> tuple[Fact, ...]:
         kind = word(record.get("type"))
         node = self._node(entry, record, Is.INTERNAL)
         about: Record = {}

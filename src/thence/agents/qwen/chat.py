@@ -37,8 +37,16 @@ from thence.agents.records import (
     result,
     text,
 )
-from thence.format.codec import Found
-from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, handed
+from thence.format.codec import RawRecord
+from thence.format.facts import (
+    Block,
+    CallStatus,
+    Edge,
+    Fact,
+    answers_of,
+    calls_of,
+    handed_over_edges,
+)
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, word
@@ -71,7 +79,7 @@ def is_record(value: Record) -> bool:
 class AgentCard(LineReader):
     """What the small document beside a subagent's log says of it."""
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the call that started the subagent, its type and how it stands."""
         agent = f"agent:{self._file.key.removeprefix('side/').partition('.meta')[0]}"
         named = {
@@ -93,7 +101,7 @@ class Chat(LineReader):
         pending = self._carried.get("pending")
         self._pending: list[JSON] = pending if isinstance(pending, list) else []
         self._forked: str | None = text(self._carried.get("forked"))
-        self._makers: dict[str, Callable[[Found, Record], list[Fact]]] = {
+        self._makers: dict[str, Callable[[RawRecord, Record], list[Fact]]] = {
             "user": self._user,
             "assistant": self._assistant,
             "tool_result": self._result,
@@ -105,7 +113,7 @@ class Chat(LineReader):
         known = {"pending": self._pending, "forked": self._forked}
         return {name: value for name, value in known.items() if value} or None
 
-    def facts(self, entry: Found) -> Iterable[Fact]:
+    def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one record."""
         record = entry.value
         made = self._makers.get(word(record.get("type")), self._other)(entry, record)
@@ -113,11 +121,13 @@ class Chat(LineReader):
 
     # -- frame --------------------------------------------------------------------------
 
-    def _node(self, entry: Found, record: Record, flags: int = 0, **more: Any) -> Node:
+    def _node(self, entry: RawRecord, record: Record, flags: int = 0, **more: Any) -> Node:
         own = text(record.get("uuid")) or self._name(entry)
         return Node(own, text(record.get("parentUuid")), flags, **more)
 
-    def _event(self, entry: Found, record: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(
+        self, entry: RawRecord, record: Record, node: Node, *parts: Block, **more: Any
+    ) -> Fact:
         subtype = word(record.get("subtype"))
         kind = word(record.get("type"))
         about = {name: text(record.get(field)) for field, name in _ABOUT_FIELDS}
@@ -136,7 +146,7 @@ class Chat(LineReader):
     def _origin(self, record: Record) -> str | None:
         return text(fields(record.get("forkedFrom")).get("sessionId"))
 
-    def _tie(self, entry: Found, record: Record) -> list[Fact]:
+    def _tie(self, entry: RawRecord, record: Record) -> list[Fact]:
         """Return the tie to the session that this one was forked from, told once."""
         origin = self._origin(record)
         if origin is None or self._forked == origin:
@@ -144,13 +154,13 @@ class Chat(LineReader):
         self._forked = origin
         node = Node(f"{self._file.key}#forked {origin}", flags=Is.INTERNAL)
         source = fields(record.get("forkedFrom"))
-        edges = handed(source.get("from"), source.get("event"))
+        edges = handed_over_edges(source.get("from"), source.get("event"))
         edges = edges or (Edge("fork", origin, "forkedFrom"),)
         return [self._fact(entry, node, "forkedFrom", edges=edges)]
 
     # -- conversation -------------------------------------------------------------------
 
-    def _user(self, entry: Found, record: Record) -> list[Fact]:
+    def _user(self, entry: RawRecord, record: Record) -> list[Fact]:
         content = fields(record.get("message")).get("parts")
         typed = text(fields(record.get("systemPayload")).get("displayText"))
         provenance = record.get("provenance")
@@ -163,7 +173,7 @@ class Chat(LineReader):
         node = self._node(entry, record, flags)
         return [self._event(entry, record, node, *(parts or [injected_text("")]))]
 
-    def _assistant(self, entry: Found, record: Record) -> list[Fact]:
+    def _assistant(self, entry: RawRecord, record: Record) -> list[Fact]:
         content = fields(record.get("message")).get("parts")
         parts = [*answer_blocks(content), *map(_call, calls_in(content))]
         calls = calls_of(parts)
@@ -191,7 +201,7 @@ class Chat(LineReader):
             return word(pending[0])
         return word(record.get("uuid"))
 
-    def _result(self, entry: Found, record: Record) -> list[Fact]:
+    def _result(self, entry: RawRecord, record: Record) -> list[Fact]:
         outcome = fields(record.get("toolCallResult"))
         parts: list[Block] = []
         statuses: list[CallStatus] = []
@@ -211,7 +221,7 @@ class Chat(LineReader):
 
     # -- book-keeping -------------------------------------------------------------------
 
-    def _system(self, entry: Found, record: Record) -> list[Fact]:
+    def _system(self, entry: RawRecord, record: Record) -> list[Fact]:
         subtype = word(record.get("subtype"))
         payload = fields(record.get("systemPayload"))
         if subtype == "ui_telemetry":
@@ -234,7 +244,7 @@ class Chat(LineReader):
             more["edges"] = (Edge("subagent", parent, "parent_session"),)
         return [self._event(entry, record, node, note(subtype or "system", payload), **more)]
 
-    def _telemetry(self, entry: Found, record: Record, event: Record) -> list[Fact]:
+    def _telemetry(self, entry: RawRecord, record: Record, event: Record) -> list[Fact]:
         name = word(event.get("event.name")).removeprefix("qwen-code.")
         if name == "api_error":
             line = word(event.get("error_message")) or "the request failed"
@@ -266,7 +276,7 @@ class Chat(LineReader):
         node = self._node(entry, record)
         return [self._event(entry, record, node, note(line, event), usage_key=key, **bill)]
 
-    def _other(self, entry: Found, record: Record) -> list[Fact]:
+    def _other(self, entry: RawRecord, record: Record) -> list[Fact]:
         block = note(word(record.get("type")) or "unknown", record)
         return [self._event(entry, record, self._node(entry, record, Is.INTERNAL), block)]
 

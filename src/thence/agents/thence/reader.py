@@ -24,7 +24,16 @@ import msgspec
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.format import codec, layout, schema
 from thence.format.facts import Base, Block, Edge, Fact, Link, fact_of
-from thence.format.records import INTERNAL, JSON, Event, Header, Notice, Skipped, typed, word
+from thence.format.records import (
+    INTERNAL,
+    JSON,
+    Event,
+    Header,
+    Notice,
+    Skipped,
+    parse_payload,
+    word,
+)
 from thence.format.spills import Spilled, note, spilled_in
 
 HOME_VARIABLE = "THENCE_HOME"
@@ -288,7 +297,7 @@ class _Events:
         """The version, and how much was spilled so far; nothing before the first record."""
         return [self._version, self._spilled] if self._spilled else self._version or None
 
-    def facts(self, entry: codec.Found) -> tuple[Fact, ...]:
+    def facts(self, entry: codec.RawRecord) -> tuple[Fact, ...]:
         """Return the fact of one event. An object that is no event is reported as skipped."""
         if not self._version:
             self._begin(entry.value)
@@ -377,7 +386,7 @@ def _is_text(value: JSON) -> bool:
 
 def _header_fields(event: Event) -> dict[str, JSON]:
     """Read a header: where the session began, and what it goes on from."""
-    header = typed(event)
+    header = parse_payload(event)
     if not isinstance(header, Header):
         return {}
     fields = {"cwd": header.cwd, "model": header.model, "schema_version": header.schema_version}

@@ -36,7 +36,7 @@ from thence.agents.records import (
 )
 from thence.agents.vibe.names import CARD, JOURNAL
 from thence.format import codec
-from thence.format.codec import Found
+from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact
 from thence.format.nodes import Is
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -72,7 +72,7 @@ class _Opener:
         made.view = partial(self._view, Path(file.path).parent, (mark.size, mark.mtime_ns))
         return made
 
-    def _view(self, folder: Path, status: tuple[int, int], entry: Found) -> VibeView:
+    def _view(self, folder: Path, status: tuple[int, int], entry: RawRecord) -> VibeView:
         key = entry.raw, status
         if key not in self._views:
             self._views[key] = view_of(folder, entry.value)
@@ -132,7 +132,7 @@ def _replay(view: VibeView, folder: Path, since: int) -> None:
     places = {entry.get("id"): at for at, entry in enumerate(view.entries)}
     for file in files.walk(str(folder / JOURNAL), 0):
         for line in codec.objects(files.chunks_of(file.path)):
-            if not isinstance(line, Found) or count(line.value.get("sequence")) <= since:
+            if not isinstance(line, RawRecord) or count(line.value.get("sequence")) <= since:
                 continue
             for change in objects(fields(line.value.get("payload")).get("delta")):
                 entry = fields(change.get("entry"))
@@ -172,9 +172,9 @@ class VibeCard(ListReader):
 class VibeTotal(TotalReader):
     """What a session took so far."""
 
-    view: Callable[[Found], VibeView]
+    view: Callable[[RawRecord], VibeView]
 
-    def total(self, entry: Found) -> tuple[Usage, str | None] | None:
+    def total(self, entry: RawRecord) -> tuple[Usage, str | None] | None:
         """Return the total; its input includes what the cache gave."""
         usage = fields(self.view(entry).session.get("tokenUsage"))
         card = files.document(str(Path(self._file.path).parent / CARD))
@@ -192,9 +192,9 @@ class VibeTotal(TotalReader):
 class VibeEntries(ListReader):
     """What was said in a session."""
 
-    view: Callable[[Found], VibeView]
+    view: Callable[[RawRecord], VibeView]
 
-    def items(self, entry: Found) -> Sequence[Record]:
+    def items(self, entry: RawRecord) -> Sequence[Record]:
         """Return messages, thoughts, calls and results, each an item of its own."""
         out: list[Record] = []
         running: list[Record] = []  # calls whose results are still to be put in their place
@@ -215,7 +215,7 @@ class VibeEntries(ListReader):
         _put_results(out, running, None)
         return out
 
-    def item_facts(self, entry: Found) -> Iterable[Fact]:
+    def item_facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the fact of an item."""
         item = entry.value
         if "call" in item:
@@ -224,11 +224,11 @@ class VibeEntries(ListReader):
             return [self._result(entry, item)]
         return [self._entry(entry, item)]
 
-    def _event(self, entry: Found, kind: str, name: str, *parts: Block, **more: Any) -> Fact:
+    def _event(self, entry: RawRecord, kind: str, name: str, *parts: Block, **more: Any) -> Fact:
         # With the mark of names that say nothing in other sessions.
         return self._message_fact(entry, kind, f"{self._file.key}#{name}", parts, **more)
 
-    def _entry(self, entry: Found, item: Record) -> Fact:
+    def _entry(self, entry: RawRecord, item: Record) -> Fact:
         content = item.get("content", item.get("text"))
         name = version_name(text(item.get("id")), content, self._name(entry))
         line = text_of(content)
@@ -246,7 +246,7 @@ class VibeEntries(ListReader):
         when = moment(item.get("createdAt"))
         return self._event(entry, kind or "unknown", name, *parts, flags=flags, ts=when)
 
-    def _call(self, entry: Found, item: Record) -> Fact:
+    def _call(self, entry: RawRecord, item: Record) -> Fact:
         name, tool = word(item["call"]), word(item.get("toolName")).removeprefix(_PREFIX)
         arguments = item.get("input")
         if tool in _MODEL_TOOL_NAMES:
@@ -256,7 +256,7 @@ class VibeEntries(ListReader):
         when = moment(item.get("at"))
         return self._event(entry, "effect", f"{name} call", block, flags=Is.REPLY, ts=when)
 
-    def _result(self, entry: Found, item: Record) -> Fact:
+    def _result(self, entry: RawRecord, item: Record) -> Fact:
         """Return how a call ended; for the client a command that failed is a success."""
         name, output = word(item["result"]), fields(item.get("output"))
         structured, error = output.get("structured_content"), fields(item.get("error"))
