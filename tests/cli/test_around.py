@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli import completion, scheduling, wiring
+from thence.cli import completion, options, scheduling, wiring
 from thence.cli.changes import NotAnswered
 from thence.cli.hooking import Refused
 from thence.cli.madeup import Homes, made_id
@@ -236,4 +236,4 @@ def test_completing_without_a_store_is_silent(
     monkeypatch.setenv("THENCE_HOME", str(tmp_path))
     context = click.Context(completion.command)
 
-    assert [] == completion.ids(context, completion.command.params[0], "")
+    assert [] == options.complete_ids(context, completion.command.params[0], "")

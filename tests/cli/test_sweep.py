@@ -19,7 +19,7 @@ from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.agents import adapters as installed
 from thence.agents import profiles
 from thence.agents.thence.reader import Native
-from thence.cli import bar, sweep, wiring
+from thence.cli import bar, interrupts, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, watching
 from thence.memory.digest import digesters
@@ -364,7 +364,7 @@ def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.Mo
 
 def test_interruption_ends_only_the_process_that_was_asked() -> None:
     """What a sweep started gets the same signal, and must not print a trace of it."""
-    with sweep.interruptible():
+    with interrupts.interruptible():
         child = os.fork()
         if not child:
             os.kill(os.getpid(), signal.SIGINT)

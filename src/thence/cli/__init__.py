@@ -118,6 +118,17 @@ QUIET = ("brief", "mcp", "acp", "completion")
 """Commands that programs start: a person would not read a note there."""
 
 
+def module_of(name: str) -> str:
+    """Return the name of the module of a command, below thence.cli."""
+    return MODULES.get(name, name.replace("-", "_"))
+
+
+def load_command(name: str) -> click.Command:
+    """Import a command; one that runs another one asks for it here instead of importing it."""
+    command: click.Command = importlib.import_module(f"thence.cli.{module_of(name)}").command
+    return command
+
+
 class Lazy(click.Group):
     """A group whose commands live in modules of the same name, imported when called."""
 
@@ -132,9 +143,7 @@ class Lazy(click.Group):
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
-        name = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
-        module = importlib.import_module(f"thence.cli.{name}")
-        command: click.Command = module.command
+        command = load_command(cmd_name)
         if cmd_name not in ("exec", "acp"):  # what follows there is another program's
             _about_the_screen(command)
         return command

@@ -6,14 +6,19 @@ their place.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TextIO
+
+import click
 
 from thence.cli.screen import unicode
 from thence.cli.terminal import cut, format_duration, several, size
 
 if TYPE_CHECKING:
+    from thence.analytics.parquet import Progress as ExportProgress
     from thence.memory.sweep import Progress
 
 EVERY: Final = 0.1
@@ -90,3 +95,22 @@ def _drawn(share: float, room: int) -> str:
     if not unicode():
         return "=" * full + "-" * (room - full)
     return "━" * (full - 1) + ("╸" if 0 < full < room else "━" * bool(full)) + "─" * (room - full)
+
+
+@contextlib.contextmanager
+def export_progress(*, shown: bool) -> Iterator[ExportProgress]:
+    """Show on a terminal how far an export is; nothing of it stays."""
+    last = 0.0
+    wiped = True
+
+    def show(what: str, done: int, of: int) -> None:
+        nonlocal last, wiped
+        if time.monotonic() - last >= 0.1:
+            last, wiped = time.monotonic(), False
+            click.echo(f"\r\x1b[2Kexporting: {done:,} of {of:,} {what}", nl=False, err=True)
+
+    try:
+        yield show if shown and sys.stderr.isatty() else lambda _what, _done, _of: None
+    finally:
+        if not wiped:
+            click.echo("\r\x1b[2K", nl=False, err=True)

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options
+from thence.cli import options, wiring
 from thence.cli.columns import tell
 from thence.cli.terminal import as_json, clean, say, several, size
 
 if TYPE_CHECKING:
     from thence.memory.store import Store
     from thence.team.copying import Copied
-
-WAIT = 30.0
-"""Seconds that a copy waits for a sweep to end."""
 
 
 @click.command(
@@ -61,7 +58,7 @@ def _opened(stack: contextlib.ExitStack, address: str, *, must_exist: bool = Fal
 
     store = open_store(address, must_exist=must_exist)
     stack.callback(store.close)
-    stack.enter_context(store.sweeping(WAIT))
+    stack.enter_context(store.sweeping(wiring.SWEEP_WAIT_S))
     return store
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 WARNED = 3
 BROKEN = 1
-WAIT = 30.0
-"""Seconds that mending waits for a sweep to end."""
 _MARKS = {
     "ok": ("✓", "green"),
     "note": ("○", None),
@@ -74,7 +72,7 @@ def _broken(findings: Sequence[Finding]) -> set[str]:
 def _mend(broken: Collection[str]) -> None:
     """Read sessions again from the start; what else is new is kept with them."""
     known = wiring.adapters()
-    with wiring.store() as store, store.sweeping(WAIT):
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
         wiring.sweep_of(store, known, anew=broken).run(wiring.roots(known))
 
 

@@ -14,7 +14,6 @@ import msgspec
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.keep import WAIT
 from thence.cli.terminal import clean
 from thence.errors import NotReadable, ThenceError
 
@@ -91,5 +90,5 @@ def _nothing(_number: int, _frame: object) -> None:
 def sweep() -> Report:
     """Keep what is new, without a word."""
     known = wiring.adapters()
-    with wiring.store(must_exist=False) as store, store.sweeping(WAIT):
+    with wiring.store(must_exist=False) as store, store.sweeping(wiring.SWEEP_WAIT_S):
         return wiring.sweep_of(store).run(wiring.roots(known))

@@ -6,7 +6,6 @@ import contextlib
 import json as text
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -23,7 +22,7 @@ from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
-    from thence.analytics.parquet import ExportReport, Progress
+    from thence.analytics.parquet import ExportReport
     from thence.bridge.otlp import Trace
     from thence.format.records import JSON
     from thence.memory.redact import Redactor
@@ -175,8 +174,9 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
 
     from thence.analytics.exports import target_at
     from thence.analytics.parquet import export
+    from thence.cli.bar import export_progress
 
-    with wiring.store() as store, progress(shown=not json) as told:
+    with wiring.store() as store, export_progress(shown=not json) as told:
         report = export(
             store, target_at(target), dry_run=dry_run, notes=wiring.redacted_notes(), progress=told
         )
@@ -185,25 +185,6 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
     else:
         tell(_exported(report))
     return 0
-
-
-@contextlib.contextmanager
-def progress(*, shown: bool) -> Iterator[Progress]:
-    """Show on a terminal how far an export is; nothing of it stays."""
-    last = 0.0
-    wiped = True
-
-    def told(what: str, done: int, of: int) -> None:
-        nonlocal last, wiped
-        if time.monotonic() - last >= 0.1:
-            last, wiped = time.monotonic(), False
-            click.echo(f"\r\x1b[2Kexporting: {done:,} of {of:,} {what}", nl=False, err=True)
-
-    try:
-        yield told if shown and sys.stderr.isatty() else lambda _what, _done, _of: None
-    finally:
-        if not wiped:
-            click.echo("\r\x1b[2K", nl=False, err=True)
 
 
 def _exported(report: ExportReport) -> Iterator[str]:

@@ -20,8 +20,6 @@ from thence.agents.profiles import label_of
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, tilde, titled
-from thence.cli.completion import ids
-from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
 from thence.errors import SessionBusy, ThenceError
 
@@ -54,13 +52,13 @@ class Proof(NamedTuple):
     epilog="Removes it from store, index, digest and packs; if thence recorded it, its files too."
     " Files of other agents are listed, left alone and not imported again.",
 )
-@click.argument("wanted", metavar="ID", shell_complete=ids)
+@click.argument("wanted", metavar="ID", shell_complete=options.complete_ids)
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be removed; change nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
     """Forget a session, and prove it."""
-    with wiring.store() as store, store.sweeping(WAIT):
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
         row = wiring.session(store, wanted)
         own = list(own_files(row))
         if not json:

@@ -12,7 +12,6 @@ from thence import config
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
 from thence.cli.columns import DIM, Cell, Column, short_id, table, tell
-from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
 from thence.errors import SKIPS
 
@@ -54,8 +53,7 @@ def command(
 ) -> int:
     """Plan, show, and do it."""
     from thence import Journal
-    from thence.cli.notes import write_losses
-    from thence.cli.sweep import lost_words
+    from thence.cli.notes import describe_losses, write_losses
 
     told = wiring.settings()
     journal = Journal(max_bytes=_size(max_bytes) if max_bytes else told["journal.max_bytes"])
@@ -64,7 +62,7 @@ def command(
     steps = [step for step in steps if step.what != "keep"]
     if not wiring.has_store():
         return _without_store(journal, steps, dry_run=dry_run, yes=yes, json=json)
-    with wiring.store() as store, store.sweeping(WAIT):
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
         collection = Collection(store)
         plan = collection.plan() if dry_run else collection.final()
         if not json:
@@ -81,7 +79,7 @@ def command(
         losses = {"losses": collection.losses, "notes": problems}
         say(as_json(_object(plan, steps, dry_run=dry_run) | {"pending": pending, **losses}))
     elif collection.losses:
-        words = [f"LOST: {lost_words(collection.losses)}", *problems]
+        words = [f"LOST: {describe_losses(collection.losses)}", *problems]
         tell(style(line, fg="red") for one in words for line in wrap(clean(one), width()))
     return SKIPS if collection.losses else 0
 

@@ -252,7 +252,7 @@ class Home:
         return [*cells, Cell(ago(when(session.ended_at), self.at))]
 
     def _at_risk(self, room: int) -> Iterator[str]:
-        from thence.cli.ls import risk_lines
+        from thence.cli.risks import risk_lines
 
         if not self.risks:
             return

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thence import config
-from thence.cli import config as own_settings
-from thence.cli import hooking, launcher, options, wiring
+from thence.cli import hooking, launcher, options, settings_file, wiring
 from thence.cli.columns import ago, tilde
 from thence.errors import ThenceError
 
@@ -90,7 +89,7 @@ def _chosen(name: str, via: str | None) -> hooking.Place:
 def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
     """Plan that hooks start sweeps; where the user's settings say otherwise, what is missing."""
     path = home / config.FILE
-    cadence, origin = wiring.settings().values[own_settings.CADENCE]
+    cadence, origin = wiring.settings().values[settings_file.CADENCE]
     if cadence == "on-hook":
         return None, None
     line = f'cadence = "on-hook" in [session_memory.retention] of {tilde(str(path))}'
@@ -100,7 +99,7 @@ def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
             f" To change that, write {line}"
         )
     try:
-        return own_settings.with_sweeps_on_hook(path, hooking.body_of(path)), None
+        return settings_file.with_sweeps_on_hook(path, hooking.body_of(path)), None
     except hooking.Refused:
         return None, f"hooks do not start an import. To change that: {line}"
 
@@ -119,7 +118,7 @@ def removals(
     is_last = not any(_calls_us(agent) for agent in names() if agent not in agents)
     if "capture" in roles and is_last:
         path = home / config.FILE
-        own = own_settings.without_sweeps_on_hook(path, hooking.body_of(path))
+        own = settings_file.without_sweeps_on_hook(path, hooking.body_of(path))
         out += [(OWN, own)] if own.changes else []
     return out
 
@@ -175,8 +174,8 @@ def status_of(agent: str) -> dict[str, JSON]:
         "heard": len(waiting),
         "stored": _stored(agent, waiting),
         "late": any(time.time() - at > LATE_S for at in waiting.values()),
-        "cadence": wiring.settings()[own_settings.CADENCE],
-        "cadence_origin": wiring.settings().values[own_settings.CADENCE].origin,
+        "cadence": wiring.settings()[settings_file.CADENCE],
+        "cadence_origin": wiring.settings().values[settings_file.CADENCE].origin,
     }
 
 

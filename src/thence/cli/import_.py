@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options, wiring
+from thence.cli import load_command, options, wiring
 from thence.cli.columns import tell
 from thence.cli.terminal import as_json, clean, say, several
 from thence.errors import SKIPS
@@ -16,9 +16,6 @@ from thence.errors import SKIPS
 if TYPE_CHECKING:
     from thence.bridge.frames import Parcel
     from thence.bridge.incoming import Arrival, Incoming
-
-WAIT_S = 30.0
-"""How long an import waits for a sweep to end."""
 
 
 @click.command(
@@ -53,9 +50,7 @@ def command(
     from thence.bridge.incoming import read_file
 
     if not paths:
-        from thence.cli.sweep import command as sweep
-
-        code: int = ctx.invoke(sweep, dry_run=dry_run, json=json)
+        code: int = ctx.invoke(load_command("sweep"), dry_run=dry_run, json=json)
         return code
     files = [(path, read_file(path, identities)) for path in paths]
     arrivals = _stored(files, dry_run=dry_run)
@@ -72,7 +67,7 @@ def _stored(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Ar
     from thence.bridge.incoming import Importer
 
     out: list[Arrival] = []
-    with wiring.store(must_exist=False) as store, store.sweeping(WAIT_S):
+    with wiring.store(must_exist=False) as store, store.sweeping(wiring.SWEEP_WAIT_S):
         importer = Importer(
             store,
             wiring.redactor(),

@@ -12,6 +12,7 @@ from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
     NARROW,
+    TITLE_COLUMNS,
     WIDE,
     Cell,
     Column,
@@ -20,14 +21,14 @@ from thence.cli.columns import (
     present,
     project,
     row_cost,
-    short_id,
     short_ids,
     table,
     tell,
     titled,
     when,
 )
-from thence.cli.terminal import as_json, clean, columns, cut, say, several, size, spaced, width
+from thence.cli.risks import risk_lines
+from thence.cli.terminal import as_json, clean, columns, cut, say, several, spaced, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -246,14 +247,12 @@ class Listing:
 
 
 _START = (Column(), Column("id"), Column("agent"), Column("age", right=True))
-TITLE = 30
-"""Columns that a title gets at least, if it is so long: other columns are left out before."""
-_USUAL = (*_START, Column("title", slack=True, least=TITLE), Column("cost", right=True))
+_USUAL = (*_START, Column("title", slack=True, least=TITLE_COLUMNS), Column("cost", right=True))
 _WIDE = (
     *_START,
     Column("project", drop=1),
     Column("branch", drop=3),
-    Column("title", slack=True, least=TITLE),
+    Column("title", slack=True, least=TITLE_COLUMNS),
     Column("graph", drop=4),
     Column("discarded", right=True, drop=2),
     Column("cost", right=True),
@@ -315,32 +314,3 @@ def _risk_object(risk: Risk) -> JSON:
 
     fields: dict[str, JSON] = msgspec.to_builtins(risk.session)
     return {**fields, "deleted_in_days": round(risk.days, 2), "kept": risk.row is not None}
-
-
-def risk_lines(risks: Sequence[Risk], room: int) -> Iterator[str]:
-    """Give the rows of sessions that are about to be deleted."""
-    yield from table(_RISKS, [_risk_cells(risk) for risk in risks], room)
-
-
-_RISKS = (
-    *(Column(), Column(), Column(), Column(slack=True)),
-    *(Column(right=True), Column(right=True)),
-)
-
-
-def _risk_cells(risk: Risk) -> list[Cell]:
-    known = clean(" ".join((risk.row.title or "").split())) if risk.row else ""
-    days = "today" if risk.days < 1 else f"in {int(risk.days)} d"
-    return [
-        Cell("▲", "red"),
-        Cell(short_id(risk.source.session), DIM),
-        Cell(risk.source.adapter),
-        Cell(f"{known}, grown since" if known else clean(_place(risk.source.path))),
-        Cell(size(risk.size)),
-        Cell(days, "red"),
-    ]
-
-
-def _place(path: str) -> str:
-    """Name the folder that a session's file lies in."""
-    return path.rpartition("/")[0].rpartition("/")[2]

@@ -68,15 +68,15 @@ def questions(store: Store) -> Questions:
 def _listen(made: object, port: int) -> None:
     import uvicorn
 
-    from thence.cli.serve import HOST, _listener
+    from thence.cli import viewer
     from thence.serve import gate, mcp
     from thence.serve.limits import LimitedServer
 
-    listener = _listener(HOST, port)
-    guard = gate.Gate(HOST, listener.getsockname()[1], key=gate.key_of(wiring.home()))
+    listener = viewer.listen(viewer.HOST, port)
+    guard = gate.Gate(viewer.HOST, listener.getsockname()[1], key=gate.key_of(wiring.home()))
     tell(
         [
-            f"http://{gate.authority(HOST, guard.port)}{mcp.PATH}",
+            f"http://{gate.authority(viewer.HOST, guard.port)}{mcp.PATH}",
             f"Authorization: Bearer {guard.token}",
             "this machine only; Ctrl-C stops it",
         ]

@@ -18,7 +18,7 @@ import click
 from thence import config
 from thence.cli import wiring
 from thence.cli.columns import DIM, ago, present, project, short_id, tell, tilde, when
-from thence.cli.terminal import as_json, clean, say, style, width, wrap
+from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
 from thence.errors import BadConfig, ThenceError
 from thence.memory.notes import note_path, read_notes
 from thence.memory.store import DATA_LOSS
@@ -164,3 +164,11 @@ def _object(note: Note) -> JSON:
     fields: dict[str, JSON] = msgspec.to_builtins(note)
     kind = fields.pop("kind")
     return {"type": kind, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def describe_losses(losses: Mapping[str, str]) -> str:
+    """Say in a sentence how many sessions were lost, and why the first of them was."""
+    many, reason = several(len(losses), "session"), next(iter(losses.values()), "")
+    were = "was" if len(losses) == 1 else "were"
+    why = reason.removesuffix(": data loss")
+    return f"{many} {were} removed before it was fully analysed: {why}"

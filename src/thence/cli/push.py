@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from thence.team.postgres import Postgres
     from thence.team.pushing import Mark, Plan, Project, Pushed
 
-WAIT = 30.0
-"""Seconds that a push waits for another one of this machine."""
-
 
 class NotReachable(ThenceError):
     """The store of the team does not answer; nothing is lost by that."""
@@ -105,7 +102,7 @@ class Noted:
 
 def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
     from thence.cli.bar import Bar
-    from thence.cli.sweep import interruptible
+    from thence.cli.interrupts import interruptible
     from thence.team.postgres import NotPermitted, StoreLost, Unreachable
     from thence.team.pushing import Pusher
 
@@ -114,7 +111,7 @@ def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json:
     progress = bar if shown else lambda _: None
     pusher = None
     try:
-        with interruptible(), _opened(address) as target, target.sweeping(WAIT):
+        with interruptible(), _opened(address) as target, target.sweeping(wiring.SWEEP_WAIT_S):
             pusher = Pusher(store, target, wiring.redactor(), exclude=exclude, progress=progress)
             pusher.run()
     except NotPermitted:

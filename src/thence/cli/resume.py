@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options, processes, wiring
+from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
+    TITLE_COLUMNS,
     Cell,
     Column,
     ago,
@@ -28,59 +28,21 @@ from thence.cli.columns import (
     titled,
     when,
 )
-from thence.cli.completion import ids
-from thence.cli.ls import TITLE
+from thence.cli.resume_plans import ResumePlan, is_resumable, not_restored, plan_resume
 from thence.cli.terminal import as_json, clean, columns, cut, padded, say, several, width
-from thence.errors import NotReadable, SessionNotFound, ThenceError
+from thence.errors import NotReadable, SessionNotFound
 from thence.format.figures import argument
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from thence.agents import Adapter
     from thence.cli.picker import Choice
-    from thence.format.records import JSON
     from thence.memory.store import SessionRow, Store
 
-OURS = "thence"
-"""The agent whose sessions a program that embeds us resumes."""
 LISTED = 20
 PICKED_FROM = 500
 PLACE = 12
 """Columns of the project in the picker: with them a title has 30 at 80 columns."""
-
-
-class Way(NamedTuple):
-    """How a session is gone on with."""
-
-    row: SessionRow
-    argv: list[str]
-    env: dict[str, str]
-    cwd: str | None
-    is_handed: bool = False
-    """Another agent goes on with a copy of it."""
-
-    @property
-    def line(self) -> str:
-        """Give it as something to type."""
-        env = "".join(f"{name}={shlex.quote(value)} " for name, value in self.env.items())
-        place = f"cd {shlex.quote(self.cwd)} && " if self.cwd else ""
-        return f"{place}{env}{shlex.join(self.argv)}"
-
-    def told(self) -> JSON:
-        """Give it for programs."""
-        session = self.row.session
-        return {
-            "session_uid": session.session_uid,
-            "agent": session.flavor,
-            "title": self.row.title,
-            "ended_at": session.ended_at,
-            "cwd": self.cwd,
-            "env": self.env,
-            "argv": self.argv,
-            "command": self.line,
-            "not_restored": [_not_restored(session.flavor)],
-        }
 
 
 @click.command(
@@ -89,7 +51,7 @@ class Way(NamedTuple):
     epilog="A session that you choose on a terminal is resumed at once. Otherwise the command is"
     " printed, unless --exec runs it.",
 )
-@click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
+@click.argument("wanted", metavar="[ID]", required=False, shell_complete=options.complete_ids)
 @click.option("--last", is_flag=True, help="Resume the most recent session.")
 @click.option("--exec", "run", is_flag=True, help="Run the command instead of printing it.")
 @click.option(
@@ -121,7 +83,7 @@ def command(
         if wanted is None:
             rows = _rows(store, agent, project)
             if json and not last:
-                say(as_json([way_of(row, known).told() for row in rows[:LISTED]]))
+                say(as_json([plan_resume(row, known).as_object() for row in rows[:LISTED]]))
                 return 0
             row = rows[0] if last else _chosen(rows)
             if row is None:
@@ -132,142 +94,82 @@ def command(
 
             row = with_lineage(store, [wiring.session(store, wanted)], wiring.labels())[0]
     if other is not None and other != row.session.flavor:
-        way = _handed(row, other, run=run, yes=yes or json)
+        plan = _handed(row, other, run=run, yes=yes or json)
     else:
-        way = way_of(row, known)
+        plan = plan_resume(row, known)
     if json:
-        say(as_json(way.told()))
+        say(as_json(plan.as_object()))
         return 0
-    _check(way, run=run)
-    for note in _notes(way):
+    _check(plan, run=run)
+    for note in _notes(plan):
         click.echo(clean(note), err=True)
     if run:
-        _become(way)
-    click.echo(clean(way.line))
+        _become(plan)
+    click.echo(clean(plan.line))
     return 0
 
 
-def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
-    """Tell how a session is gone on with."""
-    from thence.agents.profiles import agent_of
-
-    session = row.session
-    name, agent = session.native_session_id, agent_of(session.flavor)
-    if agent is not None and agent.offers("resume"):
-        argv = agent.profile.resume_command(name)
-    elif session.flavor != OURS:
-        raise _no_way(session.flavor)
-    else:
-        opened = f"import thence; session = thence.Journal().resume({name!r})"
-        argv = processes.python("-i", "-c", opened)
-    return Way(row, argv, _env(row, known), session.cwd or None)
-
-
-def _no_way(name: str) -> ThenceError:
-    """Return what is said of an agent whose sessions cannot be resumed by a command."""
-    from thence.agents.profiles import PARTS, agent_of
-
-    agent = agent_of(name)
-    why = f"{agent.label} {PARTS['resume']}" if agent else f"the agent {name} is not installed"
-    return NotReadable(why, hint="continue it in another agent: thence resume ID --with AGENT")
-
-
-def _is_resumed(name: str) -> bool:
-    """Return whether a command resumes the sessions of an agent."""
-    from thence.agents.profiles import agent_of
-
-    agent = agent_of(name)
-    return name == OURS or (agent is not None and agent.offers("resume"))
-
-
-def _not_restored(agent: str) -> str:
-    """Return what a resumed session of an agent does not get back."""
-    from thence.agents.profiles import agent_of
-
-    known = agent_of(agent)
-    return known.profile.not_restored if known is not None else "Permissions are not restored."
-
-
-def _handed(row: SessionRow, other: str, *, run: bool, yes: bool) -> Way:
+def _handed(row: SessionRow, other: str, *, run: bool, yes: bool) -> ResumePlan:
     """Hand a session over; gives how the other agent goes on with it."""
     from thence.agents.profiles import agents
-    from thence.cli.handoff import hand_over
+    from thence.cli.handoffs import hand_over
 
     program = agents()[other].profile.program
     if run and shutil.which(program) is None:
         raise NotReadable(f"{program} is not installed", hint="is it on your PATH?")
     report = hand_over(row.session.session_uid, other, yes=yes)
-    return Way(row, report.argv, {}, report.cwd, is_handed=True)
+    return ResumePlan(row, report.argv, {}, report.cwd, is_handed=True)
 
 
-def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
-    """Give the variable that leads an agent to a folder that is not its usual one."""
-    from thence.agents.profiles import agent_of
-    from thence.memory.fields import locate
-
-    flavor, path = row.session.flavor, row.session.source_path
-    agent, adapter = agent_of(flavor), known.get(flavor)
-    if agent is None or adapter is None or not agent.profile.home_variable or not path:
-        return {}
-    source = adapter.at(Path(locate(path)))
-    if source is None or not source.root:
-        return {}
-    root = Path(source.root)
-    usual = adapter.roots(Path.home(), os.environ)
-    if root in usual or not root.is_dir():
-        return {}
-    return {agent.profile.home_variable: agent.profile.home_of(root)}
-
-
-def _check(way: Way, *, run: bool) -> None:
+def _check(plan: ResumePlan, *, run: bool) -> None:
     """Refuse what cannot go well."""
     from thence.memory.fields import locate
 
-    session = way.row.session
+    session = plan.row.session
     name = session.native_session_id[:13]
     path = locate(session.source_path or "")
-    gone = way.row.gone or (path and not Path(path).exists())
-    imported = way.row.imported
-    if imported is not None and not way.is_handed:
+    gone = plan.row.gone or (path and not Path(path).exists())
+    imported = plan.row.imported
+    if imported is not None and not plan.is_handed:
         raise SessionNotFound(
             f"{name} was imported from {imported.name}: {session.flavor} does not have it here",
             hint=f"continue a copy: thence resume {argument(name)} --with AGENT",
         )
-    if gone and not way.is_handed:
+    if gone and not plan.is_handed:
         raise SessionNotFound(
             f"{session.flavor} has deleted {name}, so it cannot resume it",
             hint=f"read the stored copy: thence show {argument(name)}",
         )
     if not run:
         return
-    if way.cwd and not Path(way.cwd).is_dir():
+    if plan.cwd and not Path(plan.cwd).is_dir():
         raise NotReadable(
-            f"the folder of {name} is gone: {way.cwd}",
+            f"the folder of {name} is gone: {plan.cwd}",
             hint="create it again, or run the command that thence resume prints in another folder",
         )
-    if shutil.which(way.argv[0]) is None:
-        raise NotReadable(f"{way.argv[0]} is not installed", hint="is it on your PATH?")
+    if shutil.which(plan.argv[0]) is None:
+        raise NotReadable(f"{plan.argv[0]} is not installed", hint="is it on your PATH?")
 
 
-def _notes(way: Way) -> Iterator[str]:
-    row = way.row
+def _notes(plan: ResumePlan) -> Iterator[str]:
+    row = plan.row
     yield f"{cut(titled(row.title), 72)}"
-    yield _not_restored(row.session.flavor)
-    if way.cwd and not Path(way.cwd).is_dir():
-        yield f"its folder is gone: {way.cwd}"
+    yield not_restored(row.session.flavor)
+    if plan.cwd and not Path(plan.cwd).is_dir():
+        yield f"its folder is gone: {plan.cwd}"
     if row.turn and row.turn != "done":
         yield f"its last turn: {row.turn.replace('_', ' ')}"
 
 
-def _become(way: Way) -> None:
+def _become(plan: ResumePlan) -> None:
     """Turn into the agent: the program that PATH names here, not one of the session's folder."""
-    program = Path(shutil.which(way.argv[0]) or way.argv[0]).absolute()
-    if way.cwd:
-        os.chdir(way.cwd)
-    os.environ.update(way.env)
+    program = Path(shutil.which(plan.argv[0]) or plan.argv[0]).absolute()
+    if plan.cwd:
+        os.chdir(plan.cwd)
+    os.environ.update(plan.env)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(program, way.argv)  # noqa: S606 - the agent, asked for
+    os.execv(program, plan.argv)  # noqa: S606 - the agent, asked for
 
 
 # -- choosing -------------------------------------------------------------------------------
@@ -278,7 +180,7 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
     from thence.memory.store import Filter
 
     rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
-    resumable = [row for row in rows if not row.gone and _is_resumed(row.session.flavor)]
+    resumable = [row for row in rows if not row.gone and is_resumable(row.session.flavor)]
     found = with_lineage(store, resumable, wiring.labels())
     if not found:
         raise SessionNotFound("no matching sessions", hint="thence ls lists all sessions")
@@ -307,7 +209,7 @@ def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:
 
 _COLUMNS = (
     *(Column(), Column("id"), Column("agent"), Column("age", right=True)),
-    *(Column("title", slack=True, least=TITLE), Column("project", right=True, drop=1)),
+    *(Column("title", slack=True, least=TITLE_COLUMNS), Column("project", right=True, drop=1)),
 )
 
 

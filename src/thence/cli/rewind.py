@@ -11,7 +11,6 @@ import click
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
 from thence.cli.columns import DIM, short_id, tell
-from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 from thence.errors import SessionNotFound, ThenceError
 
@@ -42,7 +41,7 @@ class Move(NamedTuple):
     epilog="Without --to and --files: list its checkpoints. Nothing is deleted: a rewound branch"
     " stays readable, and files are saved before they change, so that you can undo it.",
 )
-@click.argument("wanted", metavar="ID", shell_complete=ids)
+@click.argument("wanted", metavar="ID", shell_complete=options.complete_ids)
 @click.option("--to", metavar="EVENT", help="Continue from this event; files stay.")
 @click.option(
     "--files",

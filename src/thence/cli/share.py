@@ -12,7 +12,6 @@ import click
 from thence import __version__
 from thence.cli import options, wiring
 from thence.cli.columns import tell
-from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     " or continues it in her agent (thence resume ID --with AGENT). Redaction finds known kinds of"
     " secrets: read the file before you share it.",
 )
-@click.argument("wanted", metavar="ID|PATH", shell_complete=ids)
+@click.argument("wanted", metavar="ID|PATH", shell_complete=options.complete_ids)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
 )

@@ -114,12 +114,12 @@ def _brought_up(*, json: bool) -> Path:
     """Bring the home's own export up to date, saying so; the folder it lies in."""
     from thence.analytics.exports import MANIFEST, Folder
     from thence.analytics.parquet import export
-    from thence.cli.export import progress
+    from thence.cli.bar import export_progress
     from thence.memory.store import StoreLocked
 
     folder = wiring.analytics()
     try:
-        with wiring.store() as store, progress(shown=not json) as told:
+        with wiring.store() as store, export_progress(shown=not json) as told:
             report = export(store, Folder(folder), notes=wiring.redacted_notes(), progress=told)
     except StoreLocked:
         if not (folder / MANIFEST).exists():

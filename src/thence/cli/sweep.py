@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import sys
 import time
 from collections import Counter
@@ -17,6 +15,7 @@ import click
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import Cell, Column, present, table, tell, tilde
+from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
 from thence.errors import SKIPS, STOPPED, ThenceError
 from thence.memory.store import DATA_LOSS
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 NAMED = 3
 """Skipped lines that are named before the rest is counted."""
-WAIT = 30.0
-"""Seconds that a watching sweep waits for another one to end."""
 
 REST, LONGEST = 1.0, 5.0
 """How long a watching sweep rests, for each second that it took; it leaves the machine to work."""
@@ -104,29 +101,6 @@ def command(
         except KeyboardInterrupt:
             run.stopped(store.totals()[0].sessions - before, watching=watch)
             return STOPPED
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Let Ctrl-C stop this process only: what it started is ended by it, without a word."""
-    if not hasattr(signal, "SIGINT"):
-        yield
-        return
-    here = os.getpid()
-
-    def stop(_number: int, _frame: object) -> None:
-        if os.getpid() == here:
-            raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGINT, stop)
-    except ValueError:  # not in the main thread: who runs us handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class Run:
@@ -256,14 +230,21 @@ class Run:
 
         folders = [path for paths in self._roots.values() for path in paths]
         changed = changes(folders, wiring.home() / nudges.FOLDER, rest=QUIET)
-        self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
+        self._tell(
+            self._sweep(store, self._known, self._roots, wait=wiring.SWEEP_WAIT_S), first=True
+        )
         due = time.monotonic() + LATEST
         for paths in changed:
             known, roots = narrow_to(self._known, self._roots, paths)
             # To digest a session all of it is read, for every line that it grows by.
             digests = not paths or time.monotonic() > due
             report = self._sweep(
-                store, known, roots, wait=WAIT, digests=digests, digest_limit_s=DIGEST_LIMIT_S
+                store,
+                known,
+                roots,
+                wait=wiring.SWEEP_WAIT_S,
+                digests=digests,
+                digest_limit_s=DIGEST_LIMIT_S,
             )
             if digests:
                 later = SHARE * report.seconds if report.undigested else LATEST
@@ -402,18 +383,12 @@ def _removed(report: Report, room: int) -> Iterator[str]:
         words = f"{only} of these had no original log: only the digest is left"
         yield from _wrapped(words, room, "yellow")
     if report.lost:
-        yield from _wrapped(f"LOST: {lost_words(report.losses)}", room, "red")
+        from thence.cli.notes import describe_losses
+
+        yield from _wrapped(f"LOST: {describe_losses(report.losses)}", room, "red")
     for note in report.notes:
         if not note.startswith(DATA_LOSS):
             yield from _wrapped(clean(note), room, "yellow")
-
-
-def lost_words(losses: Mapping[str, str]) -> str:
-    """Say in a sentence how many sessions were lost, and why the first of them was."""
-    many, reason = several(len(losses), "session"), next(iter(losses.values()), "")
-    were = "was" if len(losses) == 1 else "were"
-    why = reason.removesuffix(": data loss")
-    return f"{many} {were} removed before it was fully analysed: {why}"
 
 
 def _wrapped(text: str, room: int, colour: str) -> Iterator[str]:

@@ -9,7 +9,6 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import short_id, tell
-from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say, several
 
 
@@ -20,7 +19,7 @@ from thence.cli.terminal import as_json, clean, say, several
     epilog="tag:WORD finds tagged sessions in a search.",
     context_settings={"ignore_unknown_options": True},
 )
-@click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
+@click.argument("wanted", metavar="[ID]", required=False, shell_complete=options.complete_ids)
 @click.argument("words", metavar="[+WORD|-WORD]...", nargs=-1)
 @options.as_json
 def command(wanted: str | None, words: tuple[str, ...], *, json: bool) -> int:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 KEY = "redact.key"
 
+SWEEP_WAIT_S = 30.0
+"""Seconds that a change of the store waits for a running sweep to end."""
+
 
 def home() -> Path:
     """Give the folder everything is kept in."""
