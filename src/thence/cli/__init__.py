@@ -194,7 +194,7 @@ def _about_the_screen(command: click.Command) -> None:
             _about_the_screen(below)
         if not command.params:  # one that does something by itself is told as well
             return
-    if not any(one.name == "color" for one in command.params):
+    if not any(option.name == "color" for option in command.params):
         command.params += (
             click.Option(
                 ["--color"],
@@ -209,12 +209,12 @@ def _about_the_screen(command: click.Command) -> None:
         )
 
 
-def _colour(_ctx: click.Context, _option: click.Parameter, told: screen.Colour | None) -> None:
-    screen.wanted.colour = told or screen.wanted.colour
+def _colour(_ctx: click.Context, _option: click.Parameter, colour: screen.Colour | None) -> None:
+    screen.wanted.colour = colour or screen.wanted.colour
 
 
-def _no_pager(_ctx: click.Context, _option: click.Parameter, told: bool) -> None:  # noqa: FBT001
-    screen.wanted.pager = screen.wanted.pager and not told
+def _no_pager(_ctx: click.Context, _option: click.Parameter, no_pager: bool) -> None:  # noqa: FBT001
+    screen.wanted.pager = screen.wanted.pager and not no_pager
 
 
 @click.group(

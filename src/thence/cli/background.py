@@ -58,8 +58,8 @@ def running(home: Path) -> Running | None:
 
 def _read(body: bytes) -> Running | None:
     try:
-        told = json.loads(body)
-        return Running(int(told["pid"]), int(told["port"]), str(told["version"]))
+        state = json.loads(body)
+        return Running(int(state["pid"]), int(state["port"]), str(state["version"]))
     except (ValueError, TypeError, KeyError):  # it is about to write
         return None
 

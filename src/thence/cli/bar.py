@@ -82,10 +82,10 @@ def lines(progress: Progress, room: int, passed: float) -> list[str]:
             left = (of - done) / (done / passed)
             right += f"  {size(round(done / passed))}/s  {format_duration(round(left) * 1000)} left"
     bar = _drawn(share, min(max(room - len(name) - len(right) - 2, 0), 60))
-    told = f"{' ' * 10}{progress.sources:,} of {several(progress.all_sources, 'session')}"
-    told += f" {_MEASURED.get(progress.stage, 'read')}, {progress.sessions:,}"
-    told += " sent" if progress.stage == "push" else " imported"
-    return [cut(f"{name}{bar}  {right}", room), cut(told, room)]
+    counts = f"{' ' * 10}{progress.sources:,} of {several(progress.all_sources, 'session')}"
+    counts += f" {_MEASURED.get(progress.stage, 'read')}, {progress.sessions:,}"
+    counts += " sent" if progress.stage == "push" else " imported"
+    return [cut(f"{name}{bar}  {right}", room), cut(counts, room)]
 
 
 def _drawn(share: float, room: int) -> str:

@@ -145,8 +145,8 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
     for agent, seen in every.items():
         if agent in roots:
             places = ", ".join(tilde(str(root)) for root in roots[agent])
-            told = {**seen.told(), "roots": places}
-            yield Finding("sources", *_seen(seen, wide), told=told, more=places)
+            details = {**seen.told(), "roots": places}
+            yield Finding("sources", *_seen(seen, wide), told=details, more=places)
     if absent := [agent for agent in every if agent not in roots]:
         yield Finding("sources", "note", f"no sessions found of {', '.join(absent)}")
 
@@ -189,9 +189,9 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
     for source in sources:
         facts = agent.reader.read(source).events
         versions |= {f"{fact.about['version']}" for fact in facts if fact.about.get("version")}
-        if found := agent.unknown_records(facts):
-            unknown += found
-            per_session[source.uid] = found.total()
+        if types_here := agent.unknown_records(facts):
+            unknown += types_here
+            per_session[source.uid] = types_here.total()
     newest = max(versions, key=_numbers, default="")
     tried = agent.profile.newest_version
     is_newer = bool(newest and tried) and _numbers(newest)[:2] > _numbers(tried)[:2]
@@ -200,7 +200,7 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
         types = ", ".join(name for name, _ in unknown.most_common(3))
         words.append(f"{several(unknown.total(), 'record')} of unknown type: {types}")
     words += [can for part, can in CAN.items() if agent.offers(part)]
-    told: dict[str, JSON] = {
+    details: dict[str, JSON] = {
         "agent": agent.name,
         "versions": sorted(versions, key=_numbers),
         "newest_tried": tried or None,
@@ -210,7 +210,7 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
         "not_understood_by_session": per_session,
     }
     level: Level = "note" if unknown or is_newer else "ok"
-    return Finding("agents", level, clean(f"{agent.name:7} {', '.join(words)}"), None, told)
+    return Finding("agents", level, clean(f"{agent.name:7} {', '.join(words)}"), None, details)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -229,9 +229,9 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
     total = sum(row.skipped for row in damaged)
     words = f"{several(total, 'line')} in {several(len(damaged), 'session')}; the rest is stored"
     yield Finding("skips", "note", words, None, {"skipped": total, "lines": lines})
-    for one in lines[: None if deep else 3]:
-        where = f"{_end(tilde(str(one['path'])))}:{one['line']}"
-        yield Finding("", "note", clean(f"{where}  {one['why']}"))
+    for line in lines[: None if deep else 3]:
+        where = f"{_end(tilde(str(line['path'])))}:{line['line']}"
+        yield Finding("", "note", clean(f"{where}  {line['why']}"))
 
 
 def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
@@ -242,12 +242,12 @@ def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]
     if not path or row.gone:
         return []
     try:
-        found = load(Path(path), known, row.session.session_uid).skipped
+        lines = load(Path(path), known, row.session.session_uid).skipped
     except ThenceError as error:
         return [{"path": path, "line": 0, "why": error.message}]
     return [
         {"path": skip.source or path, "line": skip.line, "bytes": skip.length, "why": skip.why}
-        for skip in found
+        for skip in lines
     ]
 
 
@@ -262,7 +262,11 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
     """Check the database and that every payload that a row names can be read."""
     yield from _database(store, deep=deep)
     yield from _packs(store, deep=deep)
-    losses = [one for one in store.kept("removals") if one["what"] == "session_memory.data_loss"]
+    losses = [
+        removal
+        for removal in store.kept("removals")
+        if removal["what"] == "session_memory.data_loss"
+    ]
     if losses:
         words = f"{several(len(losses), 'session')} removed before they were analysed"
         yield Finding("losses", "warning", words, "thence store gc -n", {"removals": losses})
@@ -351,18 +355,20 @@ def rules(store: Store) -> Iterator[Finding]:
     fingerprint = wiring.fingerprint()
     counts: Counter[str] = Counter()
     for stored in store.known().sessions.values():
-        parts = [one for one in fingerprint.changed(stored) if one != "reader" or not stored.gone]
+        parts = [
+            part for part in fingerprint.changed(stored) if part != "reader" or not stored.gone
+        ]
         counts.update(parts[:1])
-    told: dict[str, JSON] = {"outdated": dict(counts)}
+    details: dict[str, JSON] = {"outdated": dict(counts)}
     if not counts:
-        yield Finding("rules", "ok", "all sessions use the current rules", None, told)
+        yield Finding("rules", "ok", "all sessions use the current rules", None, details)
         return
     if number := counts["redaction"]:
         words = f"{several(number, 'session')} stored under other redaction rules"
-        yield Finding("rules", "warning", words, "thence sweep", told)
+        yield Finding("rules", "warning", words, "thence sweep", details)
     if number := counts.total() - counts["redaction"]:
         words = f"{several(number, 'session')} stored by an older version of thence"
-        yield Finding("rules", "note", words, "thence sweep", told)
+        yield Finding("rules", "note", words, "thence sweep", details)
 
 
 def caps(store: Store | None) -> Iterator[Finding]:
@@ -370,9 +376,9 @@ def caps(store: Store | None) -> Iterator[Finding]:
     if store is not None:
         policy = wiring.policy()
         known = store.known()
-        held = sum(one.bytes for one in known.sessions.values() if one.evicted is None)
-        over = held > policy.raw_soft_cap_bytes
-        words = f"transcripts {size(held)} of {size(policy.raw_soft_cap_bytes)}"
+        used = sum(session.bytes for session in known.sessions.values() if session.evicted is None)
+        over = used > policy.raw_soft_cap_bytes
+        words = f"transcripts {size(used)} of {size(policy.raw_soft_cap_bytes)}"
         yield Finding(
             "caps", "warning" if over else "ok", words, "thence store gc" if over else None
         )
@@ -389,9 +395,9 @@ def caps(store: Store | None) -> Iterator[Finding]:
 def _projects() -> Iterator[Finding]:
     from thence import Journal
 
-    told = wiring.settings()
-    journal = Journal(max_bytes=told["journal.max_bytes"])
-    steps = journal.cleanup(dry_run=True, max_sessions=told["journal.max_sessions"])
+    settings = wiring.settings()
+    journal = Journal(max_bytes=settings["journal.max_bytes"])
+    steps = journal.cleanup(dry_run=True, max_sessions=settings["journal.max_sessions"])
     removed = Counter(step.files.project for step in steps if step.what == "remove")
     for project, number in removed.items():
         words = (
@@ -427,8 +433,8 @@ def modes(home: Path) -> Iterator[Finding]:
     more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
     words = f"{tilde(str(path))} has mode {mode:04o}: other users can read it{more}"
     fix = f"chmod -R go= {tilde(str(path if len(wrong) == 1 else home))}"
-    told = [{"path": str(path), "mode": f"{mode:04o}"} for path, mode in wrong]
-    yield Finding("modes", "warning", clean(words), fix, {"modes": told})
+    entries = [{"path": str(path), "mode": f"{mode:04o}"} for path, mode in wrong]
+    yield Finding("modes", "warning", clean(words), fix, {"modes": entries})
 
 
 def place(home: Path, mounts: str = "/proc/self/mountinfo") -> Iterator[Finding]:
@@ -457,17 +463,17 @@ def space(home: Path, unread: int) -> Iterator[Finding]:
     disk = os.statvfs(place)
     free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     words = f"{size(free)} free of {size(total)}"
-    told: dict[str, JSON] = {"free_bytes": free, "total_bytes": total}
+    details: dict[str, JSON] = {"free_bytes": free, "total_bytes": total}
     fix = "free some space, then thence sweep"
     if free < FULL_DISK_BYTES and unread:
         words = f"the disk is full: {words}; {size(unread)} of logs cannot be imported"
-        yield Finding("disk", "bad", words, fix, told)
+        yield Finding("disk", "bad", words, fix, details)
     elif free < FULL_DISK_BYTES:
-        yield Finding("disk", "warning", f"the disk is full: {words}", fix, told)
+        yield Finding("disk", "warning", f"the disk is full: {words}", fix, details)
     elif free < LOW_DISK_BYTES and free < LOW_DISK_SHARE * total:
-        yield Finding("disk", "warning", f"the disk is nearly full: {words}", fix, told)
+        yield Finding("disk", "warning", f"the disk is nearly full: {words}", fix, details)
     else:
-        yield Finding("disk", "ok", words, None, told)
+        yield Finding("disk", "ok", words, None, details)
 
 
 def _kind(home: Path, mounts: str) -> str | None:
@@ -491,7 +497,8 @@ def clock(store: Store | None) -> Iterator[Finding]:
     now = present()
     rows = store.sessions() if store is not None else ()
     ends = sorted(
-        ((end, row) for row in rows if (end := when(row.session.ended_at))), key=lambda one: one[0]
+        ((end, row) for row in rows if (end := when(row.session.ended_at))),
+        key=lambda pair: pair[0],
     )
     if not ends:
         yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M %Z}")
@@ -506,8 +513,8 @@ def clock(store: Store | None) -> Iterator[Finding]:
 
 
 def _ago(then: datetime, now: datetime) -> str:
-    told = ago(then, now)
-    return "just now" if told == "now" else f"{told} ago" if told[0].isdigit() else told
+    passed = ago(then, now)
+    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
 
 
 # -- hooks ----------------------------------------------------------------------------------
@@ -523,23 +530,23 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
         if agent not in roots:
             continue
         try:
-            one = status_of(agent)
+            status = status_of(agent)
         except ThenceError as error:
             yield Finding("hooks", "warning", clean(f"{agent:7} {error.message}"), error.hint)
             continue
-        mark, words, _ = told_of(one, now)
+        mark, words, _ = told_of(status, now)
         level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
-        fix = fix_of(one) if level != "ok" else None
-        if level == "ok" and store is not None and (silent := _silent(store, agent, one)):
+        fix = fix_of(status) if level != "ok" else None
+        if level == "ok" and store is not None and (silent := _silent(store, agent, status)):
             level, words, fix = "warning", silent, f"thence hook install {agent}"
-        yield Finding("hooks", level, f"{agent:7} {words}", fix, one)
+        yield Finding("hooks", level, f"{agent:7} {words}", fix, status)
 
 
-def _silent(store: Store, agent: str, one: dict[str, JSON]) -> str | None:
+def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
     """Say so when sessions went on and the hook did not say so."""
     from thence.memory.store import Filter
 
-    seen = when(one["last_nudge"])
+    seen = when(status["last_nudge"])
     if seen is None:
         return None
     after = int((seen.timestamp() + SILENT) * 1000)
@@ -559,12 +566,12 @@ def installed(home: Path) -> Iterator[Finding]:
     known = {part.name: part for part in parts.PARTS}
     wrong = 0
     for name, whose in recorded.items():
-        for one in whose:
-            if problem := known[name].problem(one):
+        for owner in whose:
+            if problem := known[name].problem(owner):
                 wrong += 1
-                words = f"{name} of {one} {problem}"
-                told: dict[str, JSON] = {"part": name, "whose": one}
-                yield Finding("setup", "warning", clean(words), "thence setup", told)
+                words = f"{name} of {owner} {problem}"
+                details: dict[str, JSON] = {"part": name, "whose": owner}
+                yield Finding("setup", "warning", clean(words), "thence setup", details)
     missed = home / launcher.MISSED
     if missed.exists():
         gone = missed.read_text("utf-8", "replace").strip()
@@ -604,16 +611,20 @@ def cadence(store: Store | None) -> Iterator[Finding]:
     days = _CADENCE_DAYS.get(often)
     if days is None:  # hooks start the sweeps, and are looked at with the hooks
         return
-    told: dict[str, JSON] = {"cadence": often}
-    found = [(way.name, way.where() or "") for way in scheduling.installed()]
-    if found:
-        yield Finding("cadence", "ok", f"{often}, by {found[0][0]}", None, told, clean(found[0][1]))
+    details: dict[str, JSON] = {"cadence": often}
+    timers = [(way.name, way.where() or "") for way in scheduling.installed()]
+    if timers:
+        yield Finding(
+            "cadence", "ok", f"{often}, by {timers[0][0]}", None, details, clean(timers[0][1])
+        )
         return
     known = store.known().sessions.values() if store is not None else ()
-    last = max((one.ingested or 0 for one in known), default=0) / 1000
+    last = max((session.ingested or 0 for session in known), default=0) / 1000
     late = last and time.time() - last > (days + 1) * 86_400
     words = f"{often}, but no timer is installed"
-    yield Finding("cadence", "warning" if late else "note", words, "thence schedule install", told)
+    yield Finding(
+        "cadence", "warning" if late else "note", words, "thence schedule install", details
+    )
 
 
 def journals(store: Store | None) -> Iterator[Finding]:
@@ -640,8 +651,8 @@ def other_layouts(known: Mapping[str, Adapter]) -> Iterator[Finding]:
         if logs:
             words = f"{several(len(logs), 'log')} in projects/*/sessions below {tilde(str(root))}"
             fix = f"move them up one folder, or thence show {tilde(logs[0])}"
-            told: dict[str, JSON] = {"logs": logs}
-            yield Finding("layout", "warning", clean(f"{words}: not read"), clean(fix), told)
+            details: dict[str, JSON] = {"logs": logs}
+            yield Finding("layout", "warning", clean(f"{words}: not read"), clean(fix), details)
 
 
 # -- links ----------------------------------------------------------------------------------
@@ -707,11 +718,11 @@ def everything(*, deep: bool) -> list[Finding]:
             ("agents", lambda: clients(known, deep=deep))
         ]
         if store is not None:
-            held = store
+            present_store = store
             checks += [
-                ("skips", lambda: skips(held, known, deep=deep)),
-                ("store", lambda: integrity(held, deep=deep)),
-                ("rules", lambda: rules(held)),
+                ("skips", lambda: skips(present_store, known, deep=deep)),
+                ("store", lambda: integrity(present_store, deep=deep)),
+                ("rules", lambda: rules(present_store)),
             ]
         else:
             out.append(Finding("store", "note", "no sessions stored yet", "thence sweep"))

@@ -83,7 +83,7 @@ def _fitting(columns_of: Sequence[Column], widths: Sequence[int], room: int) -> 
     shown = list(range(len(columns_of)))
     slack = _slack(columns_of)
     for _, at in sorted(((c.drop, at) for at, c in enumerate(columns_of) if c.drop), reverse=True):
-        others = sum(widths[one] for one in shown if one != slack)
+        others = sum(widths[place] for place in shown if place != slack)
         needed = 0 if slack is None else min(columns_of[slack].least, widths[slack])
         if room - _gaps(len(shown)) - others >= needed:
             break
@@ -141,10 +141,10 @@ def short_ids(names: Sequence[str]) -> dict[str, str]:
     return out
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(first: str, other: str) -> int:
     """How many characters two texts begin with in common."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(first, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(other)))
 
 
 def present(*, utc: bool = False) -> datetime:

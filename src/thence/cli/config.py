@@ -35,14 +35,14 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
     values = _values()
     if name is not None:
         if name not in values:
-            fits = [one for one in values if one.endswith(f".{name}")]
+            fits = [setting for setting in values if setting.endswith(f".{name}")]
             if len(fits) != 1:
                 raise BadConfig(f"unknown setting {name!r}", hint=f"one of {', '.join(values)}")
             name = fits[0]
         values = {name: values[name]}
     if json:
-        told = {one: {"value": v.value, "origin": v.origin} for one, v in values.items()}
-        say(as_json(told))
+        report = {setting: {"value": v.value, "origin": v.origin} for setting, v in values.items()}
+        say(as_json(report))
         return 0
     tell(lines(values, width()))
     if exclude:
@@ -53,8 +53,8 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
 def _values() -> dict[str, config.SettingValue]:
     """Give all settings, those of the environment included."""
     home = config.home()
-    told = os.environ.get(config.HOME, "").strip()
-    values = {"home": config.SettingValue(str(home), config.HOME if told else "default")}
+    home_variable = os.environ.get(config.HOME, "").strip()
+    values = {"home": config.SettingValue(str(home), config.HOME if home_variable else "default")}
     values |= wiring.settings().values
     named: dict[str, tuple[str, Any]] = {
         "persistence": (config.OFF, config.persistence()),
@@ -72,12 +72,12 @@ def lines(values: dict[str, config.SettingValue], room: int) -> Iterator[str]:
     """Give settings as rows; what is not the default stands out."""
     rows = []
     for name, (value, origin) in values.items():
-        told = origin != "default"
+        is_set = origin != "default"
         rows.append(
             [
-                Cell("●" if told else "○", "cyan" if told else None),
+                Cell("●" if is_set else "○", "cyan" if is_set else None),
                 Cell(name),
-                Cell(clean(_shown(name, value)), bold=told),
+                Cell(clean(_shown(name, value)), bold=is_set),
                 Cell(clean(origin.rpartition("/")[2]), DIM),
             ]
         )
@@ -121,8 +121,8 @@ def _kept_of(pattern: str) -> Iterator[str]:
 
     rule = Exclusion([pattern])
     with wiring.store() as store:
-        kept = [row for row in store.sessions() if rule.means(row.session.cwd)]
-    if kept:
-        first = kept[0].session.native_session_id[:13]
-        many = several(len(kept), "session")
+        rows = [row for row in store.sessions() if rule.means(row.session.cwd)]
+    if rows:
+        first = rows[0].session.native_session_id[:13]
+        many = several(len(rows), "session")
         yield f"{many} already stored; to delete them: thence store forget {clean(first)} …"

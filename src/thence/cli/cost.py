@@ -121,9 +121,9 @@ class Table:
         self._rows: dict[str, SessionRow] = {}
         self._ids: dict[str, str] = {}
         if self.by == "session":
-            uids = tuple(f"{one.key[0]}" for one in self.parts)
-            found = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
-            self._rows = {row.session.session_uid: row for row in found}
+            uids = tuple(f"{part.key[0]}" for part in self.parts)
+            rows = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
+            self._rows = {row.session.session_uid: row for row in rows}
             self._ids = short_ids([uid.partition(":")[2] for uid in uids])
 
     def lines(self, room: int, number: int) -> Iterator[str]:
@@ -143,7 +143,7 @@ class Table:
         yield ""
         wide = room >= WIDE
         shown = self.parts[-number:] if self.by in PERIODS else self.parts[:number]
-        rows = [self._heads(wide=wide), *(self._cells(one, wide=wide) for one in shown)]
+        rows = [self._heads(wide=wide), *(self._cells(total, wide=wide) for total in shown)]
         if room < NARROW:
             yield from table(_NARROW, [[*row[:2], *row[3:]] for row in rows], room)
         else:
@@ -158,18 +158,20 @@ class Table:
             heads[3:3] = ["in", "cached", "out"]
         return [Cell(head, DIM) for head in heads]
 
-    def _cells(self, one: Total, *, wide: bool) -> list[Cell]:
-        tokens = [Cell(short(n), DIM) for n in (one.input, one.cache, one.output)] if wide else []
-        unknown = one.unpriced and not one.ticks
+    def _cells(self, total: Total, *, wide: bool) -> list[Cell]:
+        tokens = (
+            [Cell(short(n), DIM) for n in (total.input, total.cache, total.output)] if wide else []
+        )
+        unknown = total.unpriced and not total.ticks
         return [
-            Cell("▲", "yellow") if one.unpriced else Cell(" "),
-            Cell(self._name(one.key[0])),
-            Cell(f"{one.sessions:,}"),
+            Cell("▲", "yellow") if total.unpriced else Cell(" "),
+            Cell(self._name(total.key[0])),
+            Cell(f"{total.sessions:,}"),
             *tokens,
-            Cell("unknown" if unknown else money(one.live, one.unpriced)),
-            Cell(money(one.dead) if one.dead else "·", DIM),
-            Cell(money(one.side) if one.side else "·", "bright_magenta" if one.side else DIM),
-            Cell("unknown" if unknown else money(one.ticks, one.unpriced)),
+            Cell("unknown" if unknown else money(total.live, total.unpriced)),
+            Cell(money(total.dead) if total.dead else "·", DIM),
+            Cell(money(total.side) if total.side else "·", "bright_magenta" if total.side else DIM),
+            Cell("unknown" if unknown else money(total.ticks, total.unpriced)),
         ]
 
     def _name(self, key: str | None) -> str:
@@ -197,13 +199,13 @@ class Table:
                     reasons[why] = reasons.get(why, 0) + 1
             most = max(reasons, key=reasons.__getitem__)
             what = several(len(self.bounds), "session")
-            told = f"▲ at least: {what} with missing or incomplete usage ({clean(most)})"
-            yield from _wrapped(told, room)
+            notice = f"▲ at least: {what} with missing or incomplete usage ({clean(most)})"
+            yield from _wrapped(notice, room)
 
 
-def _wrapped(told: str, room: int) -> Iterator[str]:
+def _wrapped(text: str, room: int) -> Iterator[str]:
     """Say a sentence behind its mark, on as many lines as it takes."""
-    mark, _, words = told.partition(" ")
+    mark, _, words = text.partition(" ")
     for at, line in enumerate(wrap(words, room - 2)):
         yield f"{' ' if at else mark} {line}"
 

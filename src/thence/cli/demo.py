@@ -54,8 +54,8 @@ def command(
     report = _swept()
     script = _script(homes)
     if json:
-        told = {"folder": str(homes.work.parent), "command": str(script), "env": homes.env}
-        say(as_json({**told, "sweep": report}))
+        out = {"folder": str(homes.work.parent), "command": str(script), "env": homes.env}
+        say(as_json({**out, "sweep": report}))
         return 0
     tell([f"sample sessions of every agent, in {homes.work.parent}", ""])
     show(json=False, utc=False)
@@ -111,8 +111,8 @@ def _has_sessions() -> bool:
     if wiring.has_store():
         return True
     known = wiring.adapters()
-    found = (known[name].find(place) for name, ps in wiring.roots(known).items() for place in ps)
-    return any(next(iter(one), None) is not None for one in found)
+    searches = (known[name].find(place) for name, ps in wiring.roots(known).items() for place in ps)
+    return any(next(iter(sessions), None) is not None for sessions in searches)
 
 
 def made(folder: Path | None) -> Homes:

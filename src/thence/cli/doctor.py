@@ -51,8 +51,8 @@ def command(*, deep: bool, mend: bool, json: bool) -> int:
             findings = checks.everything(deep=deep)
         mended = sorted(broken - _broken(findings))
     if json:
-        told = _object(findings, checks.moment())
-        say(as_json(told if mended is None else {**told, "mended": mended}))
+        report = _object(findings, checks.moment())
+        say(as_json(report if mended is None else {**report, "mended": mended}))
     else:
         if mended is not None:
             tell([f"restored {several(len(mended), 'session')} with broken packs", ""])
@@ -83,7 +83,7 @@ def code(findings: Sequence[Finding]) -> int:
 
 
 def _object(findings: Sequence[Finding], at: str) -> JSON:
-    found = [
+    rows = [
         {
             "topic": finding.topic or None,
             "level": finding.level,
@@ -93,7 +93,7 @@ def _object(findings: Sequence[Finding], at: str) -> JSON:
         }
         for finding in findings
     ]
-    return {"at": at, "ok": code(findings) == 0, "findings": found}
+    return {"at": at, "ok": code(findings) == 0, "findings": rows}
 
 
 def lines(findings: Sequence[Finding], room: int) -> Iterator[str]:

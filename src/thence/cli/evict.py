@@ -34,7 +34,7 @@ class NotEvicted(ThenceError):
 def command(wanted: tuple[str, ...], *, dry_run: bool, lose: bool, yes: bool, json: bool) -> int:
     """Evict sessions."""
     with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
-        rows = [wiring.session(store, one) for one in dict.fromkeys(wanted)]
+        rows = [wiring.session(store, name) for name in dict.fromkeys(wanted)]
         due = [row for row in rows if not row.session.evicted_at]
         _check(due, lose=lose)
         if not json:

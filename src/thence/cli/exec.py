@@ -35,18 +35,18 @@ def command(words: tuple[str, ...], *, json: bool) -> int:
     """Run a command, then sweep."""
     code = run(words)
     report: Report | None = None
-    told = None
+    problem = None
     if config.persistence():
         try:
             report = sweep()
         except (ThenceError, OSError) as error:
-            told = error.message if isinstance(error, ThenceError) else str(error)
+            problem = error.message if isinstance(error, ThenceError) else str(error)
     else:
-        told = "recording is switched off" if json else None
+        problem = "recording is switched off" if json else None
     if json:
-        click.echo(dumps(_object(words, code, report, told)), err=True)
-    elif told is not None:
-        click.echo(f"note: not imported: {clean(told)}; run thence sweep later", err=True)
+        click.echo(dumps(_object(words, code, report, problem)), err=True)
+    elif problem is not None:
+        click.echo(f"note: not imported: {clean(problem)}; run thence sweep later", err=True)
     return code
 
 

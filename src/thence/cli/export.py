@@ -139,19 +139,19 @@ def _object(
     loaded: Loaded, form: Form, body: Iterator[str], output: Path | None, redactor: Redactor | None
 ) -> JSON:
     """Say what was written into a file; without one, give it: records, messages or a text."""
-    told: dict[str, JSON] = {"session_uid": loaded.whole.uid, "as": form}
+    report: dict[str, JSON] = {"session_uid": loaded.whole.uid, "as": form}
     if output is not None:
         _write(output, body)
-        told |= {"path": str(output), "bytes": output.stat().st_size}
+        report |= {"path": str(output), "bytes": output.stat().st_size}
     elif form == "jsonl":
-        told["lines"] = [text.loads(line) for line in body]
+        report["lines"] = [text.loads(line) for line in body]
     elif form in ("messages", "atif", "otlp"):
-        told["messages" if form == "messages" else "document"] = text.loads("".join(body))
+        report["messages" if form == "messages" else "document"] = text.loads("".join(body))
     else:
-        told["text"] = "\n".join(body)
-    told["skipped"] = len(loaded.skipped)
-    told["redacted"] = None if redactor is None else sum(redactor.counts.values())
-    return told
+        report["text"] = "\n".join(body)
+    report["skipped"] = len(loaded.skipped)
+    report["redacted"] = None if redactor is None else sum(redactor.counts.values())
+    return report
 
 
 # -- all of them ----------------------------------------------------------------------------
@@ -176,9 +176,13 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
     from thence.analytics.parquet import export
     from thence.cli.bar import export_progress
 
-    with wiring.store() as store, export_progress(shown=not json) as told:
+    with wiring.store() as store, export_progress(shown=not json) as show_progress:
         report = export(
-            store, target_at(target), dry_run=dry_run, notes=wiring.redacted_notes(), progress=told
+            store,
+            target_at(target),
+            dry_run=dry_run,
+            notes=wiring.redacted_notes(),
+            progress=show_progress,
         )
     if json:
         say(as_json(msgspec.to_builtins(report)))
@@ -191,8 +195,8 @@ def _exported(report: ExportReport) -> Iterator[str]:
     where = clean(tilde(report.target))
     gone = f", {report.removed:,} removed" if report.removed else ""
     if report.dry_run:
-        whole = "all of " if report.is_complete else ""
-        yield f"would read {whole}{several(report.read, 'session')}{gone}, into {where}"
+        everything = "all of " if report.is_complete else ""
+        yield f"would read {everything}{several(report.read, 'session')}{gone}, into {where}"
         return
     if not report.read and not report.removed:
         yield f"nothing changed: {several(report.sessions, 'session')} in {where}"
@@ -245,22 +249,22 @@ def exported(
         loaded = loaded if redactor is None else _redacted(loaded, redactor)
         yield text.dumps(_document(loaded, form, spans or Spans()), separators=(",", ":"))
         return
-    whole = loaded.whole
-    label = wiring.labels().get(whole.uid, Label())
+    session = loaded.whole
+    label = wiring.labels().get(session.uid, Label())
     if form == "messages":
-        outputs = spills.texts([*whole.before.facts, *whole.facts])
-        yield _line(spills.inline_known(whole.messages().messages, outputs), redactor)
+        outputs = spills.texts([*session.before.facts, *session.facts])
+        yield _line(spills.inline_known(session.messages().messages, outputs), redactor)
     elif form == "jsonl":
-        notes = note_events(read_notes(wiring.home()), whole.uid)
-        lines = forms.lines(whole, notes, name=label.name, tags=list(label.tags))
-        for one in forms.flat(whole) if flatten else lines:
-            yield _line(one, redactor)
+        notes = note_events(read_notes(wiring.home()), session.uid)
+        lines = forms.lines(session, notes, name=label.name, tags=list(label.tags))
+        for line in forms.flat(session) if flatten else lines:
+            yield _line(line, redactor)
     else:
         write = forms.markdown if form == "markdown" else forms.page
-        made = write(whole, name=label.name)
+        made = write(session, name=label.name)
         # As a whole: a secret may stand on several lines.
-        told = "\n".join(made)
-        yield redactor.redact(told) if redactor is not None else told
+        page = "\n".join(made)
+        yield redactor.redact(page) if redactor is not None else page
 
 
 class Spans(NamedTuple):
@@ -313,15 +317,15 @@ def _send(wanted: str, endpoint: str, headers: tuple[str, ...], spans: Spans, *,
     """Send a session to a collector, redacted."""
     from thence.bridge.otlp import send
 
-    given = [header.partition("=") for header in headers]
-    if not all(name and equals for name, equals, _ in given):
+    pairs = [header.partition("=") for header in headers]
+    if not all(name and equals for name, equals, _ in pairs):
         raise click.UsageError("write a header as NAME=VALUE")
     loaded = _redacted(original(wanted), wiring.redactor())
     trace = _trace(loaded, spans)
-    requests = send(trace, endpoint, {name.strip(): value.strip() for name, _, value in given})
+    requests = send(trace, endpoint, {name.strip(): value.strip() for name, _, value in pairs})
     if json:
-        told = {"session_uid": trace.uid, "trace_id": trace.trace_id.hex(), "endpoint": endpoint}
-        say(as_json({**told, "spans": len(trace.spans), "requests": requests}))
+        report = {"session_uid": trace.uid, "trace_id": trace.trace_id.hex(), "endpoint": endpoint}
+        say(as_json({**report, "spans": len(trace.spans), "requests": requests}))
     else:
         tell([f"sent {several(len(trace.spans), 'span')} to {clean(endpoint)}, redacted"])
     return exit_code(loaded.skipped)

@@ -105,9 +105,9 @@ def _remove_own(home: Path, name: str) -> None:
     """Remove the files of a session of our own."""
     from thence.journal import cleanup, history, permissions
 
-    for held in cleanup.inventory(home):
-        if held.session == name:
-            cleanup.remove(held)
+    for files in cleanup.inventory(home):
+        if files.session == name:
+            cleanup.remove(files)
     permissions.remove_notes(home, name)
     history.History(home).forget(name)
 
@@ -118,12 +118,12 @@ def own_files(row: SessionRow) -> Iterator[Path]:
         return
     from thence.journal import cleanup
 
-    for held in cleanup.inventory(wiring.home()):
-        if held.session == row.session.native_session_id:
-            if held.running:
-                raise SessionBusy(f"{held.session} is being written", hint="end it first")
-            yield from (file.path for file in held.segments)
-            yield from held.beside
+    for files in cleanup.inventory(wiring.home()):
+        if files.session == row.session.native_session_id:
+            if files.running:
+                raise SessionBusy(f"{files.session} is being written", hint="end it first")
+            yield from (file.path for file in files.segments)
+            yield from files.beside
 
 
 def _nudges(home: Path, row: SessionRow) -> Iterator[Path]:
@@ -143,11 +143,13 @@ def _nudges(home: Path, row: SessionRow) -> Iterator[Path]:
 def _needles(store: Store, row: SessionRow) -> list[str]:
     """Give texts that must be nowhere afterwards: only this session has them."""
     session = row.session
-    others = [one for one in store.sessions() if one.session.session_uid != session.session_uid]
+    others = [
+        other for other in store.sessions() if other.session.session_uid != session.session_uid
+    ]
     name = session.native_session_id  # what comes from it may go on naming it
-    named = any(edge.session == name for one in others for edge in one.edges)
+    named = any(edge.session == name for other in others for edge in other.edges)
     needles = [] if named else [name]
-    titles = {one.title for one in others}
+    titles = {other.title for other in others}
     if row.title and len(row.title) >= LONG_ENOUGH and row.title not in titles:
         needles.append(row.title)
     return needles
@@ -165,13 +167,13 @@ def prove(home: Path, needles: list[str]) -> Proof:
             continue
         files.append(path)
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            found: set[str] = set()
+            present: set[str] = set()
             tail = b""  # a text may lie across two pieces
             while piece := file.read(PIECE_BYTES):
                 total += len(piece)
-                found.update(needle for needle, raw in wanted if raw in tail + piece)
+                present.update(needle for needle, raw in wanted if raw in tail + piece)
                 tail = piece[-longest:]
-            traces += [(path, needle) for needle in needles if needle in found]
+            traces += [(path, needle) for needle in needles if needle in present]
     return Proof(files, total, traces)
 
 
@@ -215,7 +217,7 @@ def _proven(proof: Proof) -> Iterator[str]:
     yield f"deleted; checked {several(len(proof.files), 'file')}, {size(proof.bytes)}:"
     folders = Counter(path.parent for path in proof.files)
     for folder, number in sorted(folders.items()):
-        found = sorted({place for place, _ in proof.traces if place.parent == folder})
-        told = f"{clean(tilde(str(folder)))}  {several(number, 'file')}"
-        mark = f"✗ {told}: {found[0].name}" if found else f"✓ {told}"
+        places = sorted({place for place, _ in proof.traces if place.parent == folder})
+        words = f"{clean(tilde(str(folder)))}  {several(number, 'file')}"
+        mark = f"✗ {words}: {places[0].name}" if places else f"✓ {words}"
         yield cut(f"  {mark}", width())

@@ -55,9 +55,9 @@ def command(
     from thence import Journal
     from thence.cli.notes import describe_losses, write_losses
 
-    told = wiring.settings()
-    journal = Journal(max_bytes=_size(max_bytes) if max_bytes else told["journal.max_bytes"])
-    most = max_sessions or told["journal.max_sessions"]
+    settings = wiring.settings()
+    journal = Journal(max_bytes=_size(max_bytes) if max_bytes else settings["journal.max_bytes"])
+    most = max_sessions or settings["journal.max_sessions"]
     steps = journal.cleanup(dry_run=True, max_sessions=most)
     steps = [step for step in steps if step.what != "keep"]
     if not wiring.has_store():
@@ -80,7 +80,7 @@ def command(
         say(as_json(_object(plan, steps, dry_run=dry_run) | {"pending": pending, **losses}))
     elif collection.losses:
         words = [f"LOST: {describe_losses(collection.losses)}", *problems]
-        tell(style(line, fg="red") for one in words for line in wrap(clean(one), width()))
+        tell(style(line, fg="red") for sentence in words for line in wrap(clean(sentence), width()))
     return SKIPS if collection.losses else 0
 
 
@@ -143,8 +143,8 @@ class Collection:
         from thence.memory.places import only_copies
 
         known = self._store.known()
-        held = retention.inventory(known, self._running, failed, only_copies(known))
-        return retention.plan(self._policy, held, datetime.now(UTC))
+        inventory = retention.inventory(known, self._running, failed, only_copies(known))
+        return retention.plan(self._policy, inventory, datetime.now(UTC))
 
     def final(self) -> Plan:
         """Analyse what the plan wants analysed first, and plan again until it asks no more."""
@@ -153,7 +153,7 @@ class Collection:
             return plan
         wiring.sweep_of(self._store).run({})  # no folders: what is here and not digested, is
         known = self._store.known().sessions
-        failed = frozenset(uid for uid, one in known.items() if one.analysed is None)
+        failed = frozenset(uid for uid, session in known.items() if session.analysed is None)
         plan = self.plan(failed)
         return plan if not plan.again else self.plan(frozenset(known))
 
@@ -209,8 +209,8 @@ def lines(plan: Plan, steps: Sequence[CleanupStep], room: int, *, would: bool) -
     """Say what goes and why."""
     gone = [*plan.of("evict"), *plan.of("drop_unanalysed")]
     if not plan.items and not steps:
-        held = size(plan.usage_before)
-        yield f"nothing to do: transcripts use {held}, below all limits"
+        used = size(plan.usage_before)
+        yield f"nothing to do: transcripts use {used}, below all limits"
         return
     yield f"{'would remove' if would else 'removing'} {_counted(gone, steps)}"
     rows = [_cells(item) for item in plan.items] + [_step_cells(step) for step in steps]
@@ -229,12 +229,12 @@ _START = (Column(), Column(), Column(), Column(right=True))
 def _counted(gone: Sequence[Planned], steps: Sequence[CleanupStep]) -> str:
     removed = [step for step in steps if step.what == "remove"]
     pruned = [step for step in steps if step.what == "prune"]
-    told = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
+    words = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
     if removed:
-        told += f", and {several(len(removed), 'session')} recorded by thence"
+        words += f", and {several(len(removed), 'session')} recorded by thence"
     if pruned:
-        told += f", and {several(len(pruned), 'file')} of old prompts"
-    return told
+        words += f", and {several(len(pruned), 'file')} of old prompts"
+    return words
 
 
 def _cells(item: Planned) -> list[Cell]:

@@ -104,8 +104,8 @@ def lines(report: Report, room: int, *, dry_run: bool) -> Iterator[str]:
         ("left out", report.left),
     ):
         if counts:
-            told = ", ".join(f"{clean(name)} {number}" for name, number in counts.items())
-            yield cut(f"  {what}: {told}", room)
+            named = ", ".join(f"{clean(name)} {number}" for name, number in counts.items())
+            yield cut(f"  {what}: {named}", room)
     if report.answered:
         yield f"  without a result, now marked as such: {several(len(report.answered), 'call')}"
     for note in (*report.mended, *report.notes):

@@ -62,42 +62,42 @@ def command(
     if wiring.has_store():
         with wiring.store() as store:
             typed.add(said(store, typed.text, agent))
-    found = typed.newest(max(number, MOST) if pick else number)
+    prompts = typed.newest(max(number, MOST) if pick else number)
     redact = wiring.redactor().redact if wiring.has_store() else None
     if redact is not None:
-        found = [{**one, "text": redact(one["text"])} for one in found]
+        prompts = [{**prompt, "text": redact(prompt["text"])} for prompt in prompts]
     if pick:
-        found = [_picked(found, present(utc=utc))]
+        prompts = [_picked(prompts, present(utc=utc))]
     if json:
-        say(as_json(found))
+        say(as_json(prompts))
     elif pick:
-        tell(map(clean, found[0]["text"].split("\n")), pager=False)
+        tell(map(clean, prompts[0]["text"].split("\n")), pager=False)
     else:
-        tell(lines(found, present(utc=utc), width()))
+        tell(lines(prompts, present(utc=utc), width()))
     return 0
 
 
-def _picked(found: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
+def _picked(prompts: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
     """Let the user choose a prompt, as with the Up-arrow of a shell."""
     from thence.cli import picker
 
     if not picker.possible():
         raise click.UsageError("--pick needs a terminal")
-    if not found:
+    if not prompts:
         raise SessionNotFound("no prompt found", hint="run thence sweep to import sessions")
     choices = [
         picker.Choice(
-            f"{ago(when(one['ts']), at):>6}  {padded(clean(one['agent']), 6)}  {_flat(one)}",
-            f"{one['agent']} {_flat(one)} {clean(one['cwd'] or '')}",
-            tuple(map(clean, one["text"].split("\n")[:6])),
+            f"{ago(when(prompt['ts']), at):>6}  {padded(clean(prompt['agent']), 6)}  {_flat(prompt)}",
+            f"{prompt['agent']} {_flat(prompt)} {clean(prompt['cwd'] or '')}",
+            tuple(map(clean, prompt["text"].split("\n")[:6])),
         )
-        for one in found
+        for prompt in prompts
     ]
-    return found[picker.pick(choices)]
+    return prompts[picker.pick(choices)]
 
 
-def _flat(one: Mapping[str, JSON]) -> str:
-    return clean(" ".join(one["text"].split()))
+def _flat(prompt: Mapping[str, JSON]) -> str:
+    return clean(" ".join(prompt["text"].split()))
 
 
 class Typed:
@@ -118,25 +118,25 @@ class Typed:
         """
         times: Counter[tuple[str, str]] = Counter()
         wanted = filter(self._wanted, prompts)
-        for one in sorted(wanted, key=lambda one: one["ts"] or "", reverse=True):
-            text = one["agent"], " ".join(one["text"].split())
+        for prompt in sorted(wanted, key=lambda prompt: prompt["ts"] or "", reverse=True):
+            text = prompt["agent"], " ".join(prompt["text"].split())
             times[text] += 1
             key = *text, times[text]
             before = self._found.get(key)
-            if before is None or (one["ts"] or "") > (before["ts"] or ""):
+            if before is None or (prompt["ts"] or "") > (before["ts"] or ""):
                 more = before or {}
-                self._found[key] = {name: one[name] or more.get(name) for name in one}
+                self._found[key] = {name: prompt[name] or more.get(name) for name in prompt}
 
-    def _wanted(self, one: Mapping[str, JSON]) -> bool:
-        text, wanted = one["text"].lower(), self.text.lower()
+    def _wanted(self, prompt: Mapping[str, JSON]) -> bool:
+        text, wanted = prompt["text"].lower(), self.text.lower()
         fits = text.startswith(wanted) if self._prefix else wanted in text
-        here = self._project in (one["cwd"] or "").lower()
-        return bool(text.strip()) and fits and here and self._agent in (None, one["agent"])
+        here = self._project in (prompt["cwd"] or "").lower()
+        return bool(text.strip()) and fits and here and self._agent in (None, prompt["agent"])
 
     def newest(self, number: int) -> list[dict[str, JSON]]:
         """Give the last so many, the newest first."""
-        found = sorted(self._found.values(), key=lambda one: one["ts"] or "", reverse=True)
-        return found[:number]
+        prompts = sorted(self._found.values(), key=lambda prompt: prompt["ts"] or "", reverse=True)
+        return prompts[:number]
 
 
 def own(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[str, JSON]]:
@@ -156,8 +156,8 @@ def own(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[st
 def _utc(moment: datetime | None) -> str | None:
     if moment is None:
         return None
-    told = moment.astimezone(UTC).isoformat(timespec="milliseconds")
-    return told.replace("+00:00", "Z")
+    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
 
 
 def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
@@ -169,29 +169,29 @@ def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]
 
     quoted = " ".join(f'"{word}"' for word in text.replace('"', " ").split())
     asked = f"kind:user_msg {quoted}" + (f" agent:{agent}" if agent else "")
-    found = [
-        one
-        for one in store.search(parse(asked), MOST).found
-        if one.state not in _NOT_TYPED and one.ref is not None
+    matches = [
+        match
+        for match in store.search(parse(asked), MOST).found
+        if match.state not in _NOT_TYPED and match.ref is not None
     ]
-    rows = store.sessions(Filter(uids=tuple({one.session_uid for one in found})))
+    rows = store.sessions(Filter(uids=tuple({match.session_uid for match in matches})))
     folders = {row.session.session_uid: row.session.cwd for row in rows}
-    for one in found:
-        name, _, session = one.session_uid.partition(":")
-        payload = body(store.blobs, one.ref or "")
-        moment = datetime.fromtimestamp(one.ts / 1000, UTC) if one.ts else None
+    for match in matches:
+        name, _, session = match.session_uid.partition(":")
+        payload = body(store.blobs, match.ref or "")
+        moment = datetime.fromtimestamp(match.ts / 1000, UTC) if match.ts else None
         yield {
             "ts": _utc(moment),
             "agent": name,
             "session": session,
-            "cwd": folders.get(one.session_uid),
+            "cwd": folders.get(match.session_uid),
             "text": words_of(Block("user_msg", "user", payload=payload)),
         }
 
 
-def lines(found: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Iterator[str]:
+def lines(prompts: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Iterator[str]:
     """Give prompts as rows, one line each."""
-    if not found:
+    if not prompts:
         yield "no prompt found"
         return
     narrow = room < NARROW
@@ -199,8 +199,8 @@ def lines(found: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Itera
     if narrow:
         del columns[2:4]
     rows: list[list[Cell]] = []
-    for one in found:
-        where = [] if narrow else [Cell(one["agent"]), Cell(cut(folder(one["cwd"]), 14), DIM)]
-        said = Cell(_flat(one))
-        rows.append([Cell("›", "blue"), Cell(ago(when(one["ts"]), at), DIM), *where, said])
+    for prompt in prompts:
+        where = [] if narrow else [Cell(prompt["agent"]), Cell(cut(folder(prompt["cwd"]), 14), DIM)]
+        text = Cell(_flat(prompt))
+        rows.append([Cell("›", "blue"), Cell(ago(when(prompt["ts"]), at), DIM), *where, text])
     yield from table(columns, rows, room)

@@ -129,9 +129,9 @@ class Home:
         self._ids = short_ids([row.session.native_session_id for row in open_now])
         self._today = at.date()
         spent = totals_by_day(store, Filter(after=self._back(DAYS)), self._zone, by_agent=True)
-        self._days = [msgspec.structs.replace(one, key=one.key[::-1]) for one in spent]
+        self._days = [msgspec.structs.replace(total, key=total.key[::-1]) for total in spent]
         self._week = {
-            one.key[0]: one for one in store.totals(["agent"], Filter(after=self._back(7)))
+            total.key[0]: total for total in store.totals(["agent"], Filter(after=self._back(7)))
         }
         self.total = store.totals()[0]
         self.heard: Mapping[str, datetime] = {}
@@ -175,7 +175,7 @@ class Home:
                     "week": _spent(week),
                     "days": [_usd(self._on(agent, day)) for day in self._dates()],
                 }
-                for agent, week in sorted(self._week.items(), key=lambda one: one[0] or "")
+                for agent, week in sorted(self._week.items(), key=lambda pair: pair[0] or "")
             ],
             "store": {
                 "raw_bytes": self.total.raw_bytes,
@@ -210,11 +210,11 @@ class Home:
             words = f"The oldest transcripts are removed from {self.announced:%Y-%m-%d} on"
             yield style(cut(f"{words}; thence store gc -n lists them", room), fg="yellow")
         if self.heard:
-            told = (
+            reports = (
                 f"{clean(label_of(agent))} {_since(seen, self.at)}"
                 for agent, seen in self.heard.items()
             )
-            yield cut(f"hooks  active: {', '.join(told)}", room)
+            yield cut(f"hooks  active: {', '.join(reports)}", room)
         yield ""
         yield from commands(self._next(), room)
 
@@ -234,10 +234,10 @@ class Home:
     def _open(self, row: SessionRow, how: Standing, *, wide: bool) -> list[Cell]:
         mark, colour = {"waiting": ("◆", "yellow"), "running": ("●", "cyan")}.get(how, ("●", DIM))
         session = row.session
-        told = self.now.live.get(session.session_uid)
+        live = self.now.live.get(session.session_uid)
         title = titled(row.title)
-        if how == "waiting" and told is not None and told.waiting_for:
-            title = f"{clean(told.waiting_for)}: {title}"
+        if how == "waiting" and live is not None and live.waiting_for:
+            title = f"{clean(live.waiting_for)}: {title}"
         cells = [
             Cell(mark, colour),
             Cell(self._ids[session.native_session_id], DIM),
@@ -272,7 +272,7 @@ class Home:
         return [(self._today - timedelta(days=back)).isoformat() for back in range(days)][::-1]
 
     def _on(self, agent: str | None, day: str) -> Total:
-        return next((one for one in self._days if one.key == (agent, day)), Total(()))
+        return next((total for total in self._days if total.key == (agent, day)), Total(()))
 
     def _spending(self, room: int) -> Iterator[str]:
         if not self._week:
@@ -289,7 +289,7 @@ class Home:
                 *_figures(week),
                 Cell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
             ]
-            for agent, week in sorted(self._week.items(), key=lambda one: one[0] or "")
+            for agent, week in sorted(self._week.items(), key=lambda pair: pair[0] or "")
         ]
         now, week = _sum(self._on(agent, today) for agent in self._week), _sum(self._week.values())
         dead = f"discarded branches {money(now.dead)} and {money(week.dead)}" if week.dead else ""
@@ -305,25 +305,25 @@ class Home:
         bar = 21 if room >= 72 else 0
         drawn = f"{_gauge(used, soft, hard, bar)}  " if bar and hard else ""
         caps = f"soft {size(soft)}, hard {size(hard)}"
-        held = several(self.total.sessions, "session")
-        return cut(f"store  {size(used)}  {drawn}{caps}  {held}", room)
+        sessions = several(self.total.sessions, "session")
+        return cut(f"store  {size(used)}  {drawn}{caps}  {sessions}", room)
 
     def _next(self) -> list[tuple[str, str]]:
         """Give what is worth typing now, the most pressing first."""
-        found: list[tuple[str, str]] = []
+        commands: list[tuple[str, str]] = []
         for row in self.standing.get("waiting", [])[:1]:
             name = self._ids[row.session.native_session_id]
-            found.append((f"resume {argument(name)}", "resume the waiting session"))
+            commands.append((f"resume {argument(name)}", "resume the waiting session"))
         if self.risks:
             about = _about(sum(risk.size for risk in self.risks))
-            found.append(("sweep", f"store the {len(self.risks)} at risk, {about}"))
-        found += [
+            commands.append(("sweep", f"store the {len(self.risks)} at risk, {about}"))
+        commands += [
             ("sweep", "import new activity"),
             ("ls", "all sessions, newest first"),
             ("search WORDS", "find what was said or done"),
             ("serve", "open the viewer"),
         ]
-        return found
+        return commands
 
 
 _OPEN = (
@@ -340,12 +340,12 @@ _SPENDING = (
 )
 
 
-def commands(found: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
+def commands(wanted: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
     """Give up to three commands that there are, each with its reason."""
     from thence.cli import COMMANDS
 
     shown: dict[str, tuple[str, str]] = {}
-    for typed, why in found:
+    for typed, why in wanted:
         name = typed.split()[0]
         if name in COMMANDS:
             shown.setdefault(name, (typed, why))
@@ -383,13 +383,13 @@ def heard(home: Path) -> dict[str, datetime]:
                     last[agent] = max(
                         last.get(agent, 0), entry.stat(follow_symlinks=False).st_mtime
                     )
-    latest = sorted(last.items(), key=lambda one: -one[1])
+    latest = sorted(last.items(), key=lambda pair: -pair[1])
     return {agent: datetime.fromtimestamp(seen, UTC) for agent, seen in latest}
 
 
 def _since(seen: datetime, at: datetime) -> str:
-    told = ago(seen, at)
-    return f"{told} ago" if told[0].isdigit() else told
+    passed = ago(seen, at)
+    return f"{passed} ago" if passed[0].isdigit() else passed
 
 
 def _whose(risks: Iterable[Risk]) -> str:
@@ -409,14 +409,14 @@ def _figures(total: Total) -> tuple[Cell, Cell]:
 
 def _sum(totals: Iterable[Total]) -> Total:
     out = Total(())
-    for one in totals:
+    for total in totals:
         out = Total(
             (),
-            sessions=out.sessions + one.sessions,
-            live=out.live + one.live,
-            dead=out.dead + one.dead,
-            side=out.side + one.side,
-            unpriced=out.unpriced + one.unpriced,
+            sessions=out.sessions + total.sessions,
+            live=out.live + total.live,
+            dead=out.dead + total.dead,
+            side=out.side + total.side,
+            unpriced=out.unpriced + total.unpriced,
         )
     return out
 
@@ -444,8 +444,8 @@ class First:
         self._known = known
         self._at = at
         self.found = [self._look(name, roots.get(name, ())) for name in known]
-        self.bytes = sum(one["bytes"] for one in self.found)
-        self.sessions = sum(one["sessions"] for one in self.found)
+        self.bytes = sum(agent["bytes"] for agent in self.found)
+        self.sessions = sum(agent["sessions"] for agent in self.found)
         self.risks = at_risk(known, roots, None, at=at.timestamp())
 
     def _look(self, name: str, places: Sequence[Path]) -> dict[str, JSON]:
@@ -478,27 +478,29 @@ class First:
             bold=True,
         )
         yield ""
-        present = [one for one in self.found if one["sessions"]]
-        yield from table(_FOUND, [self._cells(one) for one in present or self.found], room)
+        present = [agent for agent in self.found if agent["sessions"]]
+        yield from table(_FOUND, [self._cells(agent) for agent in present or self.found], room)
         if present and len(present) < len(self.found):
-            absent = ", ".join(label_of(one["agent"]) for one in self.found if not one["sessions"])
+            absent = ", ".join(
+                label_of(agent["agent"]) for agent in self.found if not agent["sessions"]
+            )
             yield style(cut(f"  not found: {absent}", room), fg=DIM)
         yield ""
-        kept = f", about {size(int(self.bytes * KEPT_SHARE))}" if self.bytes else ""
+        much = f", about {size(int(self.bytes * KEPT_SHARE))}" if self.bytes else ""
         place = clean(tilde(str(wiring.home())))
-        said = (
+        promise = (
             "thence reads these files and never changes them. It stores a copy, secrets redacted,"
-            f" in {place}{kept}. Nothing leaves this machine. {rule(wiring.policy())}"
+            f" in {place}{much}. Nothing leaves this machine. {rule(wiring.policy())}"
         )
-        yield from wrap(said, room)
+        yield from wrap(promise, room)
         if self.risks:
             many = several(len(self.risks), "session")
             deleted = f"{many} will be deleted by {_whose(self.risks)} within a week."
             yield style(cut(deleted, room), fg="red")
         yield ""
         if self.sessions:
-            found = [("sweep", f"import them, {_about(self.bytes)}")]
-            yield from commands(found, room)
+            next_step = [("sweep", f"import them, {_about(self.bytes)}")]
+            yield from commands(next_step, room)
             yield from commands([("sweep -n", "show what it would do")], room)
         else:
             sample, made_up = "read a sample session", "try it on sample sessions"
@@ -510,23 +512,23 @@ class First:
             clean(tilde(str(path))) for path in self._known[agent].roots(Path.home(), os.environ)
         ]
 
-    def _cells(self, one: dict[str, JSON]) -> list[Cell]:
-        if not one["sessions"]:
+    def _cells(self, agent: dict[str, JSON]) -> list[Cell]:
+        if not agent["sessions"]:
             return [
                 Cell(" "),
-                Cell(label_of(one["agent"])),
+                Cell(label_of(agent["agent"])),
                 Cell("-"),
                 Cell(""),
-                Cell(f"not found (looked in {', '.join(self._usual(one['agent']))})", DIM),
+                Cell(f"not found (looked in {', '.join(self._usual(agent['agent']))})", DIM),
                 Cell(""),
             ]
-        days = one["oldest_days"]
+        days = agent["oldest_days"]
         return [
             Cell(" "),
-            Cell(label_of(one["agent"])),
-            Cell(several(one["sessions"], "session")),
-            Cell(size(one["bytes"])),
-            Cell(clean(", ".join(map(tilde, one["roots"])))),
+            Cell(label_of(agent["agent"])),
+            Cell(several(agent["sessions"], "session")),
+            Cell(size(agent["bytes"])),
+            Cell(clean(", ".join(map(tilde, agent["roots"])))),
             Cell(f"oldest {several(days, 'day')}" if days else "", DIM),
         ]
 

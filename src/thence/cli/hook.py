@@ -141,15 +141,21 @@ def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
 @options.utc
 def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     """Print how hooks stand."""
-    found = [_status_or_error(agent) for agent in _wanted(agents)]
+    statuses = [_status_or_error(agent) for agent in _wanted(agents)]
     if json:
-        say(as_json(found))
+        say(as_json(statuses))
     else:
         now = present(utc=utc)
-        rows = [_cells(one, now) for one in found if "error" not in one]
+        rows = [_cells(entry, now) for entry in statuses if "error" not in entry]
         tell(table((Column(), Column(), Column(), Column(slack=True)), rows, width()))
-        tell([clean(f"  ▲ {one['agent']}  {one['error']}") for one in found if "error" in one])
-    return 1 if any("error" in one for one in found) else 0
+        tell(
+            [
+                clean(f"  ▲ {entry['agent']}  {entry['error']}")
+                for entry in statuses
+                if "error" in entry
+            ]
+        )
+    return 1 if any("error" in entry for entry in statuses) else 0
 
 
 def _status_or_error(agent: str) -> dict[str, JSON]:
@@ -160,9 +166,14 @@ def _status_or_error(agent: str) -> dict[str, JSON]:
         return {"agent": agent, "error": error.message}
 
 
-def _cells(one: dict[str, JSON], now: datetime) -> list[Cell]:
-    mark, words, colour = hooks.told_of(one, now)
-    return [Cell(mark, colour), Cell(one["agent"]), Cell(words), Cell(tilde(one["path"]), DIM)]
+def _cells(status: dict[str, JSON], now: datetime) -> list[Cell]:
+    mark, words, colour = hooks.told_of(status, now)
+    return [
+        Cell(mark, colour),
+        Cell(status["agent"]),
+        Cell(words),
+        Cell(tilde(status["path"]), DIM),
+    ]
 
 
 # -- the sweep that a nudge starts ----------------------------------------------------------

@@ -145,22 +145,24 @@ def state(place: Place, home: Path) -> State:
     if body is None:
         return State(installed=False)
     if place.is_notify:
-        told = toml_of(place.path, body).get("notify") or []
-        ours = _is_ours(told, CAPTURE)
-        same = ours and told == [*_notify(place, home, _then(told)), *_then(told)]
-        return State(installed=ours, elsewhere=ours and not same, gone=_gone(told) if ours else "")
+        notify = toml_of(place.path, body).get("notify") or []
+        ours = _is_ours(notify, CAPTURE)
+        same = ours and notify == [*_notify(place, home, _then(notify)), *_then(notify)]
+        return State(
+            installed=ours, elsewhere=ours and not same, gone=_gone(notify) if ours else ""
+        )
     data = json_of(place.path, body)
-    found = {
+    ours_by_event = {
         event: [entry for entry in entries if _is_our_entry(entry, place.roles)]
         for event, entries in _events(place.path, data)
     }
-    commands = [c for entries in found.values() for c in _commands(entries)]
+    commands = [c for entries in ours_by_event.values() for c in _commands(entries)]
     mine = [c for c in commands if isinstance(c, str) and _is_ours(c, place.roles)]
     wanted = {role: _command(place.agent, home, role) for role in place.roles}
     missing = tuple(
         event
         for role, event, _ in place.entries(home)
-        if not any(_is_ours(c, {role}) for c in _commands(found.get(event, [])))
+        if not any(_is_ours(c, {role}) for c in _commands(ours_by_event.get(event, [])))
     )
     return State(
         installed=bool(mine),
@@ -331,7 +333,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _events(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     hooks = data.get("hooks", {})
-    if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):
+    if not isinstance(hooks, dict) or not all(
+        isinstance(entries, list) for entries in hooks.values()
+    ):
         raise Refused(
             f"{path}: hooks: not lists by event", hint="see the agent's own documentation"
         )
@@ -340,9 +344,9 @@ def _events(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, list[Any
 
 def _commands(entries: list[Any]) -> Iterator[object]:
     for entry in entries:
-        told = entry.get("hooks") if isinstance(entry, dict) else None
-        for one in told if isinstance(told, list) else ():
-            yield one.get("command") if isinstance(one, dict) else None
+        hooks = entry.get("hooks") if isinstance(entry, dict) else None
+        for hook in hooks if isinstance(hooks, list) else ():
+            yield hook.get("command") if isinstance(hook, dict) else None
 
 
 def _without(place: Place, data: dict[str, Any]) -> None:
@@ -352,9 +356,9 @@ def _without(place: Place, data: dict[str, Any]) -> None:
         for entry in entries:
             if _is_our_entry(entry, place.roles):
                 rest = [
-                    one
-                    for one in entry["hooks"]
-                    if not _is_our_entry({"hooks": [one]}, place.roles)
+                    hook
+                    for hook in entry["hooks"]
+                    if not _is_our_entry({"hooks": [hook]}, place.roles)
                 ]
                 if rest:
                     left.append({**entry, "hooks": rest})
@@ -416,8 +420,8 @@ def _first_of_ours(place: Place, text: str) -> list[str | int] | None:
         for at, entry in enumerate(entries):
             ours = [_is_ours(command, place.roles) for command in _commands([entry])]
             if any(ours):
-                whole: list[str | int] = ["hooks", event, at]
-                return whole if all(ours) else [*whole, "hooks", ours.index(True)]
+                entry_path: list[str | int] = ["hooks", event, at]
+                return entry_path if all(ours) else [*entry_path, "hooks", ours.index(True)]
     return None
 
 
@@ -484,19 +488,19 @@ def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
     ours = program(place.agent, home)
     if not then:
         return ours
-    said = _SHELL_START + '{} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
-    return ["/bin/sh", "-c", said.format(shlex.join(ours)), THEN]
+    script = _SHELL_START + '{} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
+    return ["/bin/sh", "-c", script.format(shlex.join(ours)), THEN]
 
 
 def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
     """Return the file with our program as `notify`, before one that is there already."""
-    told = toml_of(place.path, body).get("notify")
-    if told is not None and not _is_texts(told):
+    notify = toml_of(place.path, body).get("notify")
+    if notify is not None and not _is_texts(notify):
         raise Refused(f"{place.path}: notify: not a list of strings", hint="fix it, then try again")
-    if told and _is_ours(told, CAPTURE):
+    if notify and _is_ours(notify, CAPTURE):
         body = _cleared(place, body)
-        told = _then(told)
-    then = told or []
+        notify = _then(notify)
+    then = notify or []
     value = [*_notify(place, home, then), *then]
     return _edited(
         place, body, value, _before_theirs(body.decode(), value[: -len(then)] if then else [])
@@ -517,9 +521,9 @@ def _cleared(place: Place, body: bytes) -> bytes:
     return _edited(place, body, then, _without_ours(text) if then else _without_all(text))
 
 
-def _then(told: Any) -> list[str]:
+def _then(notify: Any) -> list[str]:
     """Return the program that was there before ours."""
-    return told[told.index(THEN) + 1 :] if THEN in told else []
+    return notify[notify.index(THEN) + 1 :] if THEN in notify else []
 
 
 def _edited(place: Place, body: bytes, value: list[str], tries: Iterator[str]) -> bytes:
@@ -560,7 +564,7 @@ def _without_ours(text: str) -> Iterator[str]:
 def _without_all(text: str) -> Iterator[str]:
     """Yield texts without the assignment; a comment behind it stays."""
     for match in _NOTIFY.finditer(text):
-        for end in (found.end() for found in re.finditer(r"\]", text[match.end() :])):
+        for end in (bracket.end() for bracket in re.finditer(r"\]", text[match.end() :])):
             rest = text[match.end() + end :]
             comment = re.match(r"[ \t]*(#[^\n]*\n?)", rest)
             blank = re.match(r"[ \t]*\r?(\n|\Z)", rest)
@@ -583,4 +587,4 @@ def _replaced(text: str, line: str) -> Iterator[str]:
 
 
 def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

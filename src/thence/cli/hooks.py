@@ -156,7 +156,7 @@ def status_of(agent: str) -> dict[str, JSON]:
     """Give how an agent's hook stands, and when it was last heard."""
     home = wiring.home()
     states = [(place, hooking.state(place, home)) for place in places_of(agent)]
-    place, state = next((one for one in states if one[1].installed), states[0])
+    place, state = next((pair for pair in states if pair[1].installed), states[0])
     asks = brief_place(agent)
     brief = hooking.state(asks, home) if asks is not None else None
     seen = last_nudge(home, agent)
@@ -200,46 +200,48 @@ def _stored(agent: str, sessions: Collection[str]) -> int | None:
         return None
 
 
-def told_of(one: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
+def told_of(status: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
     """Say in words how a hook stands: mark, words, colour."""
     from thence.cli.columns import when
 
-    seen = when(one["last_nudge"])
+    seen = when(status["last_nudge"])
     alive = f", last report {_since(seen, now)}" if seen is not None else ", no report yet"
-    if one["gone"]:
-        return "▲", f"the hook starts a program that is gone: {tilde(one['gone'])}", "red"
-    if not one["installed"]:
-        words = "installed for the brief only" if one["brief"] else "not installed"
+    if status["gone"]:
+        return "▲", f"the hook starts a program that is gone: {tilde(status['gone'])}", "red"
+    if not status["installed"]:
+        words = "installed for the brief only" if status["brief"] else "not installed"
         return "○", words, None
     for name, words in (
         ("off", "installed, but hooks are disabled in the agent"),
         ("elsewhere", "installed for another thence: install it again"),
         ("missing", "partly installed: install it again"),
     ):
-        if one[name]:
+        if status[name]:
             return "▲", words, "red"
-    if not one["heard"]:
-        return "✓", f"installed{', brief too' if one['brief'] else ''}{alive}", "green"
-    stored = "unknown" if one["stored"] is None else one["stored"]
-    words = f"installed; reported {one['heard']}, imported {stored}"
-    if one["cadence"] != "on-hook":
-        chosen = one["cadence_origin"] != "default"
+    if not status["heard"]:
+        return "✓", f"installed{', brief too' if status['brief'] else ''}{alive}", "green"
+    stored = "unknown" if status["stored"] is None else status["stored"]
+    words = f"installed; reported {status['heard']}, imported {stored}"
+    if status["cadence"] != "on-hook":
+        chosen = status["cadence_origin"] != "default"
         words += ": hooks do not start an import"
         return ("✓", words, "green") if chosen else ("▲", words, "red")
-    return ("▲", f"{words}: the import is late", "red") if one["late"] else ("✓", words, "green")
+    return ("▲", f"{words}: the import is late", "red") if status["late"] else ("✓", words, "green")
 
 
-def fix_of(one: dict[str, JSON]) -> str:
+def fix_of(status: dict[str, JSON]) -> str:
     """Return the command that mends what `told_of` says."""
-    is_late = one["installed"] and one["late"] and one["cadence"] == "on-hook"
-    wrong = any(one[name] for name in ("gone", "off", "elsewhere", "missing"))
-    brief = " --brief" if one["brief"] else ""
-    return "thence sweep" if is_late and not wrong else f"thence hook install {one['agent']}{brief}"
+    is_late = status["installed"] and status["late"] and status["cadence"] == "on-hook"
+    wrong = any(status[name] for name in ("gone", "off", "elsewhere", "missing"))
+    brief = " --brief" if status["brief"] else ""
+    return (
+        "thence sweep" if is_late and not wrong else f"thence hook install {status['agent']}{brief}"
+    )
 
 
 def _since(seen: datetime, now: datetime) -> str:
-    told = ago(seen, now)
-    return "just now" if told == "now" else f"{told} ago" if told[0].isdigit() else told
+    passed = ago(seen, now)
+    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
 
 
 def last_nudge(home: Path, agent: str) -> datetime | None:
@@ -253,5 +255,5 @@ def last_nudge(home: Path, agent: str) -> datetime | None:
     folders = ((home / nudges.FOLDER, name) for name in names)
     for folder, start in (*folders, (home / nudges.HEARD, agent)):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            times += [one.stat().st_mtime for one in entries if one.name.startswith(start)]
+            times += [entry.stat().st_mtime for entry in entries if entry.name.startswith(start)]
     return datetime.fromtimestamp(max(times), UTC) if times else None

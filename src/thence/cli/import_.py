@@ -60,7 +60,7 @@ def command(
         say(as_json({"dry_run": dry_run, "sessions": msgspec.to_builtins(arrivals)}))
     else:
         tell(_lines(arrivals, dry_run=dry_run))
-    return SKIPS if any(one.status in _REFUSED for one in arrivals) else 0
+    return SKIPS if any(arrival.status in _REFUSED for arrival in arrivals) else 0
 
 
 def _stored(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arrival]:
@@ -80,7 +80,7 @@ def _stored(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Ar
                 out.append(arrival)
                 if arrival.status == "new" and not dry_run:
                     _label(arrival, parcel)
-        if any(one.status in ("new", "updated") for one in out) and not dry_run:
+        if any(arrival.status in ("new", "updated") for arrival in out) and not dry_run:
             wiring.sweep_of(store).run({})  # digests, and who owns what
     return out
 
@@ -116,16 +116,16 @@ _WORDS = {
 
 
 def _lines(arrivals: Sequence[Arrival], *, dry_run: bool) -> Iterator[str]:
-    for one in arrivals:
-        what = _WORDS.get(one.status)
+    for arrival in arrivals:
+        what = _WORDS.get(arrival.status)
         if what is None:
             done = "would be " if dry_run else ""
-            what = f"{done}{'imported' if one.status == 'new' else 'updated'}"
-            what += f", {several(one.events, 'event')}"
-            if secrets := sum(one.redacted.values()):
+            what = f"{done}{'imported' if arrival.status == 'new' else 'updated'}"
+            what += f", {several(arrival.events, 'event')}"
+            if secrets := sum(arrival.redacted.values()):
                 what += f", {several(secrets, 'secret')} redacted"
-        title = f"  {clean(one.title)}" if one.title else ""
-        yield f"{clean(one.session_uid)}  {what}{title}"
+        title = f"  {clean(arrival.title)}" if arrival.title else ""
+        yield f"{clean(arrival.session_uid)}  {what}{title}"
     if arrivals and not dry_run:
         uid = clean(arrivals[-1].session_uid)
         yield f"thence open {uid} opens it; thence resume {uid} --with AGENT continues it"

@@ -20,7 +20,7 @@ def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
     from thence.memory.pins import set_pinned
 
     with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
-        rows = [wiring.session(store, one) for one in wanted]
+        rows = [wiring.session(store, name) for name in wanted]
         set_pinned(store, rows, is_pinned=not off)
         evicted = [row for row in rows if row.session.evicted_at]
     if json:

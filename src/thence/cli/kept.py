@@ -77,7 +77,7 @@ def around(page: Page, wanted: str) -> Iterator[str]:
     session = page.session
     place = place_of(session, wanted)
     line = page.line if place in page.line else session.graph.chain(place, boundaries=False)
-    line = [one for one in line if one == place or _is_shown(session.records[one])]
+    line = [other for other in line if other == place or _is_shown(session.records[other])]
     at = line.index(place) if place in line else len(line) - 1
     start, end = max(at - BEFORE, 0), at + AFTER + 1
     page.opened = True  # what was compacted may be what is asked for

@@ -217,7 +217,7 @@ class Listing:
         for row, depth in rows:
             mark, session = self._mark(row), row.session
             yield f"{mark.shown(mark.text)} {cut('  ' * depth + _title(row), room - 2)}"
-            told = "  ".join(
+            details = "  ".join(
                 (
                     self._ids[session.native_session_id],
                     clean(session.flavor),
@@ -225,7 +225,7 @@ class Listing:
                 )
             )
             cost = row_cost(row)
-            yield Cell("", DIM).shown(f"  {spaced(told, cost, room - 2)}")
+            yield Cell("", DIM).shown(f"  {spaced(details, cost, room - 2)}")
 
     def _sums(self, room: int) -> str:
         total = self.total
@@ -236,14 +236,14 @@ class Listing:
         parts = [several(total.sessions, "session"), cost]
         if total.dead:
             parts.append(f"{money(total.dead)} on discarded branches")
-        said = ", ".join(parts)
+        words = ", ".join(parts)
         if (more := total.sessions - len(self.rows)) > 0:
-            said += f" · {more:,} more: -n {total.sessions}"
-        if total.unpriced and columns(said) + 40 < room:
-            said += f" · + {total.unpriced:,} tokens have no price"
-        elif is_bound and columns(said) + 40 < room:
-            said += " · + some usage is missing"
-        return cut(said, room)
+            words += f" · {more:,} more: -n {total.sessions}"
+        if total.unpriced and columns(words) + 40 < room:
+            words += f" · + {total.unpriced:,} tokens have no price"
+        elif is_bound and columns(words) + 40 < room:
+            words += " · + some usage is missing"
+        return cut(words, room)
 
 
 _START = (Column(), Column("id"), Column("agent"), Column("age", right=True))
@@ -290,15 +290,15 @@ def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
     from thence.memory.standing import at_risk
 
     known = wiring.tellers()
-    found = at_risk(known, wiring.roots(known), store)
-    found = [risk for risk in found if _fits(risk, wanted)]
+    risks = at_risk(known, wiring.roots(known), store)
+    risks = [risk for risk in risks if _fits(risk, wanted)]
     if json:
-        say(as_json([_risk_object(risk) for risk in found[: wanted.limit]]))
+        say(as_json([_risk_object(risk) for risk in risks[: wanted.limit]]))
         return 0
-    shown = found[: wanted.limit]
+    shown = risks[: wanted.limit]
     lines = list(risk_lines(shown, width()))
-    kept = "; thence sweep stores them" if found else ""
-    lines.append(f"{several(len(found), 'session')} at risk{kept}")
+    hint = "; thence sweep stores them" if risks else ""
+    lines.append(f"{several(len(risks), 'session')} at risk{hint}")
     tell(lines)
     return 0
 

@@ -143,7 +143,7 @@ def _change(
     elif changes and not dry_run and done == "installed":
         launcher.ensure(wiring.home())
     if json:
-        say(as_json([_told(agent, one, dry_run=dry_run) for agent, one in changes]))
+        say(as_json([_told(agent, change, dry_run=dry_run) for agent, change in changes]))
     elif due and not dry_run:
         tell([f"{done}: {', '.join(agent for agent, _ in due)}"])
     return 0
@@ -164,7 +164,7 @@ def _told(agent: str, change: registering.Change, *, dry_run: bool) -> JSON:
 @options.as_json
 def status(agents: tuple[str, ...], *, json: bool) -> int:
     """Print where the server is known."""
-    found = [
+    places = [
         {
             "agent": agent,
             "path": str(registering.place_of(agent).path),
@@ -173,15 +173,16 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
         for agent in agents or registering.present()
     ]
     if json:
-        say(as_json(found))
+        say(as_json(places))
         return 0
-    told = {
+    words = {
         "none": Cell("not installed"),
         "installed": Cell("installed", "green"),
         "elsewhere": Cell("installed for another thence: install it again", "red"),
     }
     rows = [
-        [Cell(one["agent"]), told[one["state"]], Cell(tilde(one["path"]), DIM)] for one in found
+        [Cell(place["agent"]), words[place["state"]], Cell(tilde(place["path"]), DIM)]
+        for place in places
     ]
     tell(table((Column(), Column(), Column(slack=True)), rows, width()))
     return 0

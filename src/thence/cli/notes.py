@@ -67,7 +67,7 @@ def _append(kind: Kind, payload: dict[str, JSON]) -> dict[str, JSON]:
     return {"type": kind, "ts": event.ts, "uuid": event.uuid, **payload}
 
 
-def post(told: dict[str, JSON]) -> str | None:
+def post(message: dict[str, JSON]) -> str | None:
     """Post a line to the hub, if one is set; why that did not work, if it did not."""
     hub = wiring.settings()["session_memory.hub"]
     if not hub:
@@ -76,7 +76,7 @@ def post(told: dict[str, JSON]) -> str | None:
     from urllib.error import URLError
     from urllib.request import Request, urlopen
 
-    body = json.dumps(told).encode()
+    body = json.dumps(message).encode()
     request = Request(hub, body, {"Content-Type": "application/json"})  # noqa: S310 - checked
     try:
         with urlopen(request, timeout=PATIENCE):  # noqa: S310 - http and https only
@@ -90,19 +90,19 @@ def write_losses(losses: Mapping[str, str]) -> list[str]:
     problems: list[str] = []
     for uid, reason in losses.items():
         try:
-            told = write("note", f"{DATA_LOSS}: {uid}: {reason}", uid, origin="thence")
+            note = write("note", f"{DATA_LOSS}: {uid}: {reason}", uid, origin="thence")
         except (ThenceError, OSError) as error:
             problems.append(f"the loss of {uid} could not be recorded: {error}")
             continue
-        if failed := post(told):
+        if failed := post(note):
             problems.append(f"the hub was not informed of the loss of {uid}: {failed}")
     return list(dict.fromkeys(problems))
 
 
 def post_digests(store: Store, uids: Sequence[str]) -> str | None:
     """Post the digests of sessions to the hub, if that is set; why that did not work, if so."""
-    told = wiring.settings()
-    if not (uids and told["session_memory.hub"] and told["session_memory.hub_digests"]):
+    settings = wiring.settings()
+    if not (uids and settings["session_memory.hub"] and settings["session_memory.hub_digests"]):
         return None
     from thence.memory.store import Filter
 
@@ -120,12 +120,12 @@ def handle(kind: Kind, words: tuple[str, ...], wanted: str | None, *, json: bool
     text = " ".join(words).strip()
     if not text:
         raise click.UsageError("no text given")
-    told = write(kind, text, session, origin="cli")
-    failed = post(told)
+    note = write(kind, text, session, origin="cli")
+    failed = post(note)
     if failed:
         click.echo(f"note: {clean(failed)}; it is saved in the file", err=True)
     if json:
-        say(as_json(told))
+        say(as_json(note))
     else:
         tell([f"saved to {clean(tilde(str(file_of(kind))))}"])
     return 0

@@ -35,20 +35,20 @@ def main(arguments: list[str]) -> None:
         pass
 
 
-def leave(agent: str, home: str, given: str | None) -> None:
+def leave(agent: str, home: str, message: str | None) -> None:
     """Write one nudge."""
-    said = _said(given)
+    fields = _said(message)
     # Grok runs Claude Code's hooks too, and says who it is.
     agent = "grok" if "GROK_HOOK_EVENT" in os.environ else agent
-    session = _first(said, _SESSION) or os.environ.get("GROK_SESSION_ID", "")
+    session = _first(fields, _SESSION) or os.environ.get("GROK_SESSION_ID", "")
     folder = os.path.join(home, "queue")  # noqa: PTH118 - pathlib alone takes longer than all of this
     if not os.path.isdir(folder):  # noqa: PTH112
         os.mkdir(folder, 0o700)  # noqa: PTH102
     nudge: dict[str, object] = {
         "agent": agent,
-        "event": _first(said, _EVENT),
+        "event": _first(fields, _EVENT),
         "session": session,
-        "transcript_path": _first(said, _PATH) or None,
+        "transcript_path": _first(fields, _PATH) or None,
         "ts": time.time(),
     }
     _write(folder, _name(agent, session), nudge)
@@ -56,20 +56,20 @@ def leave(agent: str, home: str, given: str | None) -> None:
         _sweep_soon(home)
 
 
-def _said(given: str | None) -> dict[str, object]:
-    if given is None:
+def _said(message: str | None) -> dict[str, object]:
+    if message is None:
         if os.isatty(0):
             return {}
         parts: list[bytes] = []
         while part := os.read(0, 1 << 16):  # to its end: a pipe that breaks would be noticed
             if len(parts) < LARGEST >> 12:
                 parts.append(part)
-        given = b"".join(parts)[:LARGEST].decode("utf-8", "replace")
+        message = b"".join(parts)[:LARGEST].decode("utf-8", "replace")
     try:
-        said = _parsed(given.strip())
+        fields = _parsed(message.strip())
     except (ValueError, StopIteration, RecursionError, SystemError):  # the core's own words for it
-        said = _start_of(given)
-    return said if isinstance(said, dict) else {}
+        fields = _start_of(message)
+    return fields if isinstance(fields, dict) else {}
 
 
 def _parsed(text: str) -> object:
@@ -102,14 +102,14 @@ def _start_of(text: str) -> dict[str, object]:
     import re
 
     wanted = "|".join((*_SESSION, *_EVENT, *_PATH))
-    found = re.findall(rf'"({wanted})"\s*:\s*"([^"\\]{{1,4096}})"', text[:65_536])
-    return dict(reversed(found))
+    pairs = re.findall(rf'"({wanted})"\s*:\s*"([^"\\]{{1,4096}})"', text[:65_536])
+    return dict(reversed(pairs))
 
 
-def _first(said: dict[str, object], names: tuple[str, ...]) -> str:
+def _first(fields: dict[str, object], names: tuple[str, ...]) -> str:
     """Give the first of these that is a text."""
     for name in names:
-        value = said.get(name)
+        value = fields.get(name)
         if isinstance(value, str) and value:
             return value[:4096]
     return ""
@@ -131,11 +131,11 @@ def _write(folder: str, name: str, nudge: dict[str, object]) -> None:
     handle = os.open(passing, flags, 0o600)
     body = _json(nudge).encode()
     try:
-        whole = os.write(handle, body) == len(body)
+        is_complete = os.write(handle, body) == len(body)
     except OSError:
-        whole = False
+        is_complete = False
     os.close(handle)
-    if whole:
+    if is_complete:
         os.replace(passing, path)  # noqa: PTH105
     else:
         os.unlink(passing)  # noqa: PTH108

@@ -366,8 +366,8 @@ class Page:
         if block.kind == "tool_call":
             yield from self._call(block, step)
         elif block.kind == "thinking":
-            said = f"… {clean(block.summary) or 'thought'}"
-            yield self._dim(cut(f"{step}│    {said}", self._prose_room))
+            words = f"… {clean(block.summary) or 'thought'}"
+            yield self._dim(cut(f"{step}│    {words}", self._prose_room))
         elif block.kind == "assistant_msg":
             yield from self._prose(text_in(block), step)
         elif block.kind == "error":
@@ -375,8 +375,8 @@ class Page:
         elif block.kind == "decision":
             yield cut(f"{step}◇    decided: {clean(_first(text_in(block)))}", self.room)
         elif record.node.flags & Is.INTERRUPTS:
-            said = clean(_first(text_in(block))) or "interrupted"
-            yield style(cut(f"{step}○    {said}", self.room), fg="red")
+            words = clean(_first(text_in(block))) or "interrupted"
+            yield style(cut(f"{step}○    {words}", self.room), fg="red")
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
             yield self._injected(block, step)
         elif self.full and (output := whole_output(block)):
@@ -384,26 +384,26 @@ class Page:
 
     def _injected(self, block: SessionEvent, step: str) -> str:
         """What the harness put into the user's mouth: one dim line and how long it is."""
-        said = text_in(block)
-        how = size(len(said)) if len(said) > 200 else ""
-        left = f"{step}·    {clean(one_line(said))}"
+        text = text_in(block)
+        how = size(len(text)) if len(text) > 200 else ""
+        left = f"{step}·    {clean(one_line(text))}"
         return style(spaced(left, how, self._prose_room), fg=_DIM)
 
     def _call(self, block: SessionEvent, step: str) -> Iterator[str]:
         pair = self.calls.get(block.call or "")
-        said = block.summary or kinds.summary(block.tool or "", block.payload)
-        said = clean(said.replace(self._here, "") if self._here else said)
+        words = block.summary or kinds.summary(block.tool or "", block.payload)
+        words = clean(words.replace(self._here, "") if self._here else words)
         if pair is None or not pair.outcome.ended:
-            lost = spaced(f"{step}○    {said}", "interrupted, no result", self._row_room)
+            lost = spaced(f"{step}○    {words}", "interrupted, no result", self._row_room)
             yield style(lost, fg="red")
         else:
-            yield from self._ended(pair, said, step)
+            yield from self._ended(pair, words, step)
         channel = self.agents.get(block.call or "")
         if channel is not None and channel not in self._shown:
             yield from self._agent(channel, block.call or "", step)
         for edge in self._children.get(block.call or "", ()):
-            said = f"{step}├─▸  its session is {clean(edge.session)}"
-            yield style(cut(said, self.room), fg="bright_magenta")
+            words = f"{step}├─▸  its session is {clean(edge.session)}"
+            yield style(cut(words, self.room), fg="bright_magenta")
 
     @cached_property
     def _here(self) -> str:
@@ -411,11 +411,11 @@ class Page:
         cwd = (self.session.head.session.cwd or "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
-    def _ended(self, pair: joins.Call, said: str, step: str) -> Iterator[str]:
+    def _ended(self, pair: joins.Call, words: str, step: str) -> Iterator[str]:
         outcome = pair.outcome
         if outcome.reason in _CUT_SHORT:
             why = outcome.reason
-            row = spaced(f"{step}{_CUT_SHORT[why]}    {said}", why, self._row_room)
+            row = spaced(f"{step}{_CUT_SHORT[why]}    {words}", why, self._row_room)
             yield style(row, fg="red")
             return
         failed, tests = outcome.is_red, outcome.tests
@@ -423,7 +423,7 @@ class Page:
         colour = "red" if failed else {"✓": "green", "■": "yellow"}.get(mark, "")
         counts = run_of(tests) if tests else ""
         start = "│  › " if mark == "│" else f"{mark}    "
-        row = f"{step}{start}{said}" + (f"   {counts}" if counts else "")
+        row = f"{step}{start}{words}" + (f"   {counts}" if counts else "")
         shown = spaced(row, self._figures(pair, failed=failed), self._row_room)
         yield style(shown, fg=colour) if colour else shown
         if failed and not counts:
@@ -452,7 +452,9 @@ class Page:
         """Discarded branches by the fact of the live line that they part from; -1 for no record."""
         out: dict[int, list[Branch]] = {}
         graph, home = self.session.graph, frozenset(self.line)
-        branches = [one for one in graph.branches if one.start not in home]  # the rest is shown
+        branches = [
+            branch for branch in graph.branches if branch.start not in home
+        ]  # the rest is shown
         for branch, at in zip(branches, graph.parting(branches, home), strict=True):
             out.setdefault(at, []).append(branch)
         return out
@@ -475,8 +477,8 @@ class Page:
         rest = branches[len(shown) :]
         if rest:
             much = self.sum_of([place for branch in rest for place in branch.events])
-            said = f"├─╳  {several(len(rest), 'more discarded branch')}, {much}"
-            yield style(cut(said, self.room), fg=_DIM)
+            words = f"├─╳  {several(len(rest), 'more discarded branch')}, {much}"
+            yield style(cut(words, self.room), fg=_DIM)
 
     def _named(self, branch: Branch) -> str:
         back = self.session.states[branch.start] is State.ROLLED_BACK
@@ -526,8 +528,8 @@ class Page:
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
         took = f", {format_duration(passed)}" if passed > 0 else ""
         name = self.agent_name(channel) or channel.removeprefix("agent:")
-        said = f"├─▸  {clean(name)}, {self.sum_of(places, turns=False)}{took}"
-        yield style(cut(f"{step}{said}", self.room), fg="bright_magenta")
+        words = f"├─▸  {clean(name)}, {self.sum_of(places, turns=False)}{took}"
+        yield style(cut(f"{step}{words}", self.room), fg="bright_magenta")
         if self.opened:
             yield from self._run(places, f"{step}│ ")
         pair = self.calls.get(call)
@@ -540,12 +542,12 @@ class Page:
     def _turn(self) -> str:
         if self.to is not None and self.to not in self.session.graph.chain(boundaries=False):
             side = self.session.records[self.to].channel != "main"
-            said = "end of the subagent" if side else "end of a discarded branch"
-            return style(f"╳    {said}; the active branch is elsewhere", fg=_DIM)
+            words = "end of the subagent" if side else "end of a discarded branch"
+            return style(f"╳    {words}; the active branch is elsewhere", fg=_DIM)
         now = self.session.turn()
-        mark, said, colour = _TURNS[now.state]
+        mark, words, colour = _TURNS[now.state]
         torn = "; its last line is cut off" if now.torn else ""
-        return style(f"{mark}    {said}{torn}", fg=colour)
+        return style(f"{mark}    {words}{torn}", fg=colour)
 
     def foot(self) -> Iterator[str]:
         """Say what became of all events, and what a reader should know besides."""
@@ -561,20 +563,20 @@ class Page:
         yield from self._few(open_ones, "open to-do", fg="yellow")
         written = (f"{note.kind}, {note.author}: {_first(note.text)}" for note in self.notes)
         yield from self._few(written, "decision and note")
-        told = [e for e in self.session.edges if e.session not in self.channels]
-        told = [e for e in told if not (e.child and e.call in self.calls)]
-        yield from self._few(map(_tie, told), "tie")
+        edges = [e for e in self.session.edges if e.session not in self.channels]
+        edges = [e for e in edges if not (e.child and e.call in self.calls)]
+        yield from self._few(map(_tie, edges), "tie")
         yield from self._few(map(skipped_line, self.opened_session.skipped), "skipped line")
         yield from self._few(
             (f"note: {n.what}: {n.detail}" for n in notices(self.opened_session)), "note"
         )
 
-    def _few(self, said: Iterable[str], noun: str, **how: str | bool) -> Iterator[str]:
-        found = list(said)
-        for one in found[:FEW]:
-            yield style(cut(clean(one), self.room), **how)
-        if len(found) > FEW:
-            yield f"and {several(len(found) - FEW, f'more {noun}')}"
+    def _few(self, texts: Iterable[str], noun: str, **how: str | bool) -> Iterator[str]:
+        all_texts = list(texts)
+        for text in all_texts[:FEW]:
+            yield style(cut(clean(text), self.room), **how)
+        if len(all_texts) > FEW:
+            yield f"and {several(len(all_texts) - FEW, f'more {noun}')}"
 
 
 def _cost(rows: Iterable[StoredEvent]) -> tuple[int, int]:

@@ -270,17 +270,17 @@ PARTS: Final[tuple[Part, ...]] = (
 def recorded(home: Path) -> dict[Name, list[str]]:
     """Return what setup has installed: whose, by part. A file that is not ours says nothing."""
     try:
-        told = json.loads(hooking.body_of(home / FILE) or b"{}")
+        record = json.loads(hooking.body_of(home / FILE) or b"{}")
     except (ValueError, RecursionError, ThenceError):
         return {}
-    installed: Any = told.get("installed") if isinstance(told, dict) else None
+    installed: Any = record.get("installed") if isinstance(record, dict) else None
     if not isinstance(installed, dict):
         return {}
     out: dict[Name, list[str]] = {}
     for name in NAMES:
         whose = installed.get(name)
         if isinstance(whose, list) and whose:
-            out[name] = [one for one in whose if isinstance(one, str)]
+            out[name] = [owner for owner in whose if isinstance(owner, str)]
     return out
 
 

@@ -100,9 +100,9 @@ class Picker:
         room = max(height - 3 - min(len(preview), 6), 3)
         self._page = room
         first = max(min(self.at - room // 2, len(fitting) - room), 0)
-        told = f"{len(fitting):,} of {len(self._choices):,}"
-        typed = cut(f"> {self.typed}", max(width - len(told) - 2, 4))
-        yield typed + " " * max(width - columns(typed) - len(told), 1) + self._dim(told)
+        counts = f"{len(fitting):,} of {len(self._choices):,}"
+        typed = cut(f"> {self.typed}", max(width - len(counts) - 2, 4))
+        yield typed + " " * max(width - columns(typed) - len(counts), 1) + self._dim(counts)
         for number in fitting[first : first + room]:
             here = number == fitting[self.at]
             line = cut(self._choices[number].line, width - 2)

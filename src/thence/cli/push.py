@@ -169,7 +169,7 @@ def _lines(report: Pushed) -> list[str]:
             f" {several(report.digests, 'digest')}"
         )
         out = [done]
-    told = {
+    counts = {
         "excluded, not sent": report.excluded,
         "already sent by another machine": report.elsewhere,
         "deleted there as well": report.forgotten,
@@ -177,7 +177,7 @@ def _lines(report: Pushed) -> list[str]:
         "compared from the start, because earlier parts changed": report.rebuilt,
         "changed meanwhile; sent with the next push": report.waiting,
     }
-    return out + [f"  {count:,} {what}" for what, count in told.items() if count]
+    return out + [f"  {count:,} {what}" for what, count in counts.items() if count]
 
 
 # -- what would leave -----------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _planned(plan: Plan, *, reached: bool) -> Iterator[str]:
         yield from map(_project, plan.excluded)
 
 
-def _project(one: Project) -> str:
-    name = clean(tilde(one.project)) if one.project else "(no folder)"
-    told = f"{several(one.sessions, 'session')}, {several(one.events, 'event')}"
-    return f"  {name}: {told}, {size(one.bytes)}"
+def _project(project: Project) -> str:
+    name = clean(tilde(project.project)) if project.project else "(no folder)"
+    counts = f"{several(project.sessions, 'session')}, {several(project.events, 'event')}"
+    return f"  {name}: {counts}, {size(project.bytes)}"

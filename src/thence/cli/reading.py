@@ -41,17 +41,17 @@ def _not_understood(name: str, session: Readout) -> list[Notice]:
     unknown = agent.unknown_records(session.records) if agent is not None else None
     if not unknown:
         return []
-    types = ", ".join(f"{one} {number}" for one, number in unknown.most_common(5))
+    types = ", ".join(f"{type_} {number}" for type_, number in unknown.most_common(5))
     more = f", {several(len(unknown) - 5, 'more type')}" if len(unknown) > 5 else ""
     return [
         Notice("records of unknown type", f"{unknown.total()}, stored unchanged: {types}{more}")
     ]
 
 
-def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
+def grouped(items: Iterable[Notice]) -> Iterable[Notice]:
     """Sum up notices of one kind: the first is quoted, the others are counted."""
     kinds: dict[str, list[str]] = {}
-    for notice in found:
+    for notice in items:
         kinds.setdefault(notice.what, []).append(notice.detail)
     for what, details in kinds.items():
         more = f" and {len(details) - 1:,} more" if len(details) > 1 else ""

@@ -48,9 +48,9 @@ def _described(command: click.Command, name: str, above: click.Context) -> Itera
     yield from _section(context, name)
     if isinstance(command, click.Group):
         for below in command.list_commands(context):
-            found = command.get_command(context, below)
-            if found is not None:
-                yield from _described(found, f"{name} {below}", context)
+            subcommand = command.get_command(context, below)
+            if subcommand is not None:
+                yield from _described(subcommand, f"{name} {below}", context)
 
 
 def _section(context: click.Context, name: str) -> Iterator[str]:

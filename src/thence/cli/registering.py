@@ -69,8 +69,8 @@ class Change(NamedTuple):
 def entry(home: Path, usual: Path) -> dict[str, Any]:
     """Give how the server of a home is started."""
     command, *args = launcher.command(home, "mcp")
-    told: dict[str, Any] = {"command": command, "args": args}
-    return told if home == usual else {**told, "env": {"THENCE_HOME": str(home)}}
+    out: dict[str, Any] = {"command": command, "args": args}
+    return out if home == usual else {**out, "env": {"THENCE_HOME": str(home)}}
 
 
 def own_entry() -> dict[str, Any]:
@@ -112,26 +112,26 @@ def removals(agents: Sequence[str]) -> list[tuple[str, Change]]:
 
 def state(place: Place, wanted: dict[str, Any]) -> str:
     """Say how it stands: `none`, `installed`, or `elsewhere` for one of another place."""
-    found = _found(place)
-    if found is None:
+    entry_ = _found(place)
+    if entry_ is None:
         return "none"
-    return "installed" if _meant(found) == _meant(wanted) else "elsewhere"
+    return "installed" if _meant(entry_) == _meant(wanted) else "elsewhere"
 
 
 def _found(place: Place) -> Any:
     return _servers(place, _read(place, hooking.body_of(place.path))).get(NAME)
 
 
-def _meant(told: Any) -> tuple[Any, ...]:
+def _meant(entry_: Any) -> tuple[Any, ...]:
     """Return what of an entry says which server it starts; anybody may add to the rest."""
-    if not isinstance(told, dict):
+    if not isinstance(entry_, dict):
         return ()
-    env = told.get("env", told.get("environment"))
+    env = entry_.get("env", entry_.get("environment"))
     home = env.get("THENCE_HOME") if isinstance(env, dict) else None
-    command = told.get("command")
+    command = entry_.get("command")
     if isinstance(command, list):
         return command[0] if command else None, command[1:], home
-    return command, told.get("args"), home
+    return command, entry_.get("args"), home
 
 
 def _entry_of(place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -142,9 +142,9 @@ def _entry_of(place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
     return out | ({"environment": wanted["env"]} if "env" in wanted else {}) | place.file.more
 
 
-def _wanted_of(found: Any) -> dict[str, Any] | None:
+def _wanted_of(entry_: Any) -> dict[str, Any] | None:
     """Return what an entry was made of; None for one that we did not make."""
-    command, args, home = _meant(found) or (None, None, None)
+    command, args, home = _meant(entry_) or (None, None, None)
     if not isinstance(command, str) or not isinstance(args, list):
         return None
     return {"command": command, "args": args} | ({"env": {"THENCE_HOME": home}} if home else {})
@@ -164,10 +164,10 @@ def install(place: Place, wanted: dict[str, Any]) -> Change:
 def uninstall(place: Place) -> Change:
     """Plan how our entry goes, whichever place it is of."""
     before = hooking.body_of(place.path)
-    found = _found(place)
-    if found is None:
+    entry_ = _found(place)
+    if entry_ is None:
         return Change(place.path, before, before)
-    command, args, _ = _meant(found) or (None, None, None)
+    command, args, _ = _meant(entry_) or (None, None, None)
     shown = f"-{place.key}: {NAME}: {json.dumps(command)} {json.dumps(args)}"
     return Change(place.path, before, _without(place, before), (shown,))
 
@@ -197,45 +197,45 @@ def _read(place: Place, body: bytes | None) -> dict[str, Any]:
 
 
 def _servers(place: Place, data: dict[str, Any]) -> dict[str, Any]:
-    found = data.get(place.key, {})
-    if not isinstance(found, dict):
+    servers = data.get(place.key, {})
+    if not isinstance(servers, dict):
         raise Refused(f"{place.path}: {place.key}: not a table", hint="fix it, then try again")
-    return found
+    return servers
 
 
 # -- putting in -----------------------------------------------------------------------------
 
 
-def _with(place: Place, body: bytes | None, told: dict[str, Any]) -> tuple[bytes, list[str]]:
+def _with(place: Place, body: bytes | None, entry_: dict[str, Any]) -> tuple[bytes, list[str]]:
     """Return the text with our entry, and the entry's own lines.
 
     A file that ends without a newline still does, and one that was empty: so that it can be told
     from one that was not there.
     """
-    told = _entry_of(place, told)
+    entry_ = _entry_of(place, entry_)
     data = _read(place, body)
-    wanted = {**data, place.key: {**_servers(place, data), NAME: told}}
+    wanted = {**data, place.key: {**_servers(place, data), NAME: entry_}}
     text = (body or b"").decode()
     end = "\n" if body is None or text.endswith("\n") else ""
     if place.is_json:
-        shown = json.dumps({NAME: told}, indent=2).splitlines()[1:-1]
-        tries = _into_json(place.key, text, told, end)
+        shown = json.dumps({NAME: entry_}, indent=2).splitlines()[1:-1]
+        tries = _into_json(place.key, text, entry_, end)
     else:
-        shown = _table(place.key, told)
+        shown = _table(place.key, entry_)
         gap = "" if not text.strip() else "\n" if end else "\n\n"
         tries = iter([text + gap + "\n".join(shown) + end])
     return _checked(place, tries, wanted), shown
 
 
-def _into_json(key: str, text: str, told: dict[str, Any], end: str) -> Iterator[str]:
-    entry_ = f'"{NAME}": {json.dumps(told)}'
+def _into_json(key: str, text: str, server: dict[str, Any], end: str) -> Iterator[str]:
+    entry_ = f'"{NAME}": {json.dumps(server)}'
     if not text.strip():
         yield f'{{\n  "{key}": {{\n    {entry_}\n  }}\n}}{end}'
         return
-    for found in _servers_in(key).finditer(text):
-        rest = text[found.end() :]
+    for match in _servers_in(key).finditer(text):
+        rest = text[match.end() :]
         comma = "" if rest.lstrip().startswith("}") else ","
-        yield f"{text[: found.end()]}\n    {entry_}{comma}{rest}"
+        yield f"{text[: match.end()]}\n    {entry_}{comma}{rest}"
     first = text.index("{") + 1
     comma = "" if text[first:].lstrip().startswith("}") else ","
     yield f'{text[:first]}\n  "{key}": {{\n    {entry_}\n  }}{comma}{text[first:]}'
@@ -246,10 +246,10 @@ def _servers_in(key: str) -> re.Pattern[str]:
     return re.compile(rf'"{re.escape(key)}"[ \t\r\n]*:[ \t\r\n]*\{{')
 
 
-def _table(key: str, told: dict[str, Any]) -> list[str]:
+def _table(key: str, server: dict[str, Any]) -> list[str]:
     out = [f"[{key}.{NAME}]"]
-    out += [f"{name} = {json.dumps(value)}" for name, value in told.items() if name != "env"]
-    if env := told.get("env"):
+    out += [f"{name} = {json.dumps(value)}" for name, value in server.items() if name != "env"]
+    if env := server.get("env"):
         pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
         out.append(f"env = {{ {pairs} }}")
     return out
@@ -266,9 +266,9 @@ def _without(place: Place, body: bytes | None) -> bytes | None:
             if body == _with(place, was, ours)[0]:
                 return was
     data = _read(place, body)
-    rest = {name: told for name, told in _servers(place, data).items() if name != NAME}
+    rest = {name: value for name, value in _servers(place, data).items() if name != NAME}
     wanted = {**data, place.key: rest}
-    bare = {name: told for name, told in data.items() if name != place.key}
+    bare = {name: value for name, value in data.items() if name != place.key}
     text = (body or b"").decode()
     tries = list((_out_of_json if place.is_json else _out_of_toml)(place.key, text))
     return _checked(place, iter(tries), *([wanted, bare] if not rest else [wanted]))
@@ -276,9 +276,9 @@ def _without(place: Place, body: bytes | None) -> bytes | None:
 
 def _out_of_json(key: str, text: str) -> Iterator[str]:
     """Give the text without an entry of our name: with what was made for it, or only itself."""
-    for found in _ENTRY.finditer(text):
-        _, end = json.JSONDecoder().raw_decode(text, found.end())
-        before, after = text[: found.start()], text[end:]
+    for match in _ENTRY.finditer(text):
+        _, end = json.JSONDecoder().raw_decode(text, match.end())
+        before, after = text[: match.start()], text[end:]
         alone = _servers_in(key).search(before)
         if alone and not before[alone.end() :].strip() and after.lstrip().startswith("}"):
             head, tail = before[: alone.start()].rstrip(), after.lstrip()[1:]
@@ -292,14 +292,14 @@ def _out_of_json(key: str, text: str) -> Iterator[str]:
 
 def _out_of_toml(key: str, text: str) -> Iterator[str]:
     table = rf"^[ \t]*\[{re.escape(key)}\.{NAME}\][ \t]*$"
-    for found in re.finditer(table, text, re.MULTILINE):
+    for match in re.finditer(table, text, re.MULTILINE):
         end = len(text)
-        for line in re.finditer(r"^[ \t]*\[", text[found.end() :], re.MULTILINE):
-            start = found.end() + line.start()
+        for line in re.finditer(r"^[ \t]*\[", text[match.end() :], re.MULTILINE):
+            start = match.end() + line.start()
             if not re.match(rf"[ \t]*\[{re.escape(key)}\.{NAME}\.", text[start:]):
                 end = start
                 break
-        before = text[: found.start()]
+        before = text[: match.start()]
         if end == len(text) and not text.endswith("\n"):
             yield before.removesuffix("\n\n")
         yield (before[:-1] if before.endswith("\n\n") else before) + text[end:]
@@ -314,7 +314,7 @@ def _checked(place: Place, tries: Iterator[str], *wanted: dict[str, Any]) -> byt
             data = json.loads(bare or "{}") if place.is_json else tomllib.loads(bare)
         except ValueError:
             continue
-        if any(data == one for one in wanted):
+        if any(data == accepted for accepted in wanted):
             return text.encode()
     raise Refused(
         f"{place.path}: cannot find where {place.key} is set",

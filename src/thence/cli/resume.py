@@ -181,10 +181,10 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
 
     rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
     resumable = [row for row in rows if not row.gone and is_resumable(row.session.flavor)]
-    found = with_lineage(store, resumable, wiring.labels())
-    if not found:
+    resumable_rows = with_lineage(store, resumable, wiring.labels())
+    if not resumable_rows:
         raise SessionNotFound("no matching sessions", hint="thence ls lists all sessions")
-    return found
+    return resumable_rows
 
 
 def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:

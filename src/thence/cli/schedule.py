@@ -64,11 +64,11 @@ def uninstall(*, dry_run: bool, yes: bool, json: bool) -> int:
 @options.as_json
 def status(*, json: bool) -> int:
     """Print what is scheduled."""
-    found = [(way.name, way.where() or "") for way in scheduling.installed()]
+    timers = [(way.name, way.where() or "") for way in scheduling.installed()]
     if json:
-        say(as_json([{"by": name, "where": where} for name, where in found]))
-    elif found:
-        tell([cut(f"  ✓ {name}  {clean(tilde(where))}", width()) for name, where in found])
+        say(as_json([{"by": name, "where": where} for name, where in timers]))
+    elif timers:
+        tell([cut(f"  ✓ {name}  {clean(tilde(where))}", width()) for name, where in timers])
     else:
         tell(["  ○ no import is scheduled", "    thence schedule install"])
     return 0

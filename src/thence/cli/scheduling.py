@@ -79,7 +79,7 @@ def installed() -> list[Means]:
     ways: list[Means] = [Systemd()]
     if shutil.which("crontab"):
         ways.append(Cron())
-    return [one for one in ways if one.where() is not None]
+    return [way for way in ways if way.where() is not None]
 
 
 def has_systemd() -> bool:
@@ -90,9 +90,9 @@ def has_systemd() -> bool:
     return done.returncode == 0
 
 
-def _run(words: list[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
+def _run(words: list[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - systemctl and crontab, with our own words
-        words, check=False, capture_output=True, text=True, input=given, timeout=30, cwd="/"
+        words, check=False, capture_output=True, text=True, input=stdin, timeout=30, cwd="/"
     )
 
 
@@ -132,8 +132,8 @@ class Systemd:
     kinds: tuple[str, ...] = ("service", "timer")
 
     def __init__(self) -> None:
-        told = os.environ.get("XDG_CONFIG_HOME")
-        base = Path(told) if told else Path.home() / ".config"
+        config_home = os.environ.get("XDG_CONFIG_HOME")
+        base = Path(config_home) if config_home else Path.home() / ".config"
         self._folder = base / "systemd" / "user"
 
     def install(self, every: Every) -> Plan:
@@ -213,7 +213,9 @@ class Cron:
 
     def _edit(self, line: str) -> Edit:
         before = self._table()
-        lines = [one for one in before.splitlines(keepends=True) if not one.rstrip().endswith(MARK)]
+        lines = [
+            entry for entry in before.splitlines(keepends=True) if not entry.rstrip().endswith(MARK)
+        ]
         rest = "".join(lines)
         gap = "\n" if line and rest and not rest.endswith("\n") else ""
         return Edit(Path("crontab"), before.encode(), f"{rest}{gap}{line}".encode())
@@ -235,4 +237,4 @@ class Cron:
     def where(self) -> str | None:
         """Give the line."""
         lines = self._table().splitlines()
-        return next((one for one in lines if one.rstrip().endswith(MARK)), None)
+        return next((line for line in lines if line.rstrip().endswith(MARK)), None)

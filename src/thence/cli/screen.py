@@ -51,9 +51,9 @@ def _rows() -> int:
 
 def _size(name: str, at: int) -> int:
     """Ask the environment, then the terminal, for one of its measures; 0 if nobody says."""
-    told = os.environ.get(name, "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    text = os.environ.get(name, "")
+    if text.isdecimal() and int(text):
+        return int(text)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)[at]
     except (OSError, ValueError):
@@ -78,8 +78,8 @@ def style(text: str, **how: str | bool) -> str:
 
 def unicode() -> bool:
     """Whether the terminal shows more than ASCII, as far as it says so."""
-    told = next((v for n in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(n))), "utf-8")
-    return _is_utf8() and "utf" in told.lower() and os.environ.get("TERM") != "dumb"
+    locale = next((v for n in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(n))), "utf-8")
+    return _is_utf8() and "utf" in locale.lower() and os.environ.get("TERM") != "dumb"
 
 
 def _is_utf8() -> bool:
@@ -102,8 +102,8 @@ def say(lines: Iterable[str]) -> None:
     _print(lines if _is_utf8() else (_BEYOND.sub(_escaped, line) for line in lines))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return dumps(found[0])[1:-1]
+def _escaped(match: re.Match[str]) -> str:
+    return dumps(match[0])[1:-1]
 
 
 def _in_ascii(lines: Iterable[str]) -> Iterator[str]:
@@ -115,10 +115,10 @@ def _in_ascii(lines: Iterable[str]) -> Iterator[str]:
 def _print(lines: Iterable[str], *, pager: bool = True) -> None:
     lines = iter(lines)
     if pager and sys.stdout.isatty() and (command := _pager()):
-        whole = list(lines)
-        if len(whole) >= _rows() and _paged(command, whole):
+        all_lines = list(lines)
+        if len(all_lines) >= _rows() and _paged(command, all_lines):
             return
-        lines = iter(whole)
+        lines = iter(all_lines)
     while batch := list(itertools.islice(lines, 1000)):  # long answers need little room
         _out(batch)
 
@@ -136,8 +136,8 @@ def _pager() -> str:
     # A pager writes where this process does: what a caller has put in that place would be missed.
     if not wanted.pager or os.environ.get("TERM") == "dumb" or sys.stdout is not sys.__stdout__:
         return ""
-    told = (os.environ.get(name) for name in ("THENCE_PAGER", "PAGER"))
-    command = next((one for one in told if one is not None), PAGER)
+    commands = (os.environ.get(name) for name in ("THENCE_PAGER", "PAGER"))
+    command = next((text for text in commands if text is not None), PAGER)
     return "" if command.strip() in NO_PAGER else command
 
 

@@ -93,8 +93,8 @@ def command(
         if json:
             say(as_json({**as_object(answer), "notes": [_note_object(n, asked) for n in notes]}))
             return SKIPS if answer.unread else 0
-        found = Found(store, answer, present(utc=utc), more=more)
-        tell(found.lines(width(), took, notes, asked))
+        results = Found(store, answer, present(utc=utc), more=more)
+        tell(results.lines(width(), took, notes, asked))
     return SKIPS if answer.unread else 0
 
 
@@ -184,8 +184,8 @@ class Found:
             )
         if unread := self._answer.unread:
             much = several(len(unread), "match")
-            said = f"{much} without text: {clean(unread[0])}; see thence doctor"
-            yield style(cut(said, room), fg="red")
+            words = f"{much} without text: {clean(unread[0])}; see thence doctor"
+            yield style(cut(words, room), fg="red")
 
     def _notes(self, notes: Iterable[Note], asked: Query, room: int) -> Iterator[str]:
         """Yield two lines for each decision or note: what it is and who wrote it, what it says."""

@@ -75,8 +75,8 @@ def command(homes: tuple[Path, ...], *, json: bool) -> int:
         checks += _all(_works(), "commands")
     failed = [check for check in checks if check.problem]
     if json:
-        told = [check._asdict() for check in checks]
-        say(as_json({"version": __version__, "ok": not failed, "checks": told}))
+        report = [check._asdict() for check in checks]
+        say(as_json({"version": __version__, "ok": not failed, "checks": report}))
     else:
         tell(_lines(checks, len(failed)))
     return FAILED if failed else 0
@@ -144,7 +144,7 @@ def _reads(env: dict[str, str]) -> Iterator[Check]:
     _run(env, "cost")
     yield Check("search and cost")
     report = _run(env, "doctor")
-    bad = [one["words"] for one in report["findings"] if one["level"] == "bad"]
+    bad = [finding["words"] for finding in report["findings"] if finding["level"] == "bad"]
     yield Check("doctor", problem="; ".join(bad))
 
 

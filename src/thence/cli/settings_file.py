@@ -21,11 +21,11 @@ _TABLE = re.compile(r"^[ \t]*\[[ \t]*session_memory[ \t]*\][^\n]*\n?", re.MULTIL
 
 def with_exclude(path: Path, body: bytes, patterns: list[str]) -> bytes:
     """Give the settings with these patterns; all other text stays as it is."""
-    told = body.decode()
-    wanted: dict[str, JSON] = tomllib.loads(told)
+    text = body.decode()
+    wanted: dict[str, JSON] = tomllib.loads(text)
     wanted = {**wanted, "session_memory": {**wanted.get("session_memory", {}), "exclude": patterns}}
     line = f"exclude = {json.dumps(patterns, ensure_ascii=False)}\n"
-    for new in _tries(told, line):
+    for new in _tries(text, line):
         try:
             if tomllib.loads(new) == wanted:
                 return new.encode()
@@ -36,18 +36,18 @@ def with_exclude(path: Path, body: bytes, patterns: list[str]) -> bytes:
     )
 
 
-def _tries(told: str, line: str) -> Iterator[str]:
+def _tries(text: str, line: str) -> Iterator[str]:
     """Give texts that may say it: the line replaced, put into its table, or a table at the end."""
-    for found in _ASSIGNED.finditer(told):
-        end = found.end()
-        while end < len(told):
-            end = told.find("\n", end) + 1 or len(told)
-            yield told[: found.start()] + line + told[end:]
-    for found in _TABLE.finditer(told):
-        gap = "" if found[0].endswith("\n") else "\n"
-        yield told[: found.end()] + gap + line + told[found.end() :]
-    gap = "" if not told or told.endswith("\n") else "\n"
-    yield f"{told}{gap}[session_memory]\n{line}"
+    for match in _ASSIGNED.finditer(text):
+        end = match.end()
+        while end < len(text):
+            end = text.find("\n", end) + 1 or len(text)
+            yield text[: match.start()] + line + text[end:]
+    for match in _TABLE.finditer(text):
+        gap = "" if match[0].endswith("\n") else "\n"
+        yield text[: match.end()] + gap + line + text[match.end() :]
+    gap = "" if not text or text.endswith("\n") else "\n"
+    yield f"{text}{gap}[session_memory]\n{line}"
 
 
 CADENCE = "session_memory.retention.cadence"
@@ -61,17 +61,17 @@ _RETENTION = re.compile(
 
 def with_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
     """Plan the line that lets hooks start sweeps, in settings that name no cadence."""
-    told = (before or b"").decode()
-    wanted = tomllib.loads(told)
+    text = (before or b"").decode()
+    wanted = tomllib.loads(text)
     memory = wanted.get("session_memory", {})
     retention = {**memory.get("retention", {}), "cadence": "on-hook"}
     wanted = {**wanted, "session_memory": {**memory, "retention": retention}}
     line = f'cadence = "on-hook"{OURS}'
     tries = [
-        f"{told[: match.end()]}\n{line}{told[match.end() :]}" for match in _RETENTION.finditer(told)
+        f"{text[: match.end()]}\n{line}{text[match.end() :]}" for match in _RETENTION.finditer(text)
     ]
-    gap, end = ("", "\n") if not told or told.endswith("\n") else ("\n", "")
-    tries.append(f"{told}{gap}{_HEADER}{OURS}\n{line}{end}")
+    gap, end = ("", "\n") if not text or text.endswith("\n") else ("\n", "")
+    tries.append(f"{text}{gap}{_HEADER}{OURS}\n{line}{end}")
     for text_ in tries:
         if _says(text_, wanted):
             return Edit(path, before, text_.encode())
@@ -83,27 +83,27 @@ def with_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
 
 def without_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
     """Plan to take out the line that we wrote; one that somebody else wrote stays."""
-    told = (before or b"").decode("utf-8", "replace")
-    lines = told.splitlines(keepends=True)
+    text = (before or b"").decode("utf-8", "replace")
+    lines = text.splitlines(keepends=True)
     ours = [at for at, line in enumerate(lines) if line.rstrip().endswith(OURS.strip())]
     cadence = [at for at in ours if lines[at].lstrip().startswith("cadence")]
-    if not cadence or not _says(told):
+    if not cadence or not _says(text):
         return Edit(path, before, before)
-    wanted = tomllib.loads(told)
+    wanted = tomllib.loads(text)
     del wanted["session_memory"]["retention"]["cadence"]
     for going in (ours, cadence):
         left = "".join(line for at, line in enumerate(lines) if at not in going)
-        if not told.endswith("\n"):
+        if not text.endswith("\n"):
             left = left.removesuffix("\n")
         if _says(left) and _filled(tomllib.loads(left)) == _filled(wanted):
             return Edit(path, before, left.encode() or None)
     return Edit(path, before, before)
 
 
-def _says(told: str, wanted: dict[str, JSON] | None = None) -> bool:
+def _says(text: str, wanted: dict[str, JSON] | None = None) -> bool:
     """Whether a text is TOML, and says this if it is given."""
     try:
-        data = tomllib.loads(told)
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return False
     return wanted is None or data == wanted

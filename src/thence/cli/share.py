@@ -66,8 +66,8 @@ def command(
     path = output or Path(_file_name(uid, html=html, is_encrypted=bool(recipients)))
     _write(path, body, force=force)
     if json:
-        told = {"session_uid": uid, "path": str(path), "bytes": len(body)}
-        say(as_json({**told, "redacted": counts, "encrypted_to": len(recipients)}))
+        report = {"session_uid": uid, "path": str(path), "bytes": len(body)}
+        say(as_json({**report, "redacted": counts, "encrypted_to": len(recipients)}))
     else:
         tell(_lines(path, len(body), counts, len(recipients), html=html))
     return 0
@@ -116,7 +116,7 @@ def _lines(
     yield f"wrote {clean(str(path))}, {size(length)}{keys}"
     number = sum(counts.values())
     kinds = ", ".join(f"{clean(name)} {times}" for name, times in counts.items())
-    told = f": {kinds}" if kinds else ""
-    yield f"{several(number, 'secret')} redacted{told}; a second check found none"
+    named = f": {kinds}" if kinds else ""
+    yield f"{several(number, 'secret')} redacted{named}; a second check found none"
     if not html:
         yield f"your colleague runs: thence import {clean(path.name)}"

@@ -27,7 +27,7 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
 @click.command(
     "show",
     help="Read one session, with its branches and subagents.",
-    epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such session.",
+    epilog="Exit codes: 0 done, 1 not loaded_session, 3 done but lines were skipped, 10 no such session.",
 )
 @click.argument("path", required=False, metavar="ID|PATH")
 @click.option("--sample", is_flag=True, help="Show the session that ships with thence.")
@@ -103,21 +103,21 @@ def command(
         tell(page.lines() if around is None else near(page, around))
         return exit_code(session.skipped)
     loaded = _sample() if path is None else named(path)
-    whole = loaded.whole
+    loaded_session = loaded.whole
     to = None
     if branch not in ("live", "all"):
-        to = whole.graph.end_from(place_in(whole, branch))
+        to = loaded_session.graph.end_from(place_in(readable, branch))
     if form == "messages":
         from thence.format import spills
 
-        messages = whole.messages(orphans, to=to, own=own).messages
-        outputs = spills.texts([*whole.before.facts, *whole.facts]) if full else {}
+        messages = loaded_session.messages(orphans, to=to, own=own).messages
+        outputs = spills.texts([*loaded_session.before.facts, *readable.facts]) if full else {}
         say(as_json(spills.inline_known(messages, outputs) if outputs else messages))
     else:
         from thence.format import forms
 
         write = forms.markdown if form == "markdown" else forms.page
-        lines = write(whole, forms.Branch(to, every, own, full), zone)
+        lines = write(loaded_session, forms.Branch(to, every, own, full), zone)
         tell(clean(line) for part in lines for line in part.split("\n"))
     return exit_code(loaded.skipped)
 

@@ -58,51 +58,53 @@ def command(
             project=project,
             after=moment(since) if since else None,
         )
-        found = [one for one in store.kept("signals", wanted) if kind in (None, one.get("kind"))]
-        found.sort(key=lambda one: one.get("ts") or "", reverse=True)
-        found.sort(key=lambda one: _WEIGHT.get(f"{one.get('severity')}", 3))
+        signals = [
+            signal for signal in store.kept("signals", wanted) if kind in (None, signal.get("kind"))
+        ]
+        signals.sort(key=lambda signal: signal.get("ts") or "", reverse=True)
+        signals.sort(key=lambda signal: _WEIGHT.get(f"{signal.get('severity')}", 3))
         if not json and width() >= WIDE:
-            uids = tuple({one["uid"] for one in found[:number]})
+            uids = tuple({signal["uid"] for signal in signals[:number]})
             rows = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
             titles = {row.session.session_uid: row.title or "" for row in rows}
     if json:
-        renamed = [{"session_uid": one.pop("uid"), **one} for one in found[:number]]
+        renamed = [{"session_uid": signal.pop("uid"), **signal} for signal in signals[:number]]
         say(as_json(renamed))
     else:
-        tell(lines(found, number, present(utc=utc), width(), titles))
+        tell(lines(signals, number, present(utc=utc), width(), titles))
     return 0
 
 
 def lines(
-    found: Sequence[dict[str, JSON]],
+    signals: Sequence[dict[str, JSON]],
     number: int,
     at: datetime,
     room: int,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Give signals as rows, what kinds there are first; with titles, those of the sessions."""
-    if not found:
+    if not signals:
         yield "no signals found"
         return
-    kinds = Counter(f"{one.get('kind')}".replace("_", " ") for one in found)
+    kinds = Counter(f"{signal.get('kind')}".replace("_", " ") for signal in signals)
     named = ", ".join(f"{count} {clean(name)}" for name, count in kinds.most_common(4))
-    yield cut(f"{several(len(found), 'signal')}: {named}", room)
+    yield cut(f"{several(len(signals), 'signal')}: {named}", room)
     yield ""
-    shown = found[:number]
-    ids = short_ids([one["uid"].partition(":")[2] for one in shown])
+    shown = signals[:number]
+    ids = short_ids([signal["uid"].partition(":")[2] for signal in shown])
     rows = [
         [
-            _MARKS.get(f"{one.get('severity')}", Cell("·")),
-            Cell(ids[one["uid"].partition(":")[2]], DIM),
-            Cell(clean(" ".join(f"{one.get('text') or ''}".split()))),
-            *([_title(titles.get(one["uid"], ""))] if titles else []),
-            Cell(ago(when(one.get("ts")), at), DIM),
+            _MARKS.get(f"{signal.get('severity')}", Cell("·")),
+            Cell(ids[signal["uid"].partition(":")[2]], DIM),
+            Cell(clean(" ".join(f"{signal.get('text') or ''}".split()))),
+            *([_title(titles.get(signal["uid"], ""))] if titles else []),
+            Cell(ago(when(signal.get("ts")), at), DIM),
         ]
-        for one in shown
+        for signal in shown
     ]
     yield from table(_WITH_TITLES if titles else _COLUMNS, rows, room)
-    if len(found) > number:
-        yield style(f"    and {len(found) - number:,} more: -n {len(found)}", fg=DIM)
+    if len(signals) > number:
+        yield style(f"    and {len(signals) - number:,} more: -n {len(signals)}", fg=DIM)
 
 
 def _title(text: str) -> Cell:

@@ -119,8 +119,10 @@ def _brought_up(*, json: bool) -> Path:
 
     folder = wiring.analytics()
     try:
-        with wiring.store() as store, export_progress(shown=not json) as told:
-            report = export(store, Folder(folder), notes=wiring.redacted_notes(), progress=told)
+        with wiring.store() as store, export_progress(shown=not json) as show_progress:
+            report = export(
+                store, Folder(folder), notes=wiring.redacted_notes(), progress=show_progress
+            )
     except StoreLocked:
         if not (folder / MANIFEST).exists():
             raise
@@ -143,8 +145,8 @@ def _table(answer: Answer) -> Iterator[str]:
             yield from map(clean, f"{drawn}".split("\n"))
         return
     heads = [
-        Column(clean(name), right=told.startswith(_NUMBERS) or "INT" in told)
-        for name, told in zip(answer.columns, answer.types, strict=True)
+        Column(clean(name), right=type_.startswith(_NUMBERS) or "INT" in type_)
+        for name, type_ in zip(answer.columns, answer.types, strict=True)
     ]
     rows = [[Cell(" "), *(Cell(_cell(value)) for value in row)] for row in answer.rows]
     room = width() if sys.stdout.isatty() else _UNBOUND
@@ -176,7 +178,7 @@ def _csv(answer: Answer) -> Iterator[str]:
 def _objects(answer: Answer) -> list[dict[str, Any]]:
     names: list[str] = []
     for name in answer.columns:
-        number = sum(one == name or one.startswith(f"{name}:") for one in names)
+        number = sum(other == name or other.startswith(f"{name}:") for other in names)
         names.append(f"{name}:{number}" if number else name)
     return [dict(zip(names, map(_plain, row), strict=True)) for row in answer.rows]
 
@@ -184,9 +186,9 @@ def _objects(answer: Answer) -> list[dict[str, Any]]:
 def _plain(value: Any) -> Any:
     """Give a value as JSON has it."""
     if isinstance(value, dict):
-        return {f"{name}": _plain(one) for name, one in value.items()}
+        return {f"{name}": _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, datetime):
@@ -211,10 +213,10 @@ def _schema() -> dict[str, Any]:
         "tables": [
             {
                 "table": name,
-                "about": one.about,
-                "columns": {"day": "DATE", **{c.name: c.type for c in one.columns}},
+                "about": table.about,
+                "columns": {"day": "DATE", **{c.name: c.type for c in table.columns}},
             }
-            for name, one in TABLES.items()
+            for name, table in TABLES.items()
         ],
         "samples": [{"asks": asks, "sql": question} for asks, question in SAMPLES],
     }
@@ -225,9 +227,9 @@ def _about() -> Iterator[str]:
     from thence.analytics.tables import TABLES
 
     room = width()
-    for name, one in TABLES.items():
-        yield f"{style(name, bold=True)}  {one.about}"
-        yield from (f"    {line}" for line in _columns(one.columns, room - 4))
+    for name, described in TABLES.items():
+        yield f"{style(name, bold=True)}  {described.about}"
+        yield from (f"    {line}" for line in _columns(described.columns, room - 4))
         yield ""
     yield "times are in UTC, usd in dollars; day is a date; docs/analytics.md explains every column"
     for asks, question in SAMPLES:
@@ -237,12 +239,12 @@ def _about() -> Iterator[str]:
 
 
 def _columns(columns: Sequence[Any], room: int) -> list[str]:
-    names = ["day date", *(f"{one.name} {_short(one.type)}" for one in columns)]
+    names = ["day date", *(f"{column.name} {_short(column.type)}" for column in columns)]
     return wrap(", ".join(names), room)
 
 
-def _short(told: str) -> str:
+def _short(type_: str) -> str:
     """Name a type the way people do."""
     usual = {"VARCHAR": "text", "BIGINT": "int", "DOUBLE": "float", "BOOLEAN": "bool"}
     usual |= {"TIMESTAMP": "time", "DECIMAL(18,10)": "money"}
-    return usual.get(told, "list" if told.endswith("[]") else told.lower())
+    return usual.get(type_, "list" if type_.endswith("[]") else type_.lower())

@@ -64,7 +64,7 @@ class NotKept(ThenceError):
 @click.option("--watch", is_flag=True, help="Keep running; import whenever something is written.")
 @click.option("--agent", "agents", multiple=True, help="Only this agent; may be repeated.")
 @click.option(
-    "--root", "given", multiple=True, metavar="AGENT=PATH", help="Read this folder instead."
+    "--root", "root_options", multiple=True, metavar="AGENT=PATH", help="Read this folder instead."
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be read; write nothing.")
 @click.option("--strict", is_flag=True, help="Exit with 3 if anything was skipped.")
@@ -72,7 +72,7 @@ class NotKept(ThenceError):
 @options.as_json
 def command(
     agents: tuple[str, ...],
-    given: tuple[str, ...],
+    root_options: tuple[str, ...],
     progress: Literal["json"] | None,
     *,
     watch: bool,
@@ -82,17 +82,19 @@ def command(
 ) -> int:
     """Sweep once, or again and again."""
     known = wiring.adapters()
-    found = wiring.roots(known, only=agents, given=given, later=watch and not dry_run)
-    roots = {name: list(paths) for name, paths in found.items()}
+    folders = wiring.roots(known, only=agents, options=root_options, later=watch and not dry_run)
+    roots = {name: list(paths) for name, paths in folders.items()}
     if dry_run:
-        return _dry(known, roots, json=json, asked=bool(given))
+        return _dry(known, roots, json=json, asked=bool(root_options))
     if not config.persistence():
         hint = f"unset {config.OFF} and {config.OFF_ELSEWHERE}, or only look: thence sweep -n"
         raise NotKept("recording is switched off", hint=hint)
-    run = Run(known, roots, agents, _telling(progress, json=json), json=json, asked=bool(given))
+    run = Run(
+        known, roots, agents, _telling(progress, json=json), json=json, asked=bool(root_options)
+    )
     run.strict = strict
     with interruptible(), wiring.store(must_exist=False) as store:
-        if not given and (not agents or LOCAL in agents):
+        if not root_options and (not agents or LOCAL in agents):
             local = [*roots.get(LOCAL, ()), *wiring.local_journals(store)]
             roots |= {LOCAL: list(dict.fromkeys(local))} if local else {}
         before = store.totals()[0].sessions
@@ -138,18 +140,18 @@ class Run:
             tell(self._said(report, width()))
         return code(report, strict=self.strict)
 
-    def stopped(self, kept: int, *, watching: bool) -> None:
+    def stopped(self, imported: int, *, watching: bool) -> None:
         """Say what is kept of a sweep that was stopped: what was read last may not be."""
         self._progress.end()
         if self._json and self._report is not None and not watching:
-            told = {**_object(self._report), "sessions_new": kept, "interrupted": True}
-            say(as_json(told))
+            report = {**_object(self._report), "sessions_new": imported, "interrupted": True}
+            say(as_json(report))
         elif watching:
             tell(["stopped watching"])
         else:
             far, of = (self._far.sources, self._far.all_sources) if self._far else (0, 0)
             what = f"stopped after {far:,} of {several(of, 'session')}" if of else "stopped"
-            tell([f"{what}, {kept:,} new ones are stored; run it again to continue"])
+            tell([f"{what}, {imported:,} new ones are stored; run it again to continue"])
 
     def _sweep(
         self,
@@ -321,8 +323,8 @@ def code(report: Report, *, strict: bool = False) -> int:
 def _object(report: Report) -> dict[str, JSON]:
     import msgspec
 
-    told: dict[str, JSON] = msgspec.to_builtins(report)
-    return told
+    out: dict[str, JSON] = msgspec.to_builtins(report)
+    return out
 
 
 def looked(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
@@ -420,12 +422,12 @@ def _reprocessed(report: Report) -> int:
 
 
 def _kept(report: Report, took: str, room: int) -> str:
-    kept = report.sessions_new + report.sessions_changed
-    if not kept:
+    imported = report.sessions_new + report.sessions_changed
+    if not imported:
         return f"imported nothing new from {several(report.sources, 'session')}, {took}"
     new = f" ({report.sessions_new:,} new)" if report.sessions_new else ""
     return cut(
-        f"imported {several(kept, 'session')}{new}, {several(report.events, 'event')},"
+        f"imported {several(imported, 'session')}{new}, {several(report.events, 'event')},"
         f" {size(report.bytes)} in {took}",
         room,
     )
@@ -441,15 +443,15 @@ def _redacted(report: Report, room: int) -> Iterator[str]:
 
 
 def _left_out(report: Report, room: int) -> Iterator[str]:
-    failed = [one for one in report.outcomes if one.what == "failed"]
-    for one in failed[:NAMED]:
-        where = one.path.rpartition("/")[2]
-        yield style(cut(f"  not read: {clean(where)}: {clean(one.why or '')}", room), fg="red")
+    failed = [outcome for outcome in report.outcomes if outcome.what == "failed"]
+    for outcome in failed[:NAMED]:
+        where = outcome.path.rpartition("/")[2]
+        yield style(cut(f"  not read: {clean(where)}: {clean(outcome.why or '')}", room), fg="red")
     if len(failed) > NAMED:
         yield f"  and {several(len(failed) - NAMED, 'more session')} not read: thence doctor"
     if not report.skipped:
         return
-    skips = [(one.path, skip) for one in report.outcomes for skip in one.skipped]
+    skips = [(outcome.path, skip) for outcome in report.outcomes for skip in outcome.skipped]
     files = len({skip.source or path for path, skip in skips}) or 1
     rest = "the rest of these files is stored" if files > 1 else "the rest of the file is stored"
     yield f"  {several(report.skipped, 'line')} skipped in {several(files, 'file')}; {rest}"
@@ -514,10 +516,10 @@ def pending(known: Mapping[str, Adapter], roots: Roots, store: Store | None) -> 
     fingerprint = wiring.fingerprint()
     out: list[Pending] = []
     for name, places in roots.items():
-        one = Pending(name, fingerprint)
+        agent = Pending(name, fingerprint)
         for source in find_sessions(known[name], places, inventory):
-            one.add(source, inventory)
-        out.append(one)
+            agent.add(source, inventory)
+        out.append(agent)
     return out
 
 
@@ -525,24 +527,24 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(wiring.store()) if wiring.has_store() else None
-        found = pending(known, roots, store)
+        agents = pending(known, roots, store)
     if json:
         say(
             as_json(
                 {
                     "dry_run": True,
-                    "sources": sum(one.sources for one in found),
-                    "sessions_new": sum(one.new for one in found),
-                    "sessions_changed": sum(one.changed for one in found),
-                    "bytes": sum(one.bytes for one in found),
-                    "agents": [one.told() for one in found],
+                    "sources": sum(agent.sources for agent in agents),
+                    "sessions_new": sum(agent.new for agent in agents),
+                    "sessions_changed": sum(agent.changed for agent in agents),
+                    "bytes": sum(agent.bytes for agent in agents),
+                    "agents": [agent.told() for agent in agents],
                     "seconds": time.monotonic() - began,
                 }
             )
         )
         return 0
-    if any(one.sources for one in found):
-        lines = [_would(found), *table(_PENDING, [_cells(one) for one in found], width())]
+    if any(agent.sources for agent in agents):
+        lines = [_would(agents), *table(_PENDING, [_cells(agent) for agent in agents], width())]
         lines += [f"  {line}" for line in empty(known, roots)] if asked else []
     else:
         lines = list(looked(known, roots))
@@ -556,20 +558,20 @@ _PENDING = (
 )
 
 
-def _would(found: Sequence[Pending]) -> str:
-    new, changed = sum(one.new for one in found), sum(one.changed for one in found)
+def _would(agents: Sequence[Pending]) -> str:
+    new, changed = sum(agent.new for agent in agents), sum(agent.changed for agent in agents)
     if not new + changed:
-        return f"nothing new in {several(sum(one.sources for one in found), 'session')}"
-    much = size(sum(one.bytes for one in found))
+        return f"nothing new in {several(sum(agent.sources for agent in agents), 'session')}"
+    much = size(sum(agent.bytes for agent in agents))
     return f"thence sweep would read {several(new + changed, 'session')}, {much}"
 
 
-def _cells(one: Pending) -> list[Cell]:
+def _cells(agent: Pending) -> list[Cell]:
     return [
         Cell(" "),
-        Cell(one.agent),
-        Cell(several(one.sources, "session")),
-        Cell(f"{one.new:,} new"),
-        Cell(f"{one.changed:,} changed"),
-        Cell(size(one.bytes)),
+        Cell(agent.agent),
+        Cell(several(agent.sources, "session")),
+        Cell(f"{agent.new:,} new"),
+        Cell(f"{agent.changed:,} changed"),
+        Cell(size(agent.bytes)),
     ]

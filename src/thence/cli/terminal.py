@@ -32,7 +32,7 @@ TEXT_WIDTH = 88
 
 def escape(json: str) -> str:
     """Write the same characters in a line of JSON as its escapes: harmless, nothing is lost."""
-    return HARMFUL.sub(lambda found: dumps(found[0])[1:-1], json)
+    return HARMFUL.sub(lambda match: dumps(match[0])[1:-1], json)
 
 
 class _Widths(dict[str, int]):
@@ -146,8 +146,8 @@ def _pieces(value: JSON) -> Iterator[str]:
 def _elements(name: str, values: list[JSON], comma: str) -> Iterator[str]:
     indent = "  " if name else ""
     yield f"{name}["
-    for at, one in enumerate(values, 1):
-        yield f"{indent}  {_compact(one)}{',' if at < len(values) else ''}"
+    for at, value in enumerate(values, 1):
+        yield f"{indent}  {_compact(value)}{',' if at < len(values) else ''}"
     yield f"{indent}]{comma}"
 
 

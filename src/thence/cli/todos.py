@@ -43,37 +43,37 @@ def command(
 
     wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
     with wiring.store() as store:
-        found = promised(store, wanted, dismissed_todos(wiring.home()))
+        todos = promised(store, wanted, dismissed_todos(wiring.home()))
     if json:
-        say(as_json(found[:number]))
+        say(as_json(todos[:number]))
     else:
-        tell(lines(found, number, present(utc=utc), width()))
+        tell(lines(todos, number, present(utc=utc), width()))
     return 0
 
 
-def lines(found: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
+def lines(todos: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
     """Give promises as rows; started ones have a mark."""
-    if not found:
+    if not todos:
         yield "no open to-dos"
         return
-    sessions = len({one["session_uid"] for one in found})
-    yield f"{several(len(found), 'open to-do')} in {several(sessions, 'session')}"
+    sessions = len({todo["session_uid"] for todo in todos})
+    yield f"{several(len(todos), 'open to-do')} in {several(sessions, 'session')}"
     yield ""
-    shown = found[:number]
-    ids = short_ids([one["session_uid"].partition(":")[2] for one in shown])
+    shown = todos[:number]
+    ids = short_ids([todo["session_uid"].partition(":")[2] for todo in shown])
     rows = [
         [
-            Cell("◆", "yellow") if one["status"] == "in_progress" else Cell("○"),
-            Cell(clean(" ".join(one["text"].split()))),
-            *([Cell(cut(folder(one["cwd"]), 16))] if room >= NARROW else []),
-            Cell(ids[one["session_uid"].partition(":")[2]], DIM),
-            Cell(ago(when(one["ended_at"]), at), DIM),
+            Cell("◆", "yellow") if todo["status"] == "in_progress" else Cell("○"),
+            Cell(clean(" ".join(todo["text"].split()))),
+            *([Cell(cut(folder(todo["cwd"]), 16))] if room >= NARROW else []),
+            Cell(ids[todo["session_uid"].partition(":")[2]], DIM),
+            Cell(ago(when(todo["ended_at"]), at), DIM),
         ]
-        for one in shown
+        for todo in shown
     ]
     columns = [Column(), Column(slack=True), Column(), Column(), Column(right=True)]
     if room < NARROW:
         del columns[2]
     yield from table(columns, rows, room)
-    if len(found) > number:
-        yield style(f"    and {len(found) - number:,} more: -n {len(found)}", fg=DIM)
+    if len(todos) > number:
+        yield style(f"    and {len(todos) - number:,} more: -n {len(todos)}", fg=DIM)

@@ -187,8 +187,8 @@ class Tree:
         for edge in self.session.edges:
             if not edge.child:
                 whose = f"{clean(edge.agent)} " if edge.agent else ""
-                said = f"{_CAME.get(edge.link, edge.link)} {whose}{short_id(edge.session)}"
-                yield self._row("┊", said, room, colour=DIM)
+                origin = f"{_CAME.get(edge.link, edge.link)} {whose}{short_id(edge.session)}"
+                yield self._row("┊", origin, room, colour=DIM)
 
     def _place(self, place: int, room: int, *, parted: bool = True) -> Iterator[str]:
         record = self.session.records[place]
@@ -207,8 +207,8 @@ class Tree:
         if self.session.states[place] is State.ORPHANED and record.node.calls:
             lost = [call for call in record.node.calls if self._is_open(call)]
             for call in lost:
-                said = f"○ {self._call_said(record, call)}"
-                yield self._row("│", said, room, record, name="orphaned", colour="red")
+                words = f"○ {self._call_said(record, call)}"
+                yield self._row("│", words, room, record, name="orphaned", colour="red")
         if parted:
             yield from self._parted(place, room)
 
@@ -235,13 +235,13 @@ class Tree:
     def _summed(self, place: int) -> list[int]:
         """The records of the line that a summary stands for: those since the one before."""
         out: list[int] = []
-        for one in self._page.line:
-            if one == place:
+        for other in self._page.line:
+            if other == place:
                 break
-            if self._is_summary(one):
+            if self._is_summary(other):
                 out.clear()
             else:
-                out.append(one)
+                out.append(other)
         return out
 
     # -- what parted --------------------------------------------------------------------
@@ -258,18 +258,20 @@ class Tree:
     def _branch(self, branch: Branch, room: int) -> Iterator[str]:
         yield style("  ├─╮", fg=DIM)
         records, state = self.session.records, self.session.states[branch.start]
-        told = [p for p in branch.events if records[p].node.flags & Is.PROMPT]
-        told = told or [p for p in branch.events if records[p].blocks][:1] or [branch.start]
+        prompts = [p for p in branch.events if records[p].node.flags & Is.PROMPT]
+        prompts = prompts or [p for p in branch.events if records[p].blocks][:1] or [branch.start]
         cost = _amount(*self._cost(branch.events))
-        for place in told[:FEW]:
-            last = place == told[:FEW][-1]
+        for place in prompts[:FEW]:
+            last = place == prompts[:FEW][-1]
             mark = "│ ╳" if last else "│ ○"
             name = "rolled back" if state is State.ROLLED_BACK else "discarded"
-            said = self._said(records[place]) or records[place].type
-            if last and len(told) > FEW:
-                said = f"{said} … {several(len(told) - FEW, 'more prompt')}"
+            words = self._said(records[place]) or records[place].type
+            if last and len(prompts) > FEW:
+                words = f"{words} … {several(len(prompts) - FEW, 'more prompt')}"
             right = name if last else ""
-            row = self._row(mark, said, room, records[place], name=right, cost=cost if last else "")
+            row = self._row(
+                mark, words, room, records[place], name=right, cost=cost if last else ""
+            )
             yield style(row, fg=DIM)
 
     @cached_property
@@ -281,8 +283,8 @@ class Tree:
         return out
 
     def _tie(self, edge: Edge, room: int) -> str:
-        said = f"{short_id(edge.session)}  {edge.link}, a separate session"
-        return self._row("├─▸", said, room, colour="bright_magenta")
+        words = f"{short_id(edge.session)}  {edge.link}, a separate session"
+        return self._row("├─▸", words, room, colour="bright_magenta")
 
     # -- subagents ----------------------------------------------------------------------
 
@@ -300,9 +302,9 @@ class Tree:
         first = self.session.records[places[0]]
         name = self._page.agent_name(channel)
         named = clean(name) if name else short_id(channel.removeprefix("agent:"))
-        said = f"{named}  {self._said(first)}"
+        words = f"{named}  {self._said(first)}"
         cost = _amount(*self._cost(places))
-        return self._row("├─▸", said, room, first, name="side", cost=cost, colour="bright_magenta")
+        return self._row("├─▸", words, room, first, name="side", cost=cost, colour="bright_magenta")
 
     @cached_property
     def _drawn(self) -> set[str]:
@@ -327,8 +329,8 @@ class Tree:
         return self._at_home(next((text for text in texts if text.strip()), ""))
 
     def _call_said(self, record: Record, call: str) -> str:
-        found = (block.summary for block in record.blocks if block.call == call)
-        return self._at_home(next(found, call))
+        summaries = (block.summary for block in record.blocks if block.call == call)
+        return self._at_home(next(summaries, call))
 
     def _at_home(self, text: str) -> str:
         """Give a text on one line, without the folder that everything lies in."""
@@ -342,7 +344,7 @@ class Tree:
     def _row(
         self,
         mark: str,
-        said: str,
+        words: str,
         room: int,
         record: Record | None = None,
         *,
@@ -356,10 +358,10 @@ class Tree:
         moment = when(record.ts) if record is not None else None
         clock = f"{moment.astimezone(self._zone):%H:%M}" if moment is not None else ""
         right = f"{name:<11}  {clock:<5}  {cost:>7}" if room >= 70 else cost
-        said = cut(said, max(room - columns(left) - columns(right) - 2, 8))
-        pad = " " * max(room - columns(left) - columns(said) - columns(right), 1)
+        words = cut(words, max(room - columns(left) - columns(right) - 2, 8))
+        pad = " " * max(room - columns(left) - columns(words) - columns(right), 1)
         shown = Cell(left, colour or None).shown(left)
-        return f"{shown}{said}{pad}{right}".rstrip()
+        return f"{shown}{words}{pad}{right}".rstrip()
 
     def _end(self, room: int) -> str:
         turn = self.session.turn().state.value
@@ -368,8 +370,8 @@ class Tree:
         moment = when(record.ts) if record is not None else None
         if turn in ("running", "waiting") and moment and self._at - moment > OPEN:
             turn = "open"
-        mark, said, colour = _ENDS.get(turn, ("●", "done", "cyan"))
-        return self._row(mark, said, room, record, colour=colour)
+        mark, words, colour = _ENDS.get(turn, ("●", "done", "cyan"))
+        return self._row(mark, words, room, record, colour=colour)
 
     def _sums(self) -> str:
         """Say what became of all events, and what each part cost."""

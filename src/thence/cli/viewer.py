@@ -49,12 +49,12 @@ def is_ours(guard: Gate) -> bool:
     link = http.client.HTTPConnection(guard.host, guard.port, timeout=ANSWER_LIMIT_S)
     try:
         link.request("GET", "/")
-        told = link.getresponse().getheader("www-authenticate") or ""
+        realm = link.getresponse().getheader("www-authenticate") or ""
     except (OSError, http.client.HTTPException):
         return False
     finally:
         link.close()
-    return guard.realm in told
+    return guard.realm in realm
 
 
 def open_again(guard: Gate, *, page: str = "", json: bool, opens: bool) -> int:
