@@ -107,10 +107,10 @@ class Silent(Native):
 
 def test_an_adapter_need_not_say_what_it_looks_for(tmp_path: Path) -> None:
     """Other people's do not: their roots are told all the same."""
-    told = list(sweep.looked({"x": Silent()}, {"x": [tmp_path]}))
+    told = list(sweep.describe_empty({"x": Silent()}, {"x": [tmp_path]}))
 
     assert f"  x: no session below {tmp_path}" == told[1]
-    assert "on this machine" in next(sweep.looked({}, {}))
+    assert "on this machine" in next(sweep.describe_empty({}, {}))
 
 
 def test_object_has_the_names_of_the_contract(desk: Desk) -> None:
@@ -555,7 +555,7 @@ def test_sessions_deleted_while_sweeping_leave_nothing(
                 (folder / f"{name}.jsonl").unlink(missing_ok=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_telling", lambda *_, **__: sweep.Telling(delete))
+        patch.setattr(sweep, "_make_output", lambda *_, **__: sweep.ProgressOutput(delete))
         ran = desk.run("sweep")
     listed = desk.run("ls", "--json").json
     looked = desk.run("doctor", "--json").json["findings"]

@@ -114,7 +114,7 @@ MOVED = {
 MODULES = {"import": "import_"}
 """Modules of commands whose names Python keeps for itself."""
 
-QUIET = ("brief", "mcp", "acp", "completion")
+COMMANDS_WITHOUT_NOTES = ("brief", "mcp", "acp", "completion")
 """Commands that programs start: a person would not read a note there."""
 
 
@@ -210,11 +210,11 @@ def _about_the_screen(command: click.Command) -> None:
 
 
 def _colour(_ctx: click.Context, _option: click.Parameter, colour: screen.Colour | None) -> None:
-    screen.wanted.colour = colour or screen.wanted.colour
+    screen.screen_options.colour = colour or screen.screen_options.colour
 
 
 def _no_pager(_ctx: click.Context, _option: click.Parameter, no_pager: bool) -> None:  # noqa: FBT001
-    screen.wanted.pager = screen.wanted.pager and not no_pager
+    screen.screen_options.pager = screen.screen_options.pager and not no_pager
 
 
 @click.group(
@@ -241,7 +241,7 @@ def thence(
 
     Without a command: a status summary. --color and --no-pager may also follow a command.
     """
-    screen.wanted.colour, screen.wanted.pager = color, not no_pager
+    screen.screen_options.colour, screen.screen_options.pager = color, not no_pager
     _refresh_launcher(ctx.invoked_subcommand, json=json or "--json" in sys.argv)
     if ctx.invoked_subcommand is None:
         from thence.cli.home import show
@@ -257,7 +257,7 @@ def _refresh_launcher(command: str | None, *, json: bool) -> None:
         home = config.home()
     except ThenceError:  # who needs a home says so
         return
-    if not (home / "bin").is_dir() or command in QUIET:
+    if not (home / "bin").is_dir() or command in COMMANDS_WITHOUT_NOTES:
         return
     from thence.cli import launcher
     from thence.cli.terminal import clean

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from thence.analytics.parquet import Progress as ExportProgress
     from thence.memory.sweep import Progress
 
-EVERY: Final = 0.1
+REDRAW_EVERY_S: Final = 0.1
 _UP = "\x1b[1A"
 _WIPE = "\r\x1b[2K"
 _NAMES = {"find": "looking", "read": "sweeping", "digest": "digesting", "evict": "evicting"}
@@ -29,7 +29,7 @@ _NAMES |= {"push": "pushing", "reprocess": "redoing", "embed": "embedding"}
 _MEASURED = {"read": "read", "push": "done"}
 
 
-class Bar:
+class ProgressBar:
     """One sweep's progress, as lines on a terminal."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Bar:
     def __call__(self, progress: Progress) -> None:
         """Show how far the sweep is, unless that was just done."""
         now = self._clock()
-        if progress.stage == "done" or now - self._last < EVERY:
+        if progress.stage == "done" or now - self._last < REDRAW_EVERY_S:
             return
         self._last = now
         room = self._room() - 1  # a full line would wrap on some terminals
@@ -81,14 +81,14 @@ def lines(progress: Progress, room: int, passed: float) -> list[str]:
         if passed > 0.5 and done:
             left = (of - done) / (done / passed)
             right += f"  {size(round(done / passed))}/s  {format_duration(round(left) * 1000)} left"
-    bar = _drawn(share, min(max(room - len(name) - len(right) - 2, 0), 60))
+    bar = _draw(share, min(max(room - len(name) - len(right) - 2, 0), 60))
     counts = f"{' ' * 10}{progress.sources:,} of {several(progress.all_sources, 'session')}"
     counts += f" {_MEASURED.get(progress.stage, 'read')}, {progress.sessions:,}"
     counts += " sent" if progress.stage == "push" else " imported"
     return [cut(f"{name}{bar}  {right}", room), cut(counts, room)]
 
 
-def _drawn(share: float, room: int) -> str:
+def _draw(share: float, room: int) -> str:
     if room < 4:
         return ""
     full = round(share * room)

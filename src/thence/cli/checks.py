@@ -31,22 +31,32 @@ if TYPE_CHECKING:
     from thence.memory.store import Inventory, Known, SessionRow, Store
 
 Level = Literal["ok", "note", "warning", "bad"]
-LOOKED: Final = 20
+MAX_DAMAGED_SESSIONS: Final = 20
 """Damaged sessions that are read again to name their lines; `--deep` reads all."""
-AHEAD: Final = 300
+MAX_CLOCK_AHEAD_S: Final = 300
 """Seconds that an event may be in the future before the clock is doubted."""
-SILENT: Final = 86_400
+SILENT_AFTER_S: Final = 86_400
 """Seconds that a hook may be silent while its agent's sessions go on."""
 FULL_DISK_BYTES: Final = 16 << 20
 """Free bytes below which a sweep may not end: a transaction and its log need some room."""
 LOW_DISK_BYTES: Final = 1 << 30
 LOW_DISK_SHARE: Final = 0.05
 """A disk with less free than both, in bytes and as a share of all, is nearly full."""
-FAR: Final = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "glusterfs", "vboxsf")
+REMOTE_FILE_SYSTEMS: Final = (
+    "nfs",
+    "cifs",
+    "smb",
+    "fuse",
+    "9p",
+    "afs",
+    "ceph",
+    "glusterfs",
+    "vboxsf",
+)
 """Kinds of file systems that do not lock or sync as a store needs it."""
 
 
-NEWEST: Final = 2
+SESSIONS_PER_AGENT: Final = 2
 """Sessions of each agent, the newest, that are read to see what its client writes today."""
 CAN: Final[dict[Part, str]] = {
     "resume": "resume",
@@ -73,7 +83,7 @@ class Finding(NamedTuple):
 # -- sources --------------------------------------------------------------------------------
 
 
-class Seen:
+class SourceCounts:
     """What one agent's sources hold, against what was read of them."""
 
     def __init__(self, agent: str) -> None:
@@ -137,7 +147,7 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
     SKIPPED_LINKS.clear()  # those that are met now are told of by `links`
     inventory = store.known() if store is not None else None
     roots = wiring.roots(known)
-    every = {agent: Seen(agent) for agent in known}
+    every = {agent: SourceCounts(agent) for agent in known}
     for agent, adapter in known.items():
         for source in find_sessions(adapter, roots.get(agent, ()), inventory):
             every[agent].add(source, inventory)
@@ -146,12 +156,12 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
         if agent in roots:
             places = ", ".join(tilde(str(root)) for root in roots[agent])
             details = {**seen.told(), "roots": places}
-            yield Finding("sources", *_seen(seen, wide), told=details, more=places)
+            yield Finding("sources", *_describe_counts(seen, wide), told=details, more=places)
     if absent := [agent for agent in every if agent not in roots]:
         yield Finding("sources", "note", f"no sessions found of {', '.join(absent)}")
 
 
-def _seen(seen: Seen, wide: int) -> tuple[Level, str, str | None]:
+def _describe_counts(seen: SourceCounts, wide: int) -> tuple[Level, str, str | None]:
     start = f"{seen.agent:7} {several(seen.files, 'file'):>{wide}}  {size(seen.bytes):>6}  "
     parts = []
     if seen.torn:
@@ -172,7 +182,7 @@ def clients(known: dict[str, Adapter], *, deep: bool) -> Iterator[Finding]:
         sources = [source for place in places for source in known[name].find(place)]
         if sources:
             latest = sorted(sources, key=_changed_at, reverse=True)
-            yield _client(wiring.agents()[name], latest if deep else latest[:NEWEST])
+            yield _client(wiring.agents()[name], latest if deep else latest[:SESSIONS_PER_AGENT])
 
 
 def _changed_at(source: Source) -> float:
@@ -224,8 +234,8 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
         yield Finding("skips", "ok", "no unreadable lines")
         return
     lines: list[dict[str, JSON]] = []
-    for row in damaged if deep else damaged[:LOOKED]:
-        lines += _skipped(row, known)
+    for row in damaged if deep else damaged[:MAX_DAMAGED_SESSIONS]:
+        lines += _list_skipped(row, known)
     total = sum(row.skipped for row in damaged)
     words = f"{several(total, 'line')} in {several(len(damaged), 'session')}; the rest is stored"
     yield Finding("skips", "note", words, None, {"skipped": total, "lines": lines})
@@ -234,7 +244,7 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
         yield Finding("", "note", clean(f"{where}  {line['why']}"))
 
 
-def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
+def _list_skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
     from thence.agents.sessions import load
     from thence.memory.fields import locate
 
@@ -440,7 +450,7 @@ def modes(home: Path) -> Iterator[Finding]:
 def place(home: Path, mounts: str = "/proc/self/mountinfo") -> Iterator[Finding]:
     """Tell whether the home is on a disk that locks and syncs as it must."""
     kind = _kind(home, mounts)
-    if kind is not None and kind.startswith(FAR):
+    if kind is not None and kind.startswith(REMOTE_FILE_SYSTEMS):
         words = f"the data folder is on {clean(kind)}, where locks and syncs are unreliable"
         yield Finding("place", "warning", words, "set THENCE_HOME to a folder on a local disk")
     else:
@@ -504,7 +514,7 @@ def clock(store: Store | None) -> Iterator[Finding]:
         yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M %Z}")
         return
     newest, row = ends[-1]
-    if (newest - now).total_seconds() > AHEAD:
+    if (newest - now).total_seconds() > MAX_CLOCK_AHEAD_S:
         name = short_id(row.session.native_session_id)
         words = f"an event of {name} lies in the future: {newest:%Y-%m-%d %H:%M}"
         yield Finding("clock", "warning", words, "check the clock of this machine")
@@ -522,7 +532,7 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hooks import fix_of, names, status_of, told_of
+    from thence.cli.hooks import describe_status, fix_of, names, status_of
 
     now = present()
     roots = wiring.roots(known)
@@ -534,7 +544,7 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
         except ThenceError as error:
             yield Finding("hooks", "warning", clean(f"{agent:7} {error.message}"), error.hint)
             continue
-        mark, words, _ = told_of(status, now)
+        mark, words, _ = describe_status(status, now)
         level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
         fix = fix_of(status) if level != "ok" else None
         if level == "ok" and store is not None and (silent := _silent(store, agent, status)):
@@ -549,7 +559,7 @@ def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
     seen = when(status["last_nudge"])
     if seen is None:
         return None
-    after = int((seen.timestamp() + SILENT) * 1000)
+    after = int((seen.timestamp() + SILENT_AFTER_S) * 1000)
     grown = sum(1 for _ in store.sessions(Filter(agent=agent, after=after)))
     if not grown:
         return None
@@ -557,12 +567,12 @@ def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
     return f"installed, last report {since} while {several(grown, 'session')} grew"
 
 
-def installed(home: Path) -> Iterator[Finding]:
+def setup_parts(home: Path) -> Iterator[Finding]:
     """Tell whether what setup installed is there, and whether the viewer's program is this one."""
     from thence import __version__
     from thence.cli import background, launcher, parts
 
-    recorded = parts.recorded(home)
+    recorded = parts.read_record(home)
     known = {part.name: part for part in parts.PARTS}
     wrong = 0
     for name, whose in recorded.items():
@@ -578,7 +588,7 @@ def installed(home: Path) -> Iterator[Finding]:
         yield Finding("setup", "warning", clean(f"hooks could not run: {gone} is gone"), "thence")
     elif recorded and not wrong:
         yield Finding("setup", "ok", f"{', '.join(recorded)}: as thence setup left them")
-    server = background.running(home)
+    server = background.find_running(home)
     if server is not None and server.version != __version__:
         words = f"the viewer runs version {server.version}, this is {__version__}"
         yield Finding("viewer", "warning", clean(words), "thence serve --background")
@@ -586,13 +596,15 @@ def installed(home: Path) -> Iterator[Finding]:
         yield Finding("viewer", "ok", f"runs in the background on port {server.port}")
 
 
-def waiting(home: Path) -> Iterator[Finding]:
+def queue(home: Path) -> Iterator[Finding]:
     """Tell how many nudges nobody has taken yet."""
     try:
         entries = [entry for entry in os.scandir(home / "queue") if entry.is_file()]
     except OSError:
         return
-    old = [e for e in entries if time.time() - e.stat(follow_symlinks=False).st_mtime > SILENT]
+    old = [
+        e for e in entries if time.time() - e.stat(follow_symlinks=False).st_mtime > SILENT_AFTER_S
+    ]
     if old:
         words = f"{several(len(old), 'nudge')} older than a day not imported yet"
         yield Finding("queue", "note", words, "thence sweep")
@@ -612,7 +624,7 @@ def cadence(store: Store | None) -> Iterator[Finding]:
     if days is None:  # hooks start the sweeps, and are looked at with the hooks
         return
     details: dict[str, JSON] = {"cadence": often}
-    timers = [(way.name, way.where() or "") for way in scheduling.installed()]
+    timers = [(way.name, way.where() or "") for way in scheduling.active_means()]
     if timers:
         yield Finding(
             "cadence", "ok", f"{often}, by {timers[0][0]}", None, details, clean(timers[0][1])
@@ -699,7 +711,7 @@ def extensions() -> Iterator[Finding]:
 # -- all ------------------------------------------------------------------------------------
 
 
-def everything(*, deep: bool) -> list[Finding]:
+def run_all(*, deep: bool) -> list[Finding]:
     """Look at everything; a check that fails is told as such."""
     from contextlib import ExitStack
 
@@ -730,7 +742,7 @@ def everything(*, deep: bool) -> list[Finding]:
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
-            ("setup", lambda: installed(home)),
+            ("setup", lambda: setup_parts(home)),
             ("cadence", lambda: cadence(store)),
             ("journals", lambda: journals(store)),
             ("layout", lambda: other_layouts(known)),
@@ -743,7 +755,7 @@ def everything(*, deep: bool) -> list[Finding]:
 
 def _homely(home: Path, unread: int) -> Sequence[tuple[str, Callable[[], Iterable[Finding]]]]:
     return (
-        ("queue", lambda: waiting(home)),
+        ("queue", lambda: queue(home)),
         ("modes", lambda: modes(home)),
         ("access", lambda: access(home)),
         ("disk", lambda: space(home, unread)),
@@ -761,6 +773,6 @@ def _run(checks: Iterable[tuple[str, Callable[[], Iterable[Finding]]]]) -> Itera
             yield Finding(topic, "bad", f"check failed: {clean(str(error))}")
 
 
-def moment() -> str:
+def report_time() -> str:
     """Give the time of a report."""
     return datetime.now(UTC).isoformat(timespec="seconds")

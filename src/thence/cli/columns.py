@@ -33,7 +33,7 @@ WIDE: Final = 100
 """From so many columns on there are further columns, and a head line names them."""
 
 
-class Cell(NamedTuple):
+class TextCell(NamedTuple):
     """One text of a row, and how it is coloured."""
 
     text: str
@@ -47,7 +47,7 @@ class Cell(NamedTuple):
         return style(text, fg=self.colour) if self.colour else text
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """How a column is set. One of a table is `slack`: it takes what room the others leave."""
 
     head: str = ""
@@ -59,26 +59,28 @@ class Column(NamedTuple):
     """Above 0, the column is left out if the slack column lacks room; the highest goes first."""
 
 
-Row = Sequence[Cell]
+Row = Sequence[TextCell]
 
 
 def table(
-    columns_of: Sequence[Column], rows: Sequence[Row], room: int, *, head: bool = False
+    columns_of: Sequence[TextColumn], rows: Sequence[Row], room: int, *, head: bool = False
 ) -> Iterator[str]:
     """Set rows whose first cell is a mark under one another, within so many columns."""
-    heads = [Cell(column.head, DIM) for column in columns_of]
+    heads = [TextCell(column.head, DIM) for column in columns_of]
     every = [heads, *rows] if head else list(rows)
     widths = [
         max((columns(row[at].text) for row in every), default=0) for at in range(len(columns_of))
     ]
-    shown = _fitting(columns_of, widths, room - 2)
+    shown = _choose_columns(columns_of, widths, room - 2)
     columns_of, widths = [columns_of[at] for at in shown], [widths[at] for at in shown]
     _fit(columns_of, widths, room - 2)
     for row in every:
         yield _row(columns_of, [row[at] for at in shown], widths).rstrip()
 
 
-def _fitting(columns_of: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+def _choose_columns(
+    columns_of: Sequence[TextColumn], widths: Sequence[int], room: int
+) -> list[int]:
     """Return the columns that leave the slack column its least, in order."""
     shown = list(range(len(columns_of)))
     slack = _slack(columns_of)
@@ -91,7 +93,7 @@ def _fitting(columns_of: Sequence[Column], widths: Sequence[int], room: int) -> 
     return shown
 
 
-def _slack(columns_of: Sequence[Column]) -> int | None:
+def _slack(columns_of: Sequence[TextColumn]) -> int | None:
     return next((at for at, column in enumerate(columns_of) if column.slack), None)
 
 
@@ -100,7 +102,7 @@ def _gaps(number: int) -> int:
     return max(2 * (number - 1) - 1, 0)
 
 
-def _fit(columns_of: Sequence[Column], widths: list[int], room: int) -> None:
+def _fit(columns_of: Sequence[TextColumn], widths: list[int], room: int) -> None:
     """Give the slack to its column; where there is none, texts are cut, the widest first."""
     slack = _slack(columns_of)
     floors = [4] * len(widths)
@@ -116,7 +118,7 @@ def _fit(columns_of: Sequence[Column], widths: list[int], room: int) -> None:
             left += 1
 
 
-def _row(columns_of: Sequence[Column], row: Row, widths: Sequence[int]) -> str:
+def _row(columns_of: Sequence[TextColumn], row: Row, widths: Sequence[int]) -> str:
     out = "  "
     for at, (column, cell, width) in enumerate(zip(columns_of, row, widths, strict=True)):
         text = cut(cell.text, width)
@@ -162,7 +164,7 @@ def when(text: str | None) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
-def titled(title: str | None) -> str:
+def title_text(title: str | None) -> str:
     """Name a session by its title, on one line."""
     return clean(" ".join((title or "").split())) or "empty session"
 

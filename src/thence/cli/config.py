@@ -11,7 +11,7 @@ import click
 
 from thence import config
 from thence.cli import options, settings_file, wiring
-from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, table, tell, tilde
 from thence.cli.hooking import Edit, carry_out
 from thence.cli.terminal import as_json, clean, say, several, size, width
 from thence.errors import BadConfig
@@ -75,13 +75,13 @@ def lines(values: dict[str, config.SettingValue], room: int) -> Iterator[str]:
         is_set = origin != "default"
         rows.append(
             [
-                Cell("●" if is_set else "○", "cyan" if is_set else None),
-                Cell(name),
-                Cell(clean(_shown(name, value)), bold=is_set),
-                Cell(clean(origin.rpartition("/")[2]), DIM),
+                TextCell("●" if is_set else "○", "cyan" if is_set else None),
+                TextCell(name),
+                TextCell(clean(_shown(name, value)), bold=is_set),
+                TextCell(clean(origin.rpartition("/")[2]), DIM),
             ]
         )
-    yield from table((Column(), Column(), Column(slack=True), Column()), rows, room)
+    yield from table((TextColumn(), TextColumn(), TextColumn(slack=True), TextColumn()), rows, room)
 
 
 def _shown(name: str, value: object) -> str:

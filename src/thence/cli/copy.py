@@ -36,13 +36,13 @@ def command(source: str, target: str, *, json: bool) -> int:
     if source == target or (file is not None and file == file_of(target)):
         raise BadConfig("source and target are the same store", hint="choose another address")
     with contextlib.ExitStack() as stack:
-        ours = _opened(stack, source, must_exist=True)
+        ours = _open(stack, source, must_exist=True)
         if not (any(ours.sessions(Filter(limit=1))) or ours.known().forgotten):
             raise SessionNotFound(
                 "FROM has no sessions; nothing was copied",
                 hint="check its address, and the tenant of a store in Postgres",
             )
-        theirs = _opened(stack, target)
+        theirs = _open(stack, target)
         shown = sys.stderr.isatty() and not json
         report = copying.copy(ours, theirs, _progress if shown else lambda _: None)
     if json:
@@ -52,7 +52,7 @@ def command(source: str, target: str, *, json: bool) -> int:
     return 1 if report.different else 0
 
 
-def _opened(stack: contextlib.ExitStack, address: str, *, must_exist: bool = False) -> Store:
+def _open(stack: contextlib.ExitStack, address: str, *, must_exist: bool = False) -> Store:
     """Open a store, and keep sweeps out of it until the copy is over."""
     from thence.memory.store import open_store
 

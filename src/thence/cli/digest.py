@@ -9,7 +9,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, money, project, row_cost, short_id, tell, when
-from thence.cli.reading import flowed
+from thence.cli.reading import flow
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from thence.memory.notes import Note
     from thence.memory.store import SessionRow, Store
 
-FEW = 6
-_NAME = 10
+MAX_ROWS = 6
+_NAME_COLUMNS = 10
 
 
 @click.command("digest", help="Show a session's digest.")
@@ -45,7 +45,7 @@ def command(session: str, *, utc: bool, json: bool) -> int:
     """Print the digest of a session."""
     with wiring.store() as store:
         row = with_lineage(store, [wiring.session(store, session)], wiring.labels())[0]
-        digest, signals = kept(store, row)
+        digest, signals = load_digest(store, row)
     digest = with_standing(digest, row)
     uid = row.session.session_uid
     notes = [note for note in read_notes(wiring.home()) if note.session_uid == uid]
@@ -54,11 +54,11 @@ def command(session: str, *, utc: bool, json: bool) -> int:
         report |= {"title": row.title, "tags": list(row.tags)}
         say(as_json(with_dollars(report)))
     else:
-        tell(Account(row, digest, signals, notes, utc=utc).lines(width()))
+        tell(DigestText(row, digest, signals, notes, utc=utc).lines(width()))
     return 0
 
 
-def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
+def load_digest(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
     """Give what tier 2 keeps of a session."""
     from thence.memory.store import Filter
 
@@ -94,7 +94,7 @@ def with_standing(digest: dict[str, JSON], row: SessionRow) -> dict[str, JSON]:
     return {**own, "outcome": now, "reasons": [why]}
 
 
-class Account:
+class DigestText:
     """A digest as text. What is not there is not said; any shape is tolerated."""
 
     def __init__(
@@ -118,11 +118,11 @@ class Account:
         yield style(
             cut(_flat(row.title or digest.get("title") or "empty session"), room), bold=True
         )
-        for line in flowed(self._about(), room):
+        for line in flow(self._about(), room):
             yield style(line, fg=DIM)
         yield ""
         yield from self._outcome(room)
-        yield from self._part("took", flowed(self._took(), room - _NAME - 2), room)
+        yield from self._part("took", flow(self._took(), room - _NAME_COLUMNS - 2), room)
         yield from self._said(room)
         yield from self._part("tests", map(_tests, self._list("tests")), room)
         yield from self._part("files", map(_file, self._list("files")), room)
@@ -175,13 +175,13 @@ class Account:
         colour = {"success": "green", "fail": "red"}.get(outcome, "")
         name = OUTCOME_NAMES.get(outcome, outcome)
         word = style(name, fg=colour) if colour else name
-        rest = cut(f"{share}{task}", room - _NAME - 2 - len(name))
-        yield f"  {'outcome':<{_NAME}}{word}{rest}"
+        rest = cut(f"{share}{task}", room - _NAME_COLUMNS - 2 - len(name))
+        yield f"  {'outcome':<{_NAME_COLUMNS}}{word}{rest}"
         reasons = digest.get("reasons")
         for reason in reasons if isinstance(reasons, list | tuple) else ():
-            first, *more = wrap(f"because {_flat(reason)}", room - _NAME - 4)
-            yield f"  {'':<{_NAME}}{first}"
-            yield from (f"  {'':<{_NAME}}  {line}" for line in more)
+            first, *more = wrap(f"because {_flat(reason)}", room - _NAME_COLUMNS - 4)
+            yield f"  {'':<{_NAME_COLUMNS}}{first}"
+            yield from (f"  {'':<{_NAME_COLUMNS}}  {line}" for line in more)
 
     def _took(self) -> list[str]:
         row, digest = self._row, self._digest
@@ -215,15 +215,15 @@ class Account:
 
     def _prose(self, name: str, text: str, room: int) -> Iterator[str]:
         if text:
-            for at, line in enumerate(wrap(text, room - _NAME - 2)[:4]):
-                yield f"  {name if not at else '':<{_NAME}}{line}"
+            for at, line in enumerate(wrap(text, room - _NAME_COLUMNS - 2)[:4]):
+                yield f"  {name if not at else '':<{_NAME_COLUMNS}}{line}"
 
     def _part(self, name: str, texts: Iterator[str] | Sequence[str], room: int) -> Iterator[str]:
         lines = [line for line in texts if line]
-        for at, line in enumerate(lines[:FEW]):
-            yield cut(f"  {name if not at else '':<{_NAME}}{line}", room)
-        if len(lines) > FEW:
-            yield style(f"  {'':<{_NAME}}and {len(lines) - FEW} more: --json", fg=DIM)
+        for at, line in enumerate(lines[:MAX_ROWS]):
+            yield cut(f"  {name if not at else '':<{_NAME_COLUMNS}}{line}", room)
+        if len(lines) > MAX_ROWS:
+            yield style(f"  {'':<{_NAME_COLUMNS}}and {len(lines) - MAX_ROWS} more: --json", fg=DIM)
 
 
 # -- rows -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import short_id, tell, titled
+from thence.cli.columns import short_id, tell, title_text
 from thence.cli.terminal import as_json, cut, say, several, size, width
 from thence.errors import ThenceError
 
@@ -79,7 +79,7 @@ def _check(rows: Sequence[SessionRow], *, lose: bool) -> None:
 def _tell(rows: Sequence[SessionRow], due: Sequence[SessionRow]) -> None:
     for row in rows:
         name = short_id(row.session.native_session_id)
-        title = titled(row.title)
+        title = title_text(row.title)
         what = size(row.raw_bytes) if row in due else "already removed"
         gone = (
             ", its original log is gone: this is the only copy" if row.gone and row in due else ""

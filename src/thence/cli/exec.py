@@ -72,7 +72,7 @@ def _left_to_it() -> Iterator[None]:
     """Leave the keys that stop a program to the command: it decides, and we sweep after it."""
     names = (signal.SIGINT, signal.SIGQUIT)
     try:
-        before = [(number, signal.signal(number, _nothing)) for number in names]
+        before = [(number, signal.signal(number, _ignore)) for number in names]
     except ValueError:  # not in the main thread: who runs us handles signals
         yield
         return
@@ -83,7 +83,7 @@ def _left_to_it() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _nothing(_number: int, _frame: object) -> None:
+def _ignore(_number: int, _frame: object) -> None:
     """A handler of ours, unlike an ignored signal, is not handed on to the command."""
 
 

@@ -117,7 +117,7 @@ def command(
         raise NotReadable(f"{output} exists", hint="choose another name, or add --force")
     loaded = original(wanted)
     redactor = wiring.redactor() if redacted else None
-    body = exported(loaded, form, redactor, flatten=flatten, spans=spans)
+    body = export_lines(loaded, form, redactor, flatten=flatten, spans=spans)
     if json:
         say(as_json(_object(loaded, form, body, output, redactor)))
         return exit_code(loaded.skipped)
@@ -187,11 +187,11 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
     if json:
         say(as_json(msgspec.to_builtins(report)))
     else:
-        tell(_exported(report))
+        tell(_describe_export(report))
     return 0
 
 
-def _exported(report: ExportReport) -> Iterator[str]:
+def _describe_export(report: ExportReport) -> Iterator[str]:
     where = clean(tilde(report.target))
     gone = f", {report.removed:,} removed" if report.removed else ""
     if report.dry_run:
@@ -231,7 +231,7 @@ def original(wanted: str) -> Loaded:
         return loaded(store, row)
 
 
-def exported(
+def export_lines(
     loaded: Loaded,
     form: Form,
     redactor: Redactor | None,
@@ -246,7 +246,7 @@ def exported(
 
     if form in ("atif", "otlp"):
         # Before it is written: places of texts would not be right after it.
-        loaded = loaded if redactor is None else _redacted(loaded, redactor)
+        loaded = loaded if redactor is None else _redact(loaded, redactor)
         yield text.dumps(_document(loaded, form, spans or Spans()), separators=(",", ":"))
         return
     session = loaded.whole
@@ -274,7 +274,7 @@ class Spans(NamedTuple):
     openinference: bool = False
 
 
-def _redacted(loaded: Loaded, redactor: Redactor) -> Loaded:
+def _redact(loaded: Loaded, redactor: Redactor) -> Loaded:
     from thence.bridge.share import redacted
 
     return redacted(loaded, redactor)
@@ -320,7 +320,7 @@ def _send(wanted: str, endpoint: str, headers: tuple[str, ...], spans: Spans, *,
     pairs = [header.partition("=") for header in headers]
     if not all(name and equals for name, equals, _ in pairs):
         raise click.UsageError("write a header as NAME=VALUE")
-    loaded = _redacted(original(wanted), wiring.redactor())
+    loaded = _redact(original(wanted), wiring.redactor())
     trace = _trace(loaded, spans)
     requests = send(trace, endpoint, {name.strip(): value.strip() for name, _, value in pairs})
     if json:

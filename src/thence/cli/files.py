@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, Cell, ago, present, short_ids, tell, titled, when
-from thence.cli.terminal import as_json, clean, cut, say, several, spaced, style, width
+from thence.cli.columns import DIM, TextCell, ago, present, short_ids, tell, title_text, when
+from thence.cli.terminal import as_json, clean, cut, justify, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
 
-SHOWN = 20
-REASONS = 3
+DEFAULT_ROWS = 20
+MAX_REASONS = 3
 """Prompts of one session that are shown before the rest is counted."""
 
 
@@ -25,7 +25,7 @@ REASONS = 3
 @click.option("--edited", is_flag=True, help="Only sessions that changed it.")
 @options.agent
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.utc
 @options.as_json
 def command(
@@ -91,18 +91,18 @@ def lines(
 
 def _session(session: Mapping[str, JSON], name: str, at: datetime, room: int) -> Iterator[str]:
     changed = any(file["edits"] for file in session["files"])
-    mark = Cell("■", "yellow") if changed else Cell("○")
-    title = titled(session["title"])
+    mark = TextCell("■", "yellow") if changed else TextCell("○")
+    title = title_text(session["title"])
     right = f"{_counts(session['files'])}  {ago(when(session['ended_at']), at):>6}"
-    shown = spaced(title, right, room - 6 - len(name))
+    shown = justify(title, right, room - 6 - len(name))
     yield f"  {mark.shown(mark.text)} {style(name, fg=DIM)}  {shown}"
     why = session.get("why") or []
     reasons = [reason for reason in why if reason["edits"]] or why
-    for reason in reasons[:REASONS]:
+    for reason in reasons[:MAX_REASONS]:
         did = _counts([reason])
-        yield style(spaced(f"      › {clean(reason['prompt'])}", did, room), fg=DIM)
-    if len(reasons) > REASONS:
-        yield style(f"      and {len(reasons) - REASONS} more prompts", fg=DIM)
+        yield style(justify(f"      › {clean(reason['prompt'])}", did, room), fg=DIM)
+    if len(reasons) > MAX_REASONS:
+        yield style(f"      and {len(reasons) - MAX_REASONS} more prompts", fg=DIM)
 
 
 def _counts(files: Sequence[Mapping[str, JSON]]) -> str:

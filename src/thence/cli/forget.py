@@ -19,7 +19,7 @@ import click
 from thence.agents.profiles import label_of
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import short_id, tell, tilde, titled
+from thence.cli.columns import short_id, tell, tilde, title_text
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
 from thence.errors import SessionBusy, ThenceError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OURS = "thence"
 PIECE_BYTES: Final = 1 << 20
 """How much of a file is looked through at once."""
-LONG_ENOUGH = 24
+MIN_TITLE_CHARS = 24
 """Characters of a text that is looked for: shorter ones may be anywhere by chance."""
 
 
@@ -38,7 +38,7 @@ class StillThere(ThenceError):
     """The proof failed."""
 
 
-class Proof(NamedTuple):
+class ErasureProof(NamedTuple):
     """What was looked through, and what was found."""
 
     files: list[Path]
@@ -72,9 +72,9 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
         pending = _forget(store, row)
     proof = prove(wiring.home(), needles)
     if json:
-        say(as_json({**_about(row), **_told(proof), "pending": bool(pending)}))
+        say(as_json({**_about(row), **_as_object(proof), "pending": bool(pending)}))
     else:
-        tell(_proven(proof))
+        tell(_describe_proof(proof))
     if pending:
         raise SessionBusy(
             "some pages are still in use by a reader of the store",
@@ -150,12 +150,12 @@ def _needles(store: Store, row: SessionRow) -> list[str]:
     named = any(edge.session == name for other in others for edge in other.edges)
     needles = [] if named else [name]
     titles = {other.title for other in others}
-    if row.title and len(row.title) >= LONG_ENOUGH and row.title not in titles:
+    if row.title and len(row.title) >= MIN_TITLE_CHARS and row.title not in titles:
         needles.append(row.title)
     return needles
 
 
-def prove(home: Path, needles: list[str]) -> Proof:
+def prove(home: Path, needles: list[str]) -> ErasureProof:
     """Look through every byte of the home."""
     files: list[Path] = []
     traces: list[tuple[Path, str]] = []
@@ -174,7 +174,7 @@ def prove(home: Path, needles: list[str]) -> Proof:
                 present.update(needle for needle, raw in wanted if raw in tail + piece)
                 tail = piece[-longest:]
             traces += [(path, needle) for needle in needles if needle in present]
-    return Proof(files, total, traces)
+    return ErasureProof(files, total, traces)
 
 
 # -- telling --------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def _about(row: SessionRow) -> dict[str, JSON]:
     }
 
 
-def _told(proof: Proof) -> dict[str, JSON]:
+def _as_object(proof: ErasureProof) -> dict[str, JSON]:
     return {
         "files_checked": [str(path) for path in proof.files],
         "bytes_checked": proof.bytes,
@@ -202,7 +202,7 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
     from thence.memory.fields import locate
 
     session = row.session
-    title = titled(row.title)
+    title = title_text(row.title)
     yield cut(f"forget {short_id(session.native_session_id)}  {title}", width())
     yield f"  {several(row.events, 'event')}, {size(row.raw_bytes)}, its digest and costs"
     for path in own:
@@ -213,7 +213,7 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
         yield style(f"    rm {clean(tilde(locate(session.source_path)))}", bold=True)
 
 
-def _proven(proof: Proof) -> Iterator[str]:
+def _describe_proof(proof: ErasureProof) -> Iterator[str]:
     yield f"deleted; checked {several(len(proof.files), 'file')}, {size(proof.bytes)}:"
     folders = Counter(path.parent for path in proof.files)
     for folder, number in sorted(folders.items()):

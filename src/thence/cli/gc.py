@@ -11,7 +11,7 @@ import click
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import DIM, Cell, Column, short_id, table, tell
+from thence.cli.columns import DIM, TextCell, TextColumn, short_id, table, tell
 from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
 from thence.errors import SKIPS
 
@@ -133,7 +133,7 @@ class Collection:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._policy = wiring.policy()
-        self._running = _running()
+        self._running = _running_sessions()
         self.losses: dict[str, str] = {}
         """What went without a digest, and why."""
 
@@ -171,7 +171,7 @@ class Collection:
         return pending
 
 
-def _running() -> set[str]:
+def _running_sessions() -> set[str]:
     known = wiring.adapters()
     return {
         f"{name}:{live.session}"
@@ -212,10 +212,10 @@ def lines(plan: Plan, steps: Sequence[CleanupStep], room: int, *, would: bool) -
         used = size(plan.usage_before)
         yield f"nothing to do: transcripts use {used}, below all limits"
         return
-    yield f"{'would remove' if would else 'removing'} {_counted(gone, steps)}"
+    yield f"{'would remove' if would else 'removing'} {_describe_counts(gone, steps)}"
     rows = [_cells(item) for item in plan.items] + [_step_cells(step) for step in steps]
     if room >= 100:
-        yield from table((*_START, Column(slack=True)), rows, room)
+        yield from table((*_START, TextColumn(slack=True)), rows, room)
         return
     heads = table(_START, [row[:-1] for row in rows], room)
     for row, head in zip(rows, heads, strict=True):  # the reason matters most: it is never cut
@@ -223,10 +223,10 @@ def lines(plan: Plan, steps: Sequence[CleanupStep], room: int, *, would: bool) -
         yield from (style(f"      {line}", fg=DIM) for line in wrap(row[-1].text, room - 6))
 
 
-_START = (Column(), Column(), Column(), Column(right=True))
+_START = (TextColumn(), TextColumn(), TextColumn(), TextColumn(right=True))
 
 
-def _counted(gone: Sequence[Planned], steps: Sequence[CleanupStep]) -> str:
+def _describe_counts(gone: Sequence[Planned], steps: Sequence[CleanupStep]) -> str:
     removed = [step for step in steps if step.what == "remove"]
     pruned = [step for step in steps if step.what == "prune"]
     words = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
@@ -237,24 +237,24 @@ def _counted(gone: Sequence[Planned], steps: Sequence[CleanupStep]) -> str:
     return words
 
 
-def _cells(item: Planned) -> list[Cell]:
+def _cells(item: Planned) -> list[TextCell]:
     agent, _, name = (item.session_uid or ":").partition(":")
     colour = _COLOURS.get(item.action)
     return [
-        Cell("▲" if colour else "○", colour),
-        Cell(_WORDS.get(item.action, item.action), colour),
-        Cell(f"{clean(agent)} {short_id(name)}".strip()),
-        Cell(size(item.bytes)),
-        Cell(clean(item.reason)),
+        TextCell("▲" if colour else "○", colour),
+        TextCell(_WORDS.get(item.action, item.action), colour),
+        TextCell(f"{clean(agent)} {short_id(name)}".strip()),
+        TextCell(size(item.bytes)),
+        TextCell(clean(item.reason)),
     ]
 
 
-def _step_cells(step: CleanupStep) -> list[Cell]:
+def _step_cells(step: CleanupStep) -> list[TextCell]:
     colour = _COLOURS.get(step.what)
     return [
-        Cell("▲" if colour else "○", colour),
-        Cell(step.what, colour),
-        Cell(step.session if step.what == "prune" else f"thence {short_id(step.session)}"),
-        Cell(size(step.segment.size if step.segment else step.files.size)),
-        Cell(clean(step.reason)),
+        TextCell("▲" if colour else "○", colour),
+        TextCell(step.what, colour),
+        TextCell(step.session if step.what == "prune" else f"thence {short_id(step.session)}"),
+        TextCell(size(step.segment.size if step.segment else step.files.size)),
+        TextCell(clean(step.reason)),
     ]

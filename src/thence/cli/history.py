@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, NARROW, Cell, Column, ago, present, table, tell, when
+from thence.cli.columns import DIM, NARROW, TextCell, TextColumn, ago, present, table, tell, when
 from thence.cli.columns import project as folder
-from thence.cli.terminal import as_json, clean, cut, padded, say, width
+from thence.cli.terminal import as_json, clean, cut, pad_to, say, width
 from thence.errors import SessionNotFound
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.memory.store import Store
 
-SHOWN = 50
-MOST = 2_000
+DEFAULT_ROWS = 50
+MAX_PROMPTS = 2_000
 """Prompts of kept sessions that are looked at."""
 _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 
@@ -38,7 +38,7 @@ _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 @options.agent
 @options.project
 @click.option("--prefix", is_flag=True, help="Only prompts that start with the text.")
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @click.option("--pick", is_flag=True, help="Choose one by typing; print it in full.")
 @options.utc
 @options.as_json
@@ -56,18 +56,18 @@ def command(
     """Print prompts that hold a text, or the one of them that is chosen."""
     known = wiring.adapters()
     roots = wiring.roots(known, only=[agent] if agent else [])
-    typed = Typed(" ".join(text), agent=agent, project=project, prefix=prefix)
+    typed = PromptList(" ".join(text), agent=agent, project=project, prefix=prefix)
     for name, places in roots.items():
-        typed.add(own(name, known[name], places))
+        typed.add(own_prompts(name, known[name], places))
     if wiring.has_store():
         with wiring.store() as store:
-            typed.add(said(store, typed.text, agent))
-    prompts = typed.newest(max(number, MOST) if pick else number)
+            typed.add(stored_prompts(store, typed.text, agent))
+    prompts = typed.newest(max(number, MAX_PROMPTS) if pick else number)
     redact = wiring.redactor().redact if wiring.has_store() else None
     if redact is not None:
         prompts = [{**prompt, "text": redact(prompt["text"])} for prompt in prompts]
     if pick:
-        prompts = [_picked(prompts, present(utc=utc))]
+        prompts = [_pick(prompts, present(utc=utc))]
     if json:
         say(as_json(prompts))
     elif pick:
@@ -77,7 +77,7 @@ def command(
     return 0
 
 
-def _picked(prompts: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
+def _pick(prompts: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
     """Let the user choose a prompt, as with the Up-arrow of a shell."""
     from thence.cli import picker
 
@@ -86,8 +86,9 @@ def _picked(prompts: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]
     if not prompts:
         raise SessionNotFound("no prompt found", hint="run thence sweep to import sessions")
     choices = [
-        picker.Choice(
-            f"{ago(when(prompt['ts']), at):>6}  {padded(clean(prompt['agent']), 6)}  {_flat(prompt)}",
+        picker.PickerChoice(
+            f"{ago(when(prompt['ts']), at):>6}  "
+            f"{pad_to(clean(prompt['agent']), 6)}  {_flat(prompt)}",
             f"{prompt['agent']} {_flat(prompt)} {clean(prompt['cwd'] or '')}",
             tuple(map(clean, prompt["text"].split("\n")[:6])),
         )
@@ -100,7 +101,7 @@ def _flat(prompt: Mapping[str, JSON]) -> str:
     return clean(" ".join(prompt["text"].split()))
 
 
-class Typed:
+class PromptList:
     """Prompts from the agents' own histories and from the store, each once."""
 
     def __init__(self, text: str, *, agent: str | None, project: str | None, prefix: bool) -> None:
@@ -139,7 +140,7 @@ class Typed:
         return prompts[:number]
 
 
-def own(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[str, JSON]]:
+def own_prompts(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[str, JSON]]:
     """Give the prompts of an agent's own history."""
     for place in places:
         for prompt in adapter.prompts(place):
@@ -160,7 +161,7 @@ def _utc(moment: datetime | None) -> str | None:
     return text.replace("+00:00", "Z")
 
 
-def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
+def stored_prompts(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
     """Give the prompts of sessions that are kept, by the index where a text is asked for."""
     from thence.format.facts import Block, words_of
     from thence.memory.recall import body
@@ -171,7 +172,7 @@ def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]
     asked = f"kind:user_msg {quoted}" + (f" agent:{agent}" if agent else "")
     matches = [
         match
-        for match in store.search(parse(asked), MOST).found
+        for match in store.search(parse(asked), MAX_PROMPTS).found
         if match.state not in _NOT_TYPED and match.ref is not None
     ]
     rows = store.sessions(Filter(uids=tuple({match.session_uid for match in matches})))
@@ -195,12 +196,24 @@ def lines(prompts: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Ite
         yield "no prompt found"
         return
     narrow = room < NARROW
-    columns = [Column(), Column(right=True), Column(), Column(), Column(slack=True)]
+    columns = [
+        TextColumn(),
+        TextColumn(right=True),
+        TextColumn(),
+        TextColumn(),
+        TextColumn(slack=True),
+    ]
     if narrow:
         del columns[2:4]
-    rows: list[list[Cell]] = []
+    rows: list[list[TextCell]] = []
     for prompt in prompts:
-        where = [] if narrow else [Cell(prompt["agent"]), Cell(cut(folder(prompt["cwd"]), 14), DIM)]
-        text = Cell(_flat(prompt))
-        rows.append([Cell("›", "blue"), Cell(ago(when(prompt["ts"]), at), DIM), *where, text])
+        where = (
+            []
+            if narrow
+            else [TextCell(prompt["agent"]), TextCell(cut(folder(prompt["cwd"]), 14), DIM)]
+        )
+        text = TextCell(_flat(prompt))
+        rows.append(
+            [TextCell("›", "blue"), TextCell(ago(when(prompt["ts"]), at), DIM), *where, text]
+        )
     yield from table(columns, rows, room)

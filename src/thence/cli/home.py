@@ -22,8 +22,8 @@ from thence.cli.columns import (
     DIM,
     TICKS,
     WIDE,
-    Cell,
-    Column,
+    TextCell,
+    TextColumn,
     ago,
     money,
     present,
@@ -33,17 +33,17 @@ from thence.cli.columns import (
     table,
     tell,
     tilde,
-    titled,
+    title_text,
     when,
 )
 from thence.cli.terminal import (
     as_json,
     clean,
     cut,
+    justify,
     say,
     several,
     size,
-    spaced,
     style,
     width,
     wrap,
@@ -73,13 +73,13 @@ if TYPE_CHECKING:
 QUEUE: Final = "queue"
 HEARD: Final = "hooks"
 """Folders of what hooks leave, as `thence.memory.nudges` has them; that reads adapters besides."""
-FEW: Final = 5
+MAX_ROWS: Final = 5
 """Rows of a section that are shown before the rest is counted."""
-RISKS: Final = 2
-DAYS: Final = 14
+MAX_RISKS: Final = 2
+CHART_DAYS: Final = 14
 KEPT_SHARE: Final = 0.6
 """Bytes that are kept for a byte that is read, at most."""
-PACE: Final = 25_000_000
+SWEEP_BYTES_PER_S: Final = 25_000_000
 """Bytes that a first sweep reads in a second, as a careful guess."""
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -92,7 +92,7 @@ def show(*, json: bool, utc: bool) -> None:
     at = present(utc=utc)
     if not wiring.has_store():
         known = wiring.adapters()
-        first = First(known, wiring.roots(known), at)
+        first = FirstScreen(known, wiring.roots(known), at)
         if json:
             say(as_json(first.object()))
         else:
@@ -102,7 +102,7 @@ def show(*, json: bool, utc: bool) -> None:
     roots = wiring.roots(known)
     with wiring.store() as store:
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
-        home.heard = heard(wiring.home())
+        home.heard = last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
         home.budgets = wiring.budget_uses(store, at)
         if json:
@@ -128,7 +128,9 @@ class Home:
                 self.standing.setdefault(how, []).append(row)
         self._ids = short_ids([row.session.native_session_id for row in open_now])
         self._today = at.date()
-        spent = totals_by_day(store, Filter(after=self._back(DAYS)), self._zone, by_agent=True)
+        spent = totals_by_day(
+            store, Filter(after=self._back(CHART_DAYS)), self._zone, by_agent=True
+        )
         self._days = [msgspec.structs.replace(total, key=total.key[::-1]) for total in spent]
         self._week = {
             total.key[0]: total for total in store.totals(["agent"], Filter(after=self._back(7)))
@@ -195,7 +197,7 @@ class Home:
         verb = "needs" if len(waiting) == 1 else "need"
         first = f"{several(len(waiting), 'session')} {verb} you" if waiting else ""
         clock = f"{self.at:%a} {self.at.day} {self.at:%b %Y, %H:%M}"
-        yield style(spaced(first or "Nothing needs you", clock, room), bold=True)
+        yield style(justify(first or "Nothing needs you", clock, room), bold=True)
         yield from self._section("", "waiting", room)
         yield from self._section("running", "running", room)
         yield from self._section("idle, unfinished", "idle", room)
@@ -226,30 +228,30 @@ class Home:
         if name:
             yield name
         wide = room >= WIDE
-        cells = [self._open(row, how, wide=wide) for row in rows[:FEW]]
+        cells = [self._open(row, how, wide=wide) for row in rows[:MAX_ROWS]]
         yield from table(_OPEN_WIDE if wide else _OPEN, cells, room)
-        if len(rows) > FEW:
-            yield style(f"    and {len(rows) - FEW} more: thence ls --running", fg=DIM)
+        if len(rows) > MAX_ROWS:
+            yield style(f"    and {len(rows) - MAX_ROWS} more: thence ls --running", fg=DIM)
 
-    def _open(self, row: SessionRow, how: Standing, *, wide: bool) -> list[Cell]:
+    def _open(self, row: SessionRow, how: Standing, *, wide: bool) -> list[TextCell]:
         mark, colour = {"waiting": ("◆", "yellow"), "running": ("●", "cyan")}.get(how, ("●", DIM))
         session = row.session
         live = self.now.live.get(session.session_uid)
-        title = titled(row.title)
+        title = title_text(row.title)
         if how == "waiting" and live is not None and live.waiting_for:
             title = f"{clean(live.waiting_for)}: {title}"
         cells = [
-            Cell(mark, colour),
-            Cell(self._ids[session.native_session_id], DIM),
-            Cell(clean(session.flavor)),
-            Cell(cut(project(session.cwd), 16)),
+            TextCell(mark, colour),
+            TextCell(self._ids[session.native_session_id], DIM),
+            TextCell(clean(session.flavor)),
+            TextCell(cut(project(session.cwd), 16)),
         ]
         if wide:
-            cells.append(Cell(cut(clean(session.git_branch or ""), 16)))
-        cells.append(Cell(title))
+            cells.append(TextCell(cut(clean(session.git_branch or ""), 16)))
+        cells.append(TextCell(title))
         if wide:
-            cells.append(Cell(row_cost(row)))
-        return [*cells, Cell(ago(when(session.ended_at), self.at))]
+            cells.append(TextCell(row_cost(row)))
+        return [*cells, TextCell(ago(when(session.ended_at), self.at))]
 
     def _at_risk(self, room: int) -> Iterator[str]:
         from thence.cli.risks import risk_lines
@@ -262,13 +264,13 @@ class Home:
             f"at risk: {_whose(self.risks)} {verb} these soon, and thence has not stored them yet",
             room,
         )
-        yield from risk_lines(self.risks[:RISKS], room)
-        if len(self.risks) > RISKS:
-            yield style(f"    and {len(self.risks) - RISKS} more within a week", fg=DIM)
+        yield from risk_lines(self.risks[:MAX_RISKS], room)
+        if len(self.risks) > MAX_RISKS:
+            yield style(f"    and {len(self.risks) - MAX_RISKS} more within a week", fg=DIM)
 
     # -- money --------------------------------------------------------------------------
 
-    def _dates(self, days: int = DAYS) -> list[str]:
+    def _dates(self, days: int = CHART_DAYS) -> list[str]:
         return [(self._today - timedelta(days=back)).isoformat() for back in range(days)][::-1]
 
     def _on(self, agent: str | None, day: str) -> Total:
@@ -279,24 +281,32 @@ class Home:
             return
         yield ""
         wide = room >= WIDE
-        dates = self._dates(DAYS if wide else 7)
+        dates = self._dates(CHART_DAYS if wide else 7)
         today = dates[-1]
-        rows: list[list[Cell]] = [
+        rows: list[list[TextCell]] = [
             [
-                Cell(" "),
-                Cell(clean(label_of(agent or ""))),
+                TextCell(" "),
+                TextCell(clean(label_of(agent or ""))),
                 *_figures(self._on(agent, today)),
                 *_figures(week),
-                Cell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
+                TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
             ]
             for agent, week in sorted(self._week.items(), key=lambda pair: pair[0] or "")
         ]
         now, week = _sum(self._on(agent, today) for agent in self._week), _sum(self._week.values())
         dead = f"discarded branches {money(now.dead)} and {money(week.dead)}" if week.dead else ""
         if len(rows) > 1 or dead:
-            rows.append([Cell(" "), Cell("all"), *_figures(now), *_figures(week), Cell(dead, DIM)])
+            rows.append(
+                [
+                    TextCell(" "),
+                    TextCell("all"),
+                    *_figures(now),
+                    *_figures(week),
+                    TextCell(dead, DIM),
+                ]
+            )
         heads = ["", "", "", "today", "", "this week", f"{len(dates)} days"]
-        yield from table(_SPENDING, [[Cell(head, DIM) for head in heads], *rows], room)
+        yield from table(_SPENDING, [[TextCell(head, DIM) for head in heads], *rows], room)
 
     def _size(self, room: int) -> str:
         """Say what the store takes, against its caps."""
@@ -327,16 +337,16 @@ class Home:
 
 
 _OPEN = (
-    *(Column(), Column(), Column(), Column()),
-    *(Column(slack=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(), TextColumn()),
+    *(TextColumn(slack=True), TextColumn(right=True)),
 )
 _OPEN_WIDE = (
-    *(Column(), Column(), Column(), Column(), Column()),
-    *(Column(slack=True), Column(right=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(), TextColumn(), TextColumn()),
+    *(TextColumn(slack=True), TextColumn(right=True), TextColumn(right=True)),
 )
 _SPENDING = (
-    *(Column(), Column(), Column(right=True), Column(right=True)),
-    *(Column(right=True), Column(right=True), Column()),
+    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
+    *(TextColumn(right=True), TextColumn(right=True), TextColumn()),
 )
 
 
@@ -372,7 +382,7 @@ def _gauge(used: int, soft: int, hard: int, room: int) -> str:
     )
 
 
-def heard(home: Path) -> dict[str, datetime]:
+def last_heard(home: Path) -> dict[str, datetime]:
     """Say when the hook of each agent was last heard, the latest first."""
     last: dict[str, float] = {}
     for folder in (HEARD, QUEUE):
@@ -400,11 +410,11 @@ def _whose(risks: Iterable[Risk]) -> str:
 
 def _about(much: int) -> str:
     """Guess how long a sweep of so many bytes takes."""
-    return f"about {max(round(much / PACE), 1)} s"
+    return f"about {max(round(much / SWEEP_BYTES_PER_S), 1)} s"
 
 
-def _figures(total: Total) -> tuple[Cell, Cell]:
-    return Cell(f"{total.sessions}"), Cell(money(total.ticks, total.unpriced))
+def _figures(total: Total) -> tuple[TextCell, TextCell]:
+    return TextCell(f"{total.sessions}"), TextCell(money(total.ticks, total.unpriced))
 
 
 def _sum(totals: Iterable[Total]) -> Total:
@@ -437,7 +447,7 @@ def _usd(total: Total) -> float:
 # -- before the first sweep -----------------------------------------------------------------
 
 
-class First:
+class FirstScreen:
     """What is on this machine, and what a sweep would do with it."""
 
     def __init__(self, known: Mapping[str, Adapter], roots: Roots, at: datetime) -> None:
@@ -512,28 +522,28 @@ class First:
             clean(tilde(str(path))) for path in self._known[agent].roots(Path.home(), os.environ)
         ]
 
-    def _cells(self, agent: dict[str, JSON]) -> list[Cell]:
+    def _cells(self, agent: dict[str, JSON]) -> list[TextCell]:
         if not agent["sessions"]:
             return [
-                Cell(" "),
-                Cell(label_of(agent["agent"])),
-                Cell("-"),
-                Cell(""),
-                Cell(f"not found (looked in {', '.join(self._usual(agent['agent']))})", DIM),
-                Cell(""),
+                TextCell(" "),
+                TextCell(label_of(agent["agent"])),
+                TextCell("-"),
+                TextCell(""),
+                TextCell(f"not found (looked in {', '.join(self._usual(agent['agent']))})", DIM),
+                TextCell(""),
             ]
         days = agent["oldest_days"]
         return [
-            Cell(" "),
-            Cell(label_of(agent["agent"])),
-            Cell(several(agent["sessions"], "session")),
-            Cell(size(agent["bytes"])),
-            Cell(clean(", ".join(map(tilde, agent["roots"])))),
-            Cell(f"oldest {several(days, 'day')}" if days else "", DIM),
+            TextCell(" "),
+            TextCell(label_of(agent["agent"])),
+            TextCell(several(agent["sessions"], "session")),
+            TextCell(size(agent["bytes"])),
+            TextCell(clean(", ".join(map(tilde, agent["roots"])))),
+            TextCell(f"oldest {several(days, 'day')}" if days else "", DIM),
         ]
 
 
 _FOUND = (
-    *(Column(), Column(), Column(right=True), Column(right=True)),
-    *(Column(slack=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
+    *(TextColumn(slack=True), TextColumn(right=True)),
 )

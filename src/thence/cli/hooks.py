@@ -31,14 +31,14 @@ def names() -> list[str]:
     return NAMES.names()
 
 
-def places_of(name: str) -> list[hooking.Place]:
+def places_of(name: str) -> list[hooking.HookPlace]:
     """Return where an agent of this machine is told whom to call, the usual place first."""
     agent = wiring.agents()[name]
     root = wiring.root_of(agent)
     return [hooking.place_in(root, name, file) for file in agent.profile.hooks]
 
 
-def brief_place(name: str) -> hooking.Place | None:
+def brief_place(name: str) -> hooking.HookPlace | None:
     """Return where an agent is told to ask for the brief; None for one that cannot be."""
     places = [place for place in places_of(name) if place.file.brief is not None]
     return places[0]._replace(roles=hooking.BRIEF) if places else None
@@ -69,7 +69,7 @@ def installs(
     home = wiring.home()
     out: list[tuple[str, hooking.Edit]] = []
     for agent in agents:
-        wanted = [_chosen(agent, via)] if capture else []
+        wanted = [_choose_place(agent, via)] if capture else []
         asks = brief_place(agent) if brief else None
         if asks is not None:
             if wanted and wanted[0].path == asks.path:
@@ -80,7 +80,7 @@ def installs(
     return out
 
 
-def _chosen(name: str, via: str | None) -> hooking.Place:
+def _choose_place(name: str, via: str | None) -> hooking.HookPlace:
     """Return the place for a form, else the usual one."""
     places = places_of(name)
     return next((place for place in places if place.file.form == via), places[0])
@@ -100,7 +100,7 @@ def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
         )
     try:
         return settings_file.with_sweeps_on_hook(path, hooking.body_of(path)), None
-    except hooking.Refused:
+    except hooking.EditRefused:
         return None, f"hooks do not start an import. To change that: {line}"
 
 
@@ -127,7 +127,7 @@ def _calls_us(agent: str) -> bool:
     """Whether an agent has our hook, or settings of which nobody can say."""
     try:
         return status_of(agent)["installed"] is True
-    except hooking.Refused:
+    except hooking.EditRefused:
         return True
 
 
@@ -160,7 +160,7 @@ def status_of(agent: str) -> dict[str, JSON]:
     asks = brief_place(agent)
     brief = hooking.state(asks, home) if asks is not None else None
     seen = last_nudge(home, agent)
-    waiting = _waiting(home, agent)
+    waiting = _waiting_sessions(home, agent)
     return {
         "agent": agent,
         "path": str(place.path),
@@ -172,21 +172,21 @@ def status_of(agent: str) -> dict[str, JSON]:
         "brief": None if brief is None else brief.installed,
         "last_nudge": seen.isoformat() if seen is not None else None,
         "heard": len(waiting),
-        "stored": _stored(agent, waiting),
+        "stored": _count_stored(agent, waiting),
         "late": any(time.time() - at > LATE_S for at in waiting.values()),
         "cadence": wiring.settings()[settings_file.CADENCE],
         "cadence_origin": wiring.settings().values[settings_file.CADENCE].origin,
     }
 
 
-def _waiting(home: Path, agent: str) -> dict[str, float]:
+def _waiting_sessions(home: Path, agent: str) -> dict[str, float]:
     """Return the sessions that no sweep has read since they were nudged about, with the times."""
     from thence.memory import nudges
 
     return {nudge.session: at for nudge, at in nudges.waiting(home) if nudge.agent == agent}
 
 
-def _stored(agent: str, sessions: Collection[str]) -> int | None:
+def _count_stored(agent: str, sessions: Collection[str]) -> int | None:
     """Count which of these sessions are stored; None where the store cannot be read."""
     if not sessions or not wiring.has_store():
         return 0
@@ -200,7 +200,7 @@ def _stored(agent: str, sessions: Collection[str]) -> int | None:
         return None
 
 
-def told_of(status: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
+def describe_status(status: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
     """Say in words how a hook stands: mark, words, colour."""
     from thence.cli.columns import when
 
@@ -230,7 +230,7 @@ def told_of(status: dict[str, JSON], now: datetime) -> tuple[str, str, str | Non
 
 
 def fix_of(status: dict[str, JSON]) -> str:
-    """Return the command that mends what `told_of` says."""
+    """Return the command that mends what `describe_status` says."""
     is_late = status["installed"] and status["late"] and status["cadence"] == "on-hook"
     wrong = any(status[name] for name in ("gone", "off", "elsewhere", "missing"))
     brief = " --brief" if status["brief"] else ""

@@ -53,7 +53,7 @@ def command(
         code: int = ctx.invoke(load_command("sweep"), dry_run=dry_run, json=json)
         return code
     files = [(path, read_file(path, identities)) for path in paths]
-    arrivals = _stored(files, dry_run=dry_run)
+    arrivals = _store(files, dry_run=dry_run)
     if json:
         import msgspec
 
@@ -63,7 +63,7 @@ def command(
     return SKIPS if any(arrival.status in _REFUSED for arrival in arrivals) else 0
 
 
-def _stored(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arrival]:
+def _store(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arrival]:
     from thence.bridge.incoming import Importer
 
     out: list[Arrival] = []

@@ -20,7 +20,7 @@ from thence.agents import Adapter, Source, adapters
 from thence.agents.files import LIST_LIMIT, Plain, Zstandard, measured, open_regular
 from thence.agents.sessions import Loaded, claimed, load_source, look
 from thence.cli import options
-from thence.cli.reading import exit_code, flowed, notices, skipped_line
+from thence.cli.reading import exit_code, flow, notices, skipped_line
 from thence.cli.screen import tell
 from thence.cli.terminal import (
     as_json,
@@ -43,14 +43,14 @@ from thence.memory.readouts import opened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LIMIT = 96 << 20
+MAX_ANALYSED_BYTES = 96 << 20
 """Bytes of the largest session that is put together here."""
 
-RECORDS = 150_000
+MAX_ANALYSED_RECORDS = 150_000
 """Records of the longest file whose session is."""
 
-GONE = ("dead", "rolled_back")
-ON_LINE = ("live", "orphaned")
+DISCARDED_STATES = ("dead", "rolled_back")
+LIVE_STATES = ("live", "orphaned")
 
 
 @click.command(
@@ -64,7 +64,7 @@ def command(path: str, *, json: bool) -> int:
     """Print the counts of one file."""
     from thence.cli.kept import file_of
 
-    report = inspected(file_of(path))
+    report = inspect_file(file_of(path))
     if json:
         say(as_json(report))
     else:
@@ -72,7 +72,7 @@ def command(path: str, *, json: bool) -> int:
     return exit_code(report["skipped"])
 
 
-def inspected(path: Path) -> dict[str, JSON]:
+def inspect_file(path: Path) -> dict[str, JSON]:
     """Give all that is known of one file, by the names of the contract."""
     look(path)
     adapter, source = claimed(path, adapters()) or (None, None)
@@ -85,14 +85,19 @@ def inspected(path: Path) -> dict[str, JSON]:
         message = f"a database has no lines to count: {path}"
         raise NotReadable(message, hint=f"thence show {path} shows its last session")
     own = source.files if source else ()
-    report = _counted(path, is_document=any(f.whole and Path(f.path) == path for f in own))
+    report = _count_file(path, is_document=any(f.whole and Path(f.path) == path for f in own))
     report["agent"] = source.adapter if source else None
     report["session_id"] = source.session if source else None
-    report |= _untold()
+    report |= _empty_session()
     if adapter is None or source is None:
         report["notices"] = [Notice("unknown", "no known agent writes such a file")]
-    elif (total := measured(source)[0]) > LIMIT or report["good_records"] > RECORDS:
-        most = f"up to {size(LIMIT)} and {RECORDS:,} records a session is analysed"
+    elif (total := measured(source)[0]) > MAX_ANALYSED_BYTES or report[
+        "good_records"
+    ] > MAX_ANALYSED_RECORDS:
+        most = (
+            f"up to {size(MAX_ANALYSED_BYTES)} and {MAX_ANALYSED_RECORDS:,} records"
+            " a session is analysed"
+        )
         report["notices"] = [
             Notice(
                 "too large to tell active and discarded branches apart", f"{size(total)}; {most}"
@@ -106,7 +111,7 @@ def inspected(path: Path) -> dict[str, JSON]:
 # -- the file -------------------------------------------------------------------------------
 
 
-def _counted(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
+def _count_file(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
     """Return what a file holds, line by line; a document is one record, however many lines."""
     try:
         handle = open_regular(str(path))
@@ -137,7 +142,7 @@ def _counted(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
 # -- the session ----------------------------------------------------------------------------
 
 
-def _untold() -> dict[str, JSON]:
+def _empty_session() -> dict[str, JSON]:
     """The fields of a session that is not put together."""
     empty: tuple[str, ...] = ("live", "dead", "lower_bound", "edges", "notices", "skipped")
     none = ("title", "states", "turn", "spent")
@@ -158,8 +163,8 @@ def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
     return {
         "title": session.title,
         "states": dict(states),
-        "live": [event_id for state in ON_LINE for event_id in ids.get(state, ())],
-        "dead": [event_id for state in GONE for event_id in ids.get(state, ())],
+        "live": [event_id for state in LIVE_STATES for event_id in ids.get(state, ())],
+        "dead": [event_id for state in DISCARDED_STATES for event_id in ids.get(state, ())],
         "turn": session.turn(),
         "spent": _spent(loaded),
         "lower_bound": sorted({notice.detail for notice in session.unbilled}),
@@ -186,7 +191,7 @@ def text(report: dict[str, JSON], room: int) -> Iterator[str]:
     yield style(cut(clean(" · ".join(filter(None, who))), room), fg="bright_black")
     yield ""
     for name, parts in _rows(report):
-        for at, line in enumerate(flowed(parts, room - 10)):
+        for at, line in enumerate(flow(parts, room - 10)):
             yield style(f"{name if not at else '':<10}", fg="bright_black") + line
     yield from _damage(report, room)
 
@@ -203,7 +208,7 @@ def _rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
             "no newline at the end" if report["no_final_newline"] else "",
         ],
     )
-    yield "records", _ranked(report["records_by_type"])
+    yield "records", _rank(report["records_by_type"])
     if "unique_uuids" in report:
         yield "links", _links(report)
     if "tool_use" in report:
@@ -220,7 +225,7 @@ def _rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
         yield "tokens", [f"{name.replace('_', ' ')} {n:,}" for name, n in report["tokens"].items()]
     for name in ("models", "client_versions"):
         if report.get(name):
-            yield name.rpartition("_")[2], _ranked(report[name])
+            yield name.rpartition("_")[2], _rank(report[name])
     if report.get("first_timestamp"):
         yield "time", [f"{report['first_timestamp'][:19]} to {report['last_timestamp'][:19]}"]
     yield from _session_rows(report)
@@ -238,7 +243,7 @@ def _session_rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
         yield "tie", [f"{edge.link} {way} {edge.session}", edge.how]
 
 
-def _ranked(named: dict[str, int]) -> list[str]:
+def _rank(named: dict[str, int]) -> list[str]:
     """Give what there is most of first; of many kinds the rest together."""
     order = sorted(named.items(), key=lambda pair: (-pair[1], pair[0]))
     rest = sum(number for _, number in order[12:])

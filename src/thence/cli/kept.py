@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from thence.format.readout import Readout, Record
     from thence.memory.readouts import OpenedSession
 
-BEFORE, AFTER = 6, 10
+RECORDS_BEFORE, RECORDS_AFTER = 6, 10
 """Records that are shown before and after the one that is asked for."""
 
 
-def named(name: str) -> Loaded:
+def load_named(name: str) -> Loaded:
     """Give the session that a path or an id means; what is there as a file is a path."""
     from thence.agents.sessions import load
     from thence.cli import wiring
@@ -31,13 +31,13 @@ def named(name: str) -> Loaded:
         return loaded(store, wiring.session(store, name))
 
 
-def opened_by(name: str) -> OpenedSession:
+def open_named(name: str) -> OpenedSession:
     """Return the session that a path or an id means, by its stored events."""
     from thence.cli import wiring
     from thence.memory.readouts import open_session, opened
 
     if is_path(name):
-        return opened(named(name))
+        return opened(load_named(name))
     with wiring.store() as store:
         return open_session(store, wiring.session(store, name))
 
@@ -79,7 +79,7 @@ def around(page: Page, wanted: str) -> Iterator[str]:
     line = page.line if place in page.line else session.graph.chain(place, boundaries=False)
     line = [other for other in line if other == place or _is_shown(session.records[other])]
     at = line.index(place) if place in line else len(line) - 1
-    start, end = max(at - BEFORE, 0), at + AFTER + 1
+    start, end = max(at - RECORDS_BEFORE, 0), at + RECORDS_AFTER + 1
     page.opened = True  # what was compacted may be what is asked for
     yield from page.head()
     yield ""

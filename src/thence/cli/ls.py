@@ -14,8 +14,8 @@ from thence.cli.columns import (
     NARROW,
     TITLE_COLUMNS,
     WIDE,
-    Cell,
-    Column,
+    TextCell,
+    TextColumn,
     ago,
     money,
     present,
@@ -24,11 +24,11 @@ from thence.cli.columns import (
     short_ids,
     table,
     tell,
-    titled,
+    title_text,
     when,
 )
 from thence.cli.risks import risk_lines
-from thence.cli.terminal import as_json, clean, columns, cut, say, several, spaced, width
+from thence.cli.terminal import as_json, clean, columns, cut, justify, say, several, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
 Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
-SHOWN = 20
+DEFAULT_ROWS = 20
 
 
 class OutcomeName(click.Choice[str]):
@@ -80,7 +80,7 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 )
 @click.option("--tree", is_flag=True, help="Show forks and subagents below their parents.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), default="recent", show_default=True)
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.view("--todos", "List open to-dos instead.")
 @options.utc
 @options.as_json
@@ -184,34 +184,34 @@ class Listing:
             yield from table(_WIDE if wide else _USUAL, cells, room, head=wide and bool(rows))
         yield self._sums(room)
 
-    def _cells(self, row: SessionRow, depth: int, *, wide: bool) -> list[Cell]:
+    def _cells(self, row: SessionRow, depth: int, *, wide: bool) -> list[TextCell]:
         session = row.session
         step = "  " * (depth - 1) + "└ " if depth else ""
         name = step + self._ids[session.native_session_id]
         first = [
             self._mark(row),
-            Cell(name, DIM),
-            Cell(clean(session.flavor)),
-            Cell(ago(when(session.ended_at), self.at), DIM),
+            TextCell(name, DIM),
+            TextCell(clean(session.flavor)),
+            TextCell(ago(when(session.ended_at), self.at), DIM),
         ]
-        title, cost = Cell(_title(row)), Cell(row_cost(row))
+        title, cost = TextCell(_title(row)), TextCell(row_cost(row))
         if not wide:
             return [*first, title, cost]
         dead = row.ticks.get("dead", 0)
         return [
             *first,
-            Cell(cut(project(session.cwd), 16)),
-            Cell(cut(clean(session.git_branch or ""), 16)),
+            TextCell(cut(project(session.cwd), 16)),
+            TextCell(cut(clean(session.git_branch or ""), 16)),
             title,
-            Cell(_graph(row, open_turn=self.now.of(row, self.at.timestamp()) is not None)),
-            Cell(money(dead) if dead else "·", DIM),
+            TextCell(_graph(row, open_turn=self.now.of(row, self.at.timestamp()) is not None)),
+            TextCell(money(dead) if dead else "·", DIM),
             cost,
         ]
 
-    def _mark(self, row: SessionRow) -> Cell:
+    def _mark(self, row: SessionRow) -> TextCell:
         standing = self.now.of(row, self.at.timestamp())
         mark = _STANDING[standing] if standing else _OUTCOMES.get(row.session.outcome)
-        return Cell(*mark) if mark else Cell("○")
+        return TextCell(*mark) if mark else TextCell("○")
 
     def _narrow(self, rows: Iterable[tuple[SessionRow, int]], room: int) -> Iterator[str]:
         for row, depth in rows:
@@ -225,7 +225,7 @@ class Listing:
                 )
             )
             cost = row_cost(row)
-            yield Cell("", DIM).shown(f"  {spaced(details, cost, room - 2)}")
+            yield TextCell("", DIM).shown(f"  {justify(details, cost, room - 2)}")
 
     def _sums(self, room: int) -> str:
         total = self.total
@@ -246,23 +246,27 @@ class Listing:
         return cut(words, room)
 
 
-_START = (Column(), Column("id"), Column("agent"), Column("age", right=True))
-_USUAL = (*_START, Column("title", slack=True, least=TITLE_COLUMNS), Column("cost", right=True))
+_START = (TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True))
+_USUAL = (
+    *_START,
+    TextColumn("title", slack=True, least=TITLE_COLUMNS),
+    TextColumn("cost", right=True),
+)
 _WIDE = (
     *_START,
-    Column("project", drop=1),
-    Column("branch", drop=3),
-    Column("title", slack=True, least=TITLE_COLUMNS),
-    Column("graph", drop=4),
-    Column("discarded", right=True, drop=2),
-    Column("cost", right=True),
+    TextColumn("project", drop=1),
+    TextColumn("branch", drop=3),
+    TextColumn("title", slack=True, least=TITLE_COLUMNS),
+    TextColumn("graph", drop=4),
+    TextColumn("discarded", right=True, drop=2),
+    TextColumn("cost", right=True),
 )
 
 
 def _title(row: SessionRow) -> str:
     """Return the title of a session, its tags, and that a file brought it."""
     origin = ["· imported"] if row.imported is not None else []
-    return " ".join([titled(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
+    return " ".join([title_text(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
 
 
 def _graph(row: SessionRow, *, open_turn: bool) -> str:

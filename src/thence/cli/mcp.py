@@ -10,7 +10,7 @@ import click
 from thence import __version__
 from thence.cli import launcher, options, registering, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, table, tell, tilde
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
 
@@ -120,7 +120,7 @@ def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) 
 
 
 def _change(
-    changes: list[tuple[str, registering.Change]],
+    changes: list[tuple[str, registering.ServerChange]],
     done: str,
     *,
     dry_run: bool,
@@ -143,13 +143,13 @@ def _change(
     elif changes and not dry_run and done == "installed":
         launcher.ensure(wiring.home())
     if json:
-        say(as_json([_told(agent, change, dry_run=dry_run) for agent, change in changes]))
+        say(as_json([_as_object(agent, change, dry_run=dry_run) for agent, change in changes]))
     elif due and not dry_run:
         tell([f"{done}: {', '.join(agent for agent, _ in due)}"])
     return 0
 
 
-def _told(agent: str, change: registering.Change, *, dry_run: bool) -> JSON:
+def _as_object(agent: str, change: registering.ServerChange, *, dry_run: bool) -> JSON:
     return {
         "agent": agent,
         "path": str(change.path),
@@ -176,13 +176,13 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
         say(as_json(places))
         return 0
     words = {
-        "none": Cell("not installed"),
-        "installed": Cell("installed", "green"),
-        "elsewhere": Cell("installed for another thence: install it again", "red"),
+        "none": TextCell("not installed"),
+        "installed": TextCell("installed", "green"),
+        "elsewhere": TextCell("installed for another thence: install it again", "red"),
     }
     rows = [
-        [Cell(place["agent"]), words[place["state"]], Cell(tilde(place["path"]), DIM)]
+        [TextCell(place["agent"]), words[place["state"]], TextCell(tilde(place["path"]), DIM)]
         for place in places
     ]
-    tell(table((Column(), Column(), Column(slack=True)), rows, width()))
+    tell(table((TextColumn(), TextColumn(), TextColumn(slack=True)), rows, width()))
     return 0

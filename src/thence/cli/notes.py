@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from thence.memory.notes import Kind, Note, Origin
     from thence.memory.store import Store
 
-PATIENCE: Final = 5.0
+HUB_TIMEOUT_S: Final = 5.0
 """Seconds that a hub may take to answer."""
-LISTED: Final = 20
+MAX_LISTED: Final = 20
 
 
 def file_of(kind: Kind) -> Path:
@@ -79,7 +79,7 @@ def post(message: dict[str, JSON]) -> str | None:
     body = json.dumps(message).encode()
     request = Request(hub, body, {"Content-Type": "application/json"})  # noqa: S310 - checked
     try:
-        with urlopen(request, timeout=PATIENCE):  # noqa: S310 - http and https only
+        with urlopen(request, timeout=HUB_TIMEOUT_S):  # noqa: S310 - http and https only
             return None
     except (URLError, OSError, ValueError) as error:
         return f"{hub} did not accept it: {error}"
@@ -147,7 +147,7 @@ def _list(kind: Kind, session: str | None, *, json: bool) -> int:
         say(as_json([_object(note) for note in notes]))
         return 0
     now = present()
-    for note in reversed(notes[-LISTED:]):
+    for note in reversed(notes[-MAX_LISTED:]):
         of = f"session {short_id(note.session_uid.partition(':')[2])}" if note.session_uid else ""
         parts = (ago(when(note.ts), now), project(note.cwd), clean(of), note.author)
         tell([style(f"{parts[0]:>6}  {'  '.join(filter(None, parts[1:]))}", fg=DIM)])

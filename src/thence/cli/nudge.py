@@ -17,9 +17,9 @@ import os
 import sys
 import time
 
-LARGEST = 1 << 20
+MAX_INPUT_BYTES = 1 << 20
 """Bytes of stdin that are looked at; agents put whole tool results into what they say."""
-STALE = 120.0
+STALE_AFTER_S = 120.0
 """Seconds after which a sweep that was announced and never began is not waited for."""
 
 _SESSION = ("session_id", "sessionId", "thread-id", "thread_id")
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
 
 def leave(agent: str, home: str, message: str | None) -> None:
     """Write one nudge."""
-    fields = _said(message)
+    fields = _read_message(message)
     # Grok runs Claude Code's hooks too, and says who it is.
     agent = "grok" if "GROK_HOOK_EVENT" in os.environ else agent
     session = _first(fields, _SESSION) or os.environ.get("GROK_SESSION_ID", "")
@@ -56,23 +56,23 @@ def leave(agent: str, home: str, message: str | None) -> None:
         _sweep_soon(home)
 
 
-def _said(message: str | None) -> dict[str, object]:
+def _read_message(message: str | None) -> dict[str, object]:
     if message is None:
         if os.isatty(0):
             return {}
         parts: list[bytes] = []
         while part := os.read(0, 1 << 16):  # to its end: a pipe that breaks would be noticed
-            if len(parts) < LARGEST >> 12:
+            if len(parts) < MAX_INPUT_BYTES >> 12:
                 parts.append(part)
-        message = b"".join(parts)[:LARGEST].decode("utf-8", "replace")
+        message = b"".join(parts)[:MAX_INPUT_BYTES].decode("utf-8", "replace")
     try:
-        fields = _parsed(message.strip())
+        fields = _parse(message.strip())
     except (ValueError, StopIteration, RecursionError, SystemError):  # the core's own words for it
         fields = _start_of(message)
     return fields if isinstance(fields, dict) else {}
 
 
-def _parsed(text: str) -> object:
+def _parse(text: str) -> object:
     """Read JSON; by the bare core of Python's reader, which loads in no time, where there is it."""
     try:
         from _json import make_scanner
@@ -164,7 +164,7 @@ def _on_hook(home: str) -> bool:
     """Whether the settings ask for a sweep; a look at the line, for a parser takes too long."""
     try:
         with open(f"{home}/config.toml", "rb") as file:  # noqa: PTH123
-            lines = file.read(LARGEST).split(b"\n")
+            lines = file.read(MAX_INPUT_BYTES).split(b"\n")
     except OSError:
         return False
     settings = (line.split(b"#")[0] for line in lines)
@@ -175,7 +175,7 @@ def _sweep_soon(home: str) -> None:
     """Start one sweep that waits a little, unless one is waiting already."""
     due = f"{home}/sweep.due"
     try:
-        if time.time() - os.stat(due).st_mtime < STALE:  # noqa: PTH116
+        if time.time() - os.stat(due).st_mtime < STALE_AFTER_S:  # noqa: PTH116
             return
         os.unlink(due)  # noqa: PTH108
     except FileNotFoundError:

@@ -28,7 +28,7 @@ def command(ctx: click.Context, wanted: str | None, port: int, *, no_open: bool,
         with wiring.store() as store:
             page = f"/sessions/{wiring.session(store, wanted).session.session_uid}"
     home = wiring.home()
-    if (runs := background.running(home)) is not None:
+    if (runs := background.find_running(home)) is not None:
         port = runs.port
     key = gate.key_of(home) if (home / gate.KEY).exists() else token_bytes(32)
     there = gate.Gate(viewer.HOST, port, key=key)

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from thence.agents.profiles import Part
 
-COMPLETED = 30
+MAX_COMPLETIONS = 30
 """Ids that a shell offers."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -114,7 +114,7 @@ def complete_ids(
 
     try:
         with wiring.store() as store:
-            rows = list(store.sessions(Filter(uid=typed or None, limit=COMPLETED)))
+            rows = list(store.sessions(Filter(uid=typed or None, limit=MAX_COMPLETIONS)))
     except ThenceError:  # completing is no time to complain
         return []
     short = short_ids([row.session.native_session_id for row in rows])

@@ -15,19 +15,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from functools import cached_property
 
-from thence.cli.calls import answer_of, run_of, telling
+from thence.cli.calls import answer_of, run_of, telling_line
 from thence.cli.columns import when
-from thence.cli.reading import flowed, notices, promises, skipped_line
+from thence.cli.reading import flow, notices, promises, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
     clean,
     columns,
     cut,
     format_duration,
+    justify,
     several,
     short,
     size,
-    spaced,
     style,
     wrap,
 )
@@ -47,14 +47,14 @@ from thence.memory.notes import Note
 from thence.memory.readouts import OpenedSession
 from thence.memory.recall import event_name
 
-FEW = 5
+MAX_ROWS = 5
 """How many of a kind are named before the rest is counted."""
 
-LONG = 24
+MAX_PROSE_LINES = 24
 """How many lines of one text are shown before the rest is only measured."""
 
 _DIM = "bright_black"
-_GONE = (State.DEAD, State.ROLLED_BACK)
+_DISCARDED = (State.DEAD, State.ROLLED_BACK)
 STATES = {
     State.REPLAYED: "copied",
     State.INTERNAL: "internal",
@@ -177,7 +177,7 @@ class Page:
             short_id(self.session.native),
             *(f"#{clean(tag)}" for tag in self.label.tags),
         ]
-        for line in flowed(filter(None, parts), self.room):
+        for line in flow(filter(None, parts), self.room):
             yield style(line, fg=_DIM)
 
     def _day(self, started: str | None) -> str:
@@ -312,12 +312,12 @@ class Page:
         text = text.strip("\n")
         rest = ""
         if not self.full:
-            text, rest = _begun(text, LONG, LONG * self.room)
+            text, rest = _split_after(text, MAX_PROSE_LINES, MAX_PROSE_LINES * self.room)
         for line in wrap(text, self.room - 6 - len(step)):
             yield f"{step}│    {line}".rstrip()
         if rest:
             yield self._dim(
-                spaced(f"{step}│    … {size(len(rest))} more", "--full", self._prose_room)
+                justify(f"{step}│    … {size(len(rest))} more", "--full", self._prose_room)
             )
 
     def _dim(self, row: str) -> str:
@@ -387,14 +387,14 @@ class Page:
         text = text_in(block)
         how = size(len(text)) if len(text) > 200 else ""
         left = f"{step}·    {clean(one_line(text))}"
-        return style(spaced(left, how, self._prose_room), fg=_DIM)
+        return style(justify(left, how, self._prose_room), fg=_DIM)
 
     def _call(self, block: SessionEvent, step: str) -> Iterator[str]:
         pair = self.calls.get(block.call or "")
         words = block.summary or kinds.summary(block.tool or "", block.payload)
         words = clean(words.replace(self._here, "") if self._here else words)
         if pair is None or not pair.outcome.ended:
-            lost = spaced(f"{step}○    {words}", "interrupted, no result", self._row_room)
+            lost = justify(f"{step}○    {words}", "interrupted, no result", self._row_room)
             yield style(lost, fg="red")
         else:
             yield from self._ended(pair, words, step)
@@ -415,7 +415,7 @@ class Page:
         outcome = pair.outcome
         if outcome.reason in _CUT_SHORT:
             why = outcome.reason
-            row = spaced(f"{step}{_CUT_SHORT[why]}    {words}", why, self._row_room)
+            row = justify(f"{step}{_CUT_SHORT[why]}    {words}", why, self._row_room)
             yield style(row, fg="red")
             return
         failed, tests = outcome.is_red, outcome.tests
@@ -424,12 +424,12 @@ class Page:
         counts = run_of(tests) if tests else ""
         start = "│  › " if mark == "│" else f"{mark}    "
         row = f"{step}{start}{words}" + (f"   {counts}" if counts else "")
-        shown = spaced(row, self._figures(pair, failed=failed), self._row_room)
+        shown = justify(row, self._figures(pair, failed=failed), self._row_room)
         yield style(shown, fg=colour) if colour else shown
         if failed and not counts:
             result = pair.result
             text = text_of(result.payload) or output.text(result.payload) if result else ""
-            most = clean(telling(text, at_end=pair.effect.is_script))
+            most = clean(telling_line(text, at_end=pair.effect.is_script))
             if most:
                 yield self._dim(cut(f"{step}│      {most}", self._prose_room))
 
@@ -470,10 +470,10 @@ class Page:
             yield style("│ ╳", fg=_DIM)
 
     def _closed(self, branches: Sequence[Branch]) -> Iterator[str]:
-        shown = branches if len(branches) <= FEW else branches[: FEW - 1]
+        shown = branches if len(branches) <= MAX_ROWS else branches[: MAX_ROWS - 1]
         for branch in shown:
             how = self._how_to_see(branch.start)
-            yield style(spaced(f"├─╳  {self._named(branch)}", how, self._row_room), fg=_DIM)
+            yield style(justify(f"├─╳  {self._named(branch)}", how, self._row_room), fg=_DIM)
         rest = branches[len(shown) :]
         if rest:
             much = self.sum_of([place for branch in rest for place in branch.events])
@@ -553,7 +553,7 @@ class Page:
         """Say what became of all events, and what a reader should know besides."""
         counts = Counter(row.event.state for row in self.session.rows)
         named = [f"{STATES[state]} {counts[state]:,}" for state in reversed(State) if counts[state]]
-        yield from flowed(named or ["no events"], self.room)
+        yield from flow(named or ["no events"], self.room)
         gone = [row.event for row in self.session.rewritten]
         if gone:
             yield f"{several(len(gone), 'event')} no longer in any log, which was rewritten"
@@ -573,10 +573,10 @@ class Page:
 
     def _few(self, texts: Iterable[str], noun: str, **how: str | bool) -> Iterator[str]:
         all_texts = list(texts)
-        for text in all_texts[:FEW]:
+        for text in all_texts[:MAX_ROWS]:
             yield style(cut(clean(text), self.room), **how)
-        if len(all_texts) > FEW:
-            yield f"and {several(len(all_texts) - FEW, f'more {noun}')}"
+        if len(all_texts) > MAX_ROWS:
+            yield f"and {several(len(all_texts) - MAX_ROWS, f'more {noun}')}"
 
 
 def _cost(rows: Iterable[StoredEvent]) -> tuple[int, int]:
@@ -592,7 +592,7 @@ def _cost(rows: Iterable[StoredEvent]) -> tuple[int, int]:
 # -- words ----------------------------------------------------------------------------------
 
 
-def _begun(text: str, lines: int, length: int) -> tuple[str, str]:
+def _split_after(text: str, lines: int, length: int) -> tuple[str, str]:
     """Part a text after so many lines or characters; what is only a little longer stays whole."""
     end = -1
     for _ in range(lines):

@@ -14,7 +14,7 @@ from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 if TYPE_CHECKING:
     from thence.memory.patterns import Pattern
 
-SHOWN = 5
+DEFAULT_ROWS = 5
 """Patterns of one kind that are shown before the rest is counted."""
 
 _HEADS = {
@@ -30,7 +30,7 @@ _HEADS = {
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.view("--signals", "List single signals instead: loops, repeated errors, corrections.")
 @options.as_json
 def command(

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from thence.cli.screen import coloured
+from thence.cli.screen import is_coloured
 from thence.cli.terminal import columns, cut
 
 _ENTER: Final = ("\r", "\n")
@@ -30,7 +30,7 @@ _KEY: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)
 _PAGES: Final = {"\x1b[5~": -1, "\x1b[6~": 1}
 
 
-class Choice(NamedTuple):
+class PickerChoice(NamedTuple):
     """One thing that can be chosen. All its texts are clean."""
 
     line: str
@@ -39,14 +39,14 @@ class Choice(NamedTuple):
     preview: tuple[str, ...] = ()
 
 
-class Left(Exception):
+class PickCancelled(Exception):
     """Nothing was chosen."""
 
 
 class Picker:
     """The state of choosing."""
 
-    def __init__(self, choices: Sequence[Choice], *, colour: bool = True) -> None:
+    def __init__(self, choices: Sequence[PickerChoice], *, colour: bool = True) -> None:
         self._choices = choices
         self._colour = colour
         self.typed = ""
@@ -64,9 +64,9 @@ class Picker:
         ]
 
     def press(self, key: str) -> int | None:
-        """Take a key; the number of the choice when it is made, `Left` when there is none."""
+        """Take a key; return the choice when it is made; raise `PickCancelled` when there is none."""
         if key in _LEAVE:
-            raise Left
+            raise PickCancelled
         fitting = self.fitting
         if key in _ENTER:
             return fitting[self.at] if fitting else None
@@ -124,9 +124,9 @@ def possible() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def pick(choices: Sequence[Choice]) -> int:
+def pick(choices: Sequence[PickerChoice]) -> int:
     """Let the user choose; `click.Abort` when nothing is chosen."""
-    picker = Picker(choices, colour=coloured(sys.stderr))
+    picker = Picker(choices, colour=is_coloured(sys.stderr))
     with _raw():
         try:
             while True:
@@ -134,7 +134,7 @@ def pick(choices: Sequence[Choice]) -> int:
                 for key in _keys():
                     if (chosen := picker.press(key)) is not None:
                         return chosen
-        except Left:
+        except PickCancelled:
             raise click.Abort from None
 
 
@@ -175,7 +175,7 @@ def _keys() -> Iterator[str]:
             break
         body += more
     if not body:
-        raise Left
+        raise PickCancelled
     yield from split(body.decode("utf-8", "replace"))
 
 

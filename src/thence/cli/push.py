@@ -56,14 +56,14 @@ def command(url: str | None, *, dry_run: bool, json: bool) -> int:
             hint="use thence store copy to copy an entire store",
         )
     exclude = [*settings["session_memory.exclude"], *settings["session_memory.push.private"]]
-    noted = Noted(wiring.home(), address)
+    noted = PushMarks(wiring.home(), address)
     with wiring.store() as store:
         if dry_run:
             return _dry(store, address, noted, exclude, json=json)
         return _push(store, address, noted, exclude, json=json)
 
 
-class Noted:
+class PushMarks:
     """How far this machine has pushed to one address, for when nobody answers there.
 
     What counts is what the other store says; this is a copy of it.
@@ -100,18 +100,18 @@ class Noted:
 # -- pushing --------------------------------------------------------------------------------
 
 
-def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
-    from thence.cli.bar import Bar
+def _push(store: Store, address: str, noted: PushMarks, exclude: list[str], *, json: bool) -> int:
+    from thence.cli.bar import ProgressBar
     from thence.cli.interrupts import interruptible
     from thence.team.postgres import NotPermitted, StoreLost, Unreachable
     from thence.team.pushing import Pusher
 
-    bar = Bar(sys.stderr, width)
+    bar = ProgressBar(sys.stderr, width)
     shown = not json and sys.stdout.isatty() and sys.stderr.isatty()
     progress = bar if shown else lambda _: None
     pusher = None
     try:
-        with interruptible(), _opened(address) as target, target.sweeping(wiring.SWEEP_WAIT_S):
+        with interruptible(), _open(address) as target, target.sweeping(wiring.SWEEP_WAIT_S):
             pusher = Pusher(store, target, wiring.redactor(), exclude=exclude, progress=progress)
             pusher.run()
     except NotPermitted:
@@ -136,7 +136,7 @@ def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json:
 
 
 @contextlib.contextmanager
-def _opened(address: str) -> Iterator[Postgres]:
+def _open(address: str) -> Iterator[Postgres]:
     """Open the store of the team."""
     from thence.memory.store import open_store
     from thence.team.postgres import Postgres
@@ -150,7 +150,7 @@ def _opened(address: str) -> Iterator[Postgres]:
         store.close()
 
 
-def _waits(store: Store, error: ThenceError, noted: Noted, exclude: list[str]) -> NotReachable:
+def _waits(store: Store, error: ThenceError, noted: PushMarks, exclude: list[str]) -> NotReachable:
     """Say what waits for the next push."""
     plan = _plan(store, noted.read(), exclude)
     return NotReachable(
@@ -190,7 +190,7 @@ def _plan(store: Store, marks: Mapping[str, tuple[Mark, bool]], exclude: list[st
     return Due(store, marks, Exclusion(exclude)).plan
 
 
-def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
+def _dry(store: Store, address: str, noted: PushMarks, exclude: list[str], *, json: bool) -> int:
     """Say what would be sent, by what the other side has, or had when it was last reached."""
     import msgspec
 
@@ -198,7 +198,7 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
     from thence.team.pushing import marks_in
 
     try:
-        with _opened(address) as target:
+        with _open(address) as target:
             marks, reached = marks_in(target.pushed()), True
     except NotPermitted:
         raise
@@ -208,11 +208,11 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
     if json:
         say(as_json({"reached": reached, **msgspec.to_builtins(plan)}))
     else:
-        tell(_planned(plan, reached=reached))
+        tell(_describe_plan(plan, reached=reached))
     return 0
 
 
-def _planned(plan: Plan, *, reached: bool) -> Iterator[str]:
+def _describe_plan(plan: Plan, *, reached: bool) -> Iterator[str]:
     if not reached:
         yield "not reachable; based on the last push"
     yield (

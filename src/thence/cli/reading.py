@@ -32,7 +32,7 @@ def notices(opened: OpenedSession) -> list[Notice]:
     links = (Notice(f"{b.what} link", f"{b.wanted}") for b in session.graph.breaks)
     unbilled = (Notice("not billed", why) for why in session.head.lower_bound)
     unknown = _not_understood(opened.agent, session)
-    return [*grouped([*opened.notices, *links, *unbilled]), *unknown]
+    return [*group_notices([*opened.notices, *links, *unbilled]), *unknown]
 
 
 def _not_understood(name: str, session: Readout) -> list[Notice]:
@@ -48,7 +48,7 @@ def _not_understood(name: str, session: Readout) -> list[Notice]:
     ]
 
 
-def grouped(items: Iterable[Notice]) -> Iterable[Notice]:
+def group_notices(items: Iterable[Notice]) -> Iterable[Notice]:
     """Sum up notices of one kind: the first is quoted, the others are counted."""
     kinds: dict[str, list[str]] = {}
     for notice in items:
@@ -106,7 +106,7 @@ def skipped_line(skip: Skipped) -> str:
     return f"skipped {where}: {skip.why}{saved}"
 
 
-def flowed(parts: Iterable[str], room: int) -> list[str]:
+def flow(parts: Iterable[str], room: int) -> list[str]:
     """Set short facts one after the other, broken between them and not inside."""
     out: list[str] = []
     for part in (cut(clean(part), room) for part in parts if part):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from thence.cli import hooking, launcher, options, wiring
-from thence.cli.hooking import Refused
+from thence.cli.hooking import EditRefused
 
 if TYPE_CHECKING:
     from thence.agents.profiles import ServerFile
@@ -27,7 +27,7 @@ NAMES: Final = options.AgentName("servers")
 _ENTRY: Final = re.compile(rf'"{NAME}"[ \t\r\n]*:[ \t\r\n]*(?=\{{)')
 
 
-class Place(NamedTuple):
+class ServerPlace(NamedTuple):
     """Where an agent is told of servers."""
 
     agent: str
@@ -45,7 +45,7 @@ class Place(NamedTuple):
         return self.file.form == "json"
 
 
-class Change(NamedTuple):
+class ServerChange(NamedTuple):
     """A file before and after, and the lines of ours that come or go."""
 
     path: Path
@@ -83,7 +83,7 @@ def names() -> list[str]:
     return NAMES.names()
 
 
-def place_of(name: str) -> Place:
+def place_of(name: str) -> ServerPlace:
     """Return where an agent of this machine is told of servers."""
     profile = wiring.agents()[name].profile
     file = profile.servers
@@ -96,7 +96,7 @@ def place_of(name: str) -> Place:
         folder = Path(named).expanduser() if named else Path.home()
     else:
         folder = wiring.root_of(wiring.agents()[name])
-    return Place(name, folder / file.path, file)
+    return ServerPlace(name, folder / file.path, file)
 
 
 def present() -> list[str]:
@@ -105,24 +105,24 @@ def present() -> list[str]:
     return [name for name in names() if name in here or place_of(name).path.exists()]
 
 
-def removals(agents: Sequence[str]) -> list[tuple[str, Change]]:
+def removals(agents: Sequence[str]) -> list[tuple[str, ServerChange]]:
     """Plan to take the server out, wherever it is."""
     return [(agent, uninstall(place_of(agent))) for agent in agents]
 
 
-def state(place: Place, wanted: dict[str, Any]) -> str:
+def state(place: ServerPlace, wanted: dict[str, Any]) -> str:
     """Say how it stands: `none`, `installed`, or `elsewhere` for one of another place."""
-    entry_ = _found(place)
+    entry_ = _read_entry(place)
     if entry_ is None:
         return "none"
-    return "installed" if _meant(entry_) == _meant(wanted) else "elsewhere"
+    return "installed" if _server_of(entry_) == _server_of(wanted) else "elsewhere"
 
 
-def _found(place: Place) -> Any:
+def _read_entry(place: ServerPlace) -> Any:
     return _servers(place, _read(place, hooking.body_of(place.path))).get(NAME)
 
 
-def _meant(entry_: Any) -> tuple[Any, ...]:
+def _server_of(entry_: Any) -> tuple[Any, ...]:
     """Return what of an entry says which server it starts; anybody may add to the rest."""
     if not isinstance(entry_, dict):
         return ()
@@ -134,7 +134,7 @@ def _meant(entry_: Any) -> tuple[Any, ...]:
     return command, entry_.get("args"), home
 
 
-def _entry_of(place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
+def _entry_of(place: ServerPlace, wanted: dict[str, Any]) -> dict[str, Any]:
     """Return an entry the way a file has it."""
     if not place.file.is_command_list:
         return {**wanted, **place.file.more}
@@ -144,39 +144,41 @@ def _entry_of(place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
 
 def _wanted_of(entry_: Any) -> dict[str, Any] | None:
     """Return what an entry was made of; None for one that we did not make."""
-    command, args, home = _meant(entry_) or (None, None, None)
+    command, args, home = _server_of(entry_) or (None, None, None)
     if not isinstance(command, str) or not isinstance(args, list):
         return None
     return {"command": command, "args": args} | ({"env": {"THENCE_HOME": home}} if home else {})
 
 
-def install(place: Place, wanted: dict[str, Any]) -> Change:
+def install(place: ServerPlace, wanted: dict[str, Any]) -> ServerChange:
     """Plan how our entry comes in; no change where it is there already."""
     before = hooking.body_of(place.path)
     now = state(place, wanted)
     if now == "installed":
-        return Change(place.path, before, before)
+        return ServerChange(place.path, before, before)
     cleared = _without(place, before) if now == "elsewhere" else before
     after, shown = _with(place, cleared, wanted)
-    return Change(place.path, before, after, tuple(f"+{line}" for line in shown))
+    return ServerChange(place.path, before, after, tuple(f"+{line}" for line in shown))
 
 
-def uninstall(place: Place) -> Change:
+def uninstall(place: ServerPlace) -> ServerChange:
     """Plan how our entry goes, whichever place it is of."""
     before = hooking.body_of(place.path)
-    entry_ = _found(place)
+    entry_ = _read_entry(place)
     if entry_ is None:
-        return Change(place.path, before, before)
-    command, args, _ = _meant(entry_) or (None, None, None)
+        return ServerChange(place.path, before, before)
+    command, args, _ = _server_of(entry_) or (None, None, None)
     shown = f"-{place.key}: {NAME}: {json.dumps(command)} {json.dumps(args)}"
-    return Change(place.path, before, _without(place, before), (shown,))
+    return ServerChange(place.path, before, _without(place, before), (shown,))
 
 
-def carry_out(change: Change) -> None:
+def carry_out(change: ServerChange) -> None:
     """Write a change whole or not at all."""
     path = change.path.resolve()
     if hooking.body_of(change.path) != change.before:
-        raise Refused(f"{change.path} was changed by another program", hint="run the command again")
+        raise EditRefused(
+            f"{change.path} was changed by another program", hint="run the command again"
+        )
     if not change.changes:
         return
     if change.after is None:
@@ -190,23 +192,25 @@ def carry_out(change: Change) -> None:
 # -- reading --------------------------------------------------------------------------------
 
 
-def _read(place: Place, body: bytes | None) -> dict[str, Any]:
+def _read(place: ServerPlace, body: bytes | None) -> dict[str, Any]:
     if not (body or b"").strip():
         return {}
     return (hooking.json_of if place.is_json else hooking.toml_of)(place.path, body or b"")
 
 
-def _servers(place: Place, data: dict[str, Any]) -> dict[str, Any]:
+def _servers(place: ServerPlace, data: dict[str, Any]) -> dict[str, Any]:
     servers = data.get(place.key, {})
     if not isinstance(servers, dict):
-        raise Refused(f"{place.path}: {place.key}: not a table", hint="fix it, then try again")
+        raise EditRefused(f"{place.path}: {place.key}: not a table", hint="fix it, then try again")
     return servers
 
 
 # -- putting in -----------------------------------------------------------------------------
 
 
-def _with(place: Place, body: bytes | None, entry_: dict[str, Any]) -> tuple[bytes, list[str]]:
+def _with(
+    place: ServerPlace, body: bytes | None, entry_: dict[str, Any]
+) -> tuple[bytes, list[str]]:
     """Return the text with our entry, and the entry's own lines.
 
     A file that ends without a newline still does, and one that was empty: so that it can be told
@@ -224,7 +228,7 @@ def _with(place: Place, body: bytes | None, entry_: dict[str, Any]) -> tuple[byt
         shown = _table(place.key, entry_)
         gap = "" if not text.strip() else "\n" if end else "\n\n"
         tries = iter([text + gap + "\n".join(shown) + end])
-    return _checked(place, tries, wanted), shown
+    return _first_valid(place, tries, wanted), shown
 
 
 def _into_json(key: str, text: str, server: dict[str, Any], end: str) -> Iterator[str]:
@@ -258,9 +262,9 @@ def _table(key: str, server: dict[str, Any]) -> list[str]:
 # -- taking out -----------------------------------------------------------------------------
 
 
-def _without(place: Place, body: bytes | None) -> bytes | None:
+def _without(place: ServerPlace, body: bytes | None) -> bytes | None:
     """Return the text without our entry; None for a file in which nothing else ever was."""
-    entry_ = _found(place)
+    entry_ = _read_entry(place)
     if (ours := _wanted_of(entry_)) is not None:
         for was in (None, b""):
             if body == _with(place, was, ours)[0]:
@@ -271,7 +275,7 @@ def _without(place: Place, body: bytes | None) -> bytes | None:
     bare = {name: value for name, value in data.items() if name != place.key}
     text = (body or b"").decode()
     tries = list((_out_of_json if place.is_json else _out_of_toml)(place.key, text))
-    return _checked(place, iter(tries), *([wanted, bare] if not rest else [wanted]))
+    return _first_valid(place, iter(tries), *([wanted, bare] if not rest else [wanted]))
 
 
 def _out_of_json(key: str, text: str) -> Iterator[str]:
@@ -306,7 +310,7 @@ def _out_of_toml(key: str, text: str) -> Iterator[str]:
         yield before.removesuffix("\n\n") + text[end:]
 
 
-def _checked(place: Place, tries: Iterator[str], *wanted: dict[str, Any]) -> bytes:
+def _first_valid(place: ServerPlace, tries: Iterator[str], *wanted: dict[str, Any]) -> bytes:
     """Give the first text that says what it should and nothing else."""
     for text in tries:
         try:
@@ -316,7 +320,7 @@ def _checked(place: Place, tries: Iterator[str], *wanted: dict[str, Any]) -> byt
             continue
         if any(data == accepted for accepted in wanted):
             return text.encode()
-    raise Refused(
+    raise EditRefused(
         f"{place.path}: cannot find where {place.key} is set",
         hint=f"add or remove the entry {NAME!r} yourself",
     )

@@ -15,8 +15,8 @@ from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
     TITLE_COLUMNS,
-    Cell,
-    Column,
+    TextCell,
+    TextColumn,
     ago,
     present,
     project,
@@ -25,23 +25,23 @@ from thence.cli.columns import (
     table,
     tell,
     tilde,
-    titled,
+    title_text,
     when,
 )
 from thence.cli.resume_plans import ResumePlan, is_resumable, not_restored, plan_resume
-from thence.cli.terminal import as_json, clean, columns, cut, padded, say, several, width
+from thence.cli.terminal import as_json, clean, columns, cut, pad_to, say, several, width
 from thence.errors import NotReadable, SessionNotFound
 from thence.format.figures import argument
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from thence.cli.picker import Choice
+    from thence.cli.picker import PickerChoice
     from thence.memory.store import SessionRow, Store
 
-LISTED = 20
-PICKED_FROM = 500
-PLACE = 12
+MAX_LISTED = 20
+MAX_CHOICES = 500
+PROJECT_COLUMNS = 12
 """Columns of the project in the picker: with them a title has 30 at 80 columns."""
 
 
@@ -83,9 +83,9 @@ def command(
         if wanted is None:
             rows = _rows(store, agent, project)
             if json and not last:
-                say(as_json([plan_resume(row, known).as_object() for row in rows[:LISTED]]))
+                say(as_json([plan_resume(row, known).as_object() for row in rows[:MAX_LISTED]]))
                 return 0
-            row = rows[0] if last else _chosen(rows)
+            row = rows[0] if last else _choose(rows)
             if row is None:
                 return 0
             run = run or (not last and sys.stdout.isatty())
@@ -94,7 +94,7 @@ def command(
 
             row = with_lineage(store, [wiring.session(store, wanted)], wiring.labels())[0]
     if other is not None and other != row.session.flavor:
-        plan = _handed(row, other, run=run, yes=yes or json)
+        plan = _hand_over(row, other, run=run, yes=yes or json)
     else:
         plan = plan_resume(row, known)
     if json:
@@ -109,7 +109,7 @@ def command(
     return 0
 
 
-def _handed(row: SessionRow, other: str, *, run: bool, yes: bool) -> ResumePlan:
+def _hand_over(row: SessionRow, other: str, *, run: bool, yes: bool) -> ResumePlan:
     """Hand a session over; gives how the other agent goes on with it."""
     from thence.agents.profiles import agents
     from thence.cli.handoffs import hand_over
@@ -153,7 +153,7 @@ def _check(plan: ResumePlan, *, run: bool) -> None:
 
 def _notes(plan: ResumePlan) -> Iterator[str]:
     row = plan.row
-    yield f"{cut(titled(row.title), 72)}"
+    yield f"{cut(title_text(row.title), 72)}"
     yield not_restored(row.session.flavor)
     if plan.cwd and not Path(plan.cwd).is_dir():
         yield f"its folder is gone: {plan.cwd}"
@@ -179,7 +179,7 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
     from thence.memory.recall import with_lineage
     from thence.memory.store import Filter
 
-    rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
+    rows = store.sessions(Filter(agent=agent, project=project, limit=MAX_CHOICES))
     resumable = [row for row in rows if not row.gone and is_resumable(row.session.flavor)]
     resumable_rows = with_lineage(store, resumable, wiring.labels())
     if not resumable_rows:
@@ -187,20 +187,22 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
     return resumable_rows
 
 
-def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:
+def _choose(rows: Sequence[SessionRow]) -> SessionRow | None:
     """Let the user choose; where that cannot be, list them."""
     from thence.cli import picker
 
     now = present()
     if not picker.possible():
-        tell([*_list(rows[:LISTED], now), "thence resume ID prints the command; --exec runs it"])
+        tell(
+            [*_list(rows[:MAX_LISTED], now), "thence resume ID prints the command; --exec runs it"]
+        )
         return None
     ids = short_ids([row.session.native_session_id for row in rows])
     names = [ids[row.session.native_session_id] for row in rows]
     agents = [clean(row.session.flavor) for row in rows]
     wide, wider = max(map(columns, names), default=0), max(map(columns, agents), default=0)
     heads = [
-        f"{padded(name, wide)}  {padded(agent, wider)}"
+        f"{pad_to(name, wide)}  {pad_to(agent, wider)}"
         for name, agent in zip(names, agents, strict=True)
     ]
     choices = [_choice(row, head, now) for row, head in zip(rows, heads, strict=True)]
@@ -208,8 +210,11 @@ def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:
 
 
 _COLUMNS = (
-    *(Column(), Column("id"), Column("agent"), Column("age", right=True)),
-    *(Column("title", slack=True, least=TITLE_COLUMNS), Column("project", right=True, drop=1)),
+    *(TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True)),
+    *(
+        TextColumn("title", slack=True, least=TITLE_COLUMNS),
+        TextColumn("project", right=True, drop=1),
+    ),
 )
 
 
@@ -217,30 +222,30 @@ def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
     ids = short_ids([row.session.native_session_id for row in rows])
     cells = [
         [
-            Cell("○"),
-            Cell(ids[row.session.native_session_id], DIM),
-            Cell(clean(row.session.flavor)),
-            Cell(ago(when(row.session.ended_at), now), DIM),
-            Cell(titled(row.title)),
-            Cell(cut(project(row.session.cwd), 16)),
+            TextCell("○"),
+            TextCell(ids[row.session.native_session_id], DIM),
+            TextCell(clean(row.session.flavor)),
+            TextCell(ago(when(row.session.ended_at), now), DIM),
+            TextCell(title_text(row.title)),
+            TextCell(cut(project(row.session.cwd), 16)),
         ]
         for row in rows
     ]
     yield from table(_COLUMNS, cells, width())
 
 
-def _choice(row: SessionRow, head: str, now: datetime) -> Choice:
+def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
     from thence.cli import picker
 
     session = row.session
-    title, place = titled(row.title), project(session.cwd)
+    title, place = title_text(row.title), project(session.cwd)
     age = ago(when(session.ended_at), now)
     branch = clean(session.git_branch or "")
     cost = row_cost(row)
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
     left = row.turn.replace("_", " ") if row.turn else ""
-    return picker.Choice(
-        f"{head}  {age:>6}  {padded(cut(place, PLACE), PLACE)}  {title}",
+    return picker.PickerChoice(
+        f"{head}  {age:>6}  {pad_to(cut(place, PROJECT_COLUMNS), PROJECT_COLUMNS)}  {title}",
         f"{session.session_uid} {title} {place} {branch}",
         (
             title,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OURS = "thence"
 
 
-class NotOurs(ThenceError):
+class ForeignSession(ThenceError):
     """Another agent's session: it is read, never written."""
 
 
@@ -60,7 +60,7 @@ def command(
     name, path = _own(wanted)
     if to is not None:
         return _line(name, path, to, dry_run=dry_run, yes=yes, json=json)
-    session = _opened(name)
+    session = _open(name)
     if files is None:
         return _list(session.checkpoints, json=json)
     target = _checkpoint(session.checkpoints, files)
@@ -94,13 +94,13 @@ def _own(wanted: str) -> tuple[str, Path]:
 
     agent = agent_of(flavor)
     hint = agent.profile.rewind_hint if agent is not None else ""
-    raise NotOurs(
+    raise ForeignSession(
         f"{short_id(native)} is {flavor}'s: thence never changes sessions of other tools",
         hint=hint or f"rewind it in {flavor} itself",
     )
 
 
-def _opened(name: str) -> Session:
+def _open(name: str) -> Session:
     """Open a session so that opening alone writes nothing."""
     from thence import Journal
 
@@ -121,7 +121,7 @@ def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: boo
         tell([f"{several(move.leaving, 'event')} {verb} the active branch; they stay in the log"])
     if not dry_run:
         confirm(yes=yes, json=json, what="rewind")
-        session = _opened(name)
+        session = _open(name)
         session.rewind(move.uuid)
         session.flush()
         if not json:
@@ -179,13 +179,13 @@ def _files(session: Session, target: Checkpoint, *, dry_run: bool, yes: bool, js
         before = session.rewind_files(target).before
         session.flush()
     if json:
-        say(as_json(_told(planned, before, dry_run=dry_run)))
+        say(as_json(_as_object(planned, before, dry_run=dry_run)))
     elif before is not None:
         tell([f"done; to undo it: thence rewind {session.id} --files {before.id[:12]}"])
     return 0
 
 
-def _told(changes: Sequence[FileChange], before: Checkpoint | None, *, dry_run: bool) -> JSON:
+def _as_object(changes: Sequence[FileChange], before: Checkpoint | None, *, dry_run: bool) -> JSON:
     return {
         "dry_run": dry_run,
         "before": before.id if before is not None else None,

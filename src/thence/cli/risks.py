@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from thence.cli.columns import DIM, Cell, Column, short_id, table
+from thence.cli.columns import DIM, TextCell, TextColumn, short_id, table
 from thence.cli.terminal import clean, size
 
 if TYPE_CHECKING:
@@ -18,21 +18,21 @@ def risk_lines(risks: Sequence[Risk], room: int) -> Iterator[str]:
 
 
 _RISKS = (
-    *(Column(), Column(), Column(), Column(slack=True)),
-    *(Column(right=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(), TextColumn(slack=True)),
+    *(TextColumn(right=True), TextColumn(right=True)),
 )
 
 
-def _risk_cells(risk: Risk) -> list[Cell]:
+def _risk_cells(risk: Risk) -> list[TextCell]:
     known = clean(" ".join((risk.row.title or "").split())) if risk.row else ""
     days = "today" if risk.days < 1 else f"in {int(risk.days)} d"
     return [
-        Cell("▲", "red"),
-        Cell(short_id(risk.source.session), DIM),
-        Cell(risk.source.adapter),
-        Cell(f"{known}, grown since" if known else clean(_place(risk.source.path))),
-        Cell(size(risk.size)),
-        Cell(days, "red"),
+        TextCell("▲", "red"),
+        TextCell(short_id(risk.source.session), DIM),
+        TextCell(risk.source.adapter),
+        TextCell(f"{known}, grown since" if known else clean(_place(risk.source.path))),
+        TextCell(size(risk.size)),
+        TextCell(days, "red"),
     ]
 
 

@@ -29,7 +29,7 @@ _ASCII = str.maketrans(
 _BEYOND = re.compile("[^\x00-\x7f]+")
 
 
-class Wanted:
+class ScreenOptions:
     """What was asked for on the command line; each command starts with the defaults."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Wanted:
         self.pager = True
 
 
-wanted = Wanted()
+screen_options = ScreenOptions()
 
 
 def width() -> int:
@@ -60,10 +60,10 @@ def _size(name: str, at: int) -> int:
         return 0
 
 
-def coloured(stream: TextIO | None = None) -> bool:
+def is_coloured(stream: TextIO | None = None) -> bool:
     """Whether to colour what is printed there, else to stdout."""
-    if wanted.colour != "auto":
-        return wanted.colour == "always"
+    if screen_options.colour != "auto":
+        return screen_options.colour == "always"
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
@@ -73,7 +73,7 @@ def coloured(stream: TextIO | None = None) -> bool:
 
 def style(text: str, **how: str | bool) -> str:
     """Colour a text, if colour is wanted."""
-    return click.style(text, **how) if coloured() else text  # type: ignore[arg-type]
+    return click.style(text, **how) if is_coloured() else text  # type: ignore[arg-type]
 
 
 def unicode() -> bool:
@@ -99,10 +99,10 @@ def tell(lines: Iterable[str], *, pager: bool = True) -> None:
 
 def say(lines: Iterable[str]) -> None:
     """Print lines of JSON; where the stream knows no UTF-8, all in escapes."""
-    _print(lines if _is_utf8() else (_BEYOND.sub(_escaped, line) for line in lines))
+    _print(lines if _is_utf8() else (_BEYOND.sub(_escape, line) for line in lines))
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     return dumps(match[0])[1:-1]
 
 
@@ -116,7 +116,7 @@ def _print(lines: Iterable[str], *, pager: bool = True) -> None:
     lines = iter(lines)
     if pager and sys.stdout.isatty() and (command := _pager()):
         all_lines = list(lines)
-        if len(all_lines) >= _rows() and _paged(command, all_lines):
+        if len(all_lines) >= _rows() and _print_paged(command, all_lines):
             return
         lines = iter(all_lines)
     while batch := list(itertools.islice(lines, 1000)):  # long answers need little room
@@ -125,7 +125,7 @@ def _print(lines: Iterable[str], *, pager: bool = True) -> None:
 
 def _out(lines: list[str]) -> None:
     if lines:
-        click.echo("\n".join(lines), color=coloured())
+        click.echo("\n".join(lines), color=is_coloured())
 
 
 # -- the pager ------------------------------------------------------------------------------
@@ -134,14 +134,18 @@ def _out(lines: list[str]) -> None:
 def _pager() -> str:
     """Give the command of the pager; nothing if none is wanted."""
     # A pager writes where this process does: what a caller has put in that place would be missed.
-    if not wanted.pager or os.environ.get("TERM") == "dumb" or sys.stdout is not sys.__stdout__:
+    if (
+        not screen_options.pager
+        or os.environ.get("TERM") == "dumb"
+        or sys.stdout is not sys.__stdout__
+    ):
         return ""
     commands = (os.environ.get(name) for name in ("THENCE_PAGER", "PAGER"))
     command = next((text for text in commands if text is not None), PAGER)
     return "" if command.strip() in NO_PAGER else command
 
 
-def _paged(command: str, lines: Iterable[str]) -> bool:
+def _print_paged(command: str, lines: Iterable[str]) -> bool:
     """Hand lines to a pager and wait for it; False if there is no such thing.
 
     A reader who has seen enough ends it: what is left is not needed. Ctrl-C is the pager's.

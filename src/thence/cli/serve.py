@@ -15,7 +15,7 @@ import click
 from thence import config
 from thence.cli import background as background_server
 from thence.cli import options, viewer, wiring
-from thence.cli.background import claimed
+from thence.cli.background import claim
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import clean
 from thence.errors import BadConfig
@@ -115,7 +115,7 @@ def command(
         made = app.create(desk(store, team=team is not None), guard)
         app.settle()
         try:
-            with listener, claimed(home, guard.port) if service else nullcontext():
+            with listener, claim(home, guard.port) if service else nullcontext():
                 app.server(made, announce).run([listener])
         finally:
             sign_in.remove(home, ticket)

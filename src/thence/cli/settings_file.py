@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from thence.cli.hooking import Edit, Refused
+from thence.cli.hooking import Edit, EditRefused
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -31,7 +31,7 @@ def with_exclude(path: Path, body: bytes, patterns: list[str]) -> bytes:
                 return new.encode()
         except tomllib.TOMLDecodeError:
             continue
-    raise Refused(
+    raise EditRefused(
         f"{path}: no safe place to write to", hint=f"add it yourself below [session_memory]: {line}"
     )
 
@@ -73,9 +73,9 @@ def with_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
     gap, end = ("", "\n") if not text or text.endswith("\n") else ("\n", "")
     tries.append(f"{text}{gap}{_HEADER}{OURS}\n{line}{end}")
     for text_ in tries:
-        if _says(text_, wanted):
+        if _parses_to(text_, wanted):
             return Edit(path, before, text_.encode())
-    raise Refused(
+    raise EditRefused(
         f"{path}: no safe place to write to",
         hint=f'add it yourself below {_HEADER}: cadence = "on-hook"',
     )
@@ -87,7 +87,7 @@ def without_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
     lines = text.splitlines(keepends=True)
     ours = [at for at, line in enumerate(lines) if line.rstrip().endswith(OURS.strip())]
     cadence = [at for at in ours if lines[at].lstrip().startswith("cadence")]
-    if not cadence or not _says(text):
+    if not cadence or not _parses_to(text):
         return Edit(path, before, before)
     wanted = tomllib.loads(text)
     del wanted["session_memory"]["retention"]["cadence"]
@@ -95,12 +95,14 @@ def without_sweeps_on_hook(path: Path, before: bytes | None) -> Edit:
         left = "".join(line for at, line in enumerate(lines) if at not in going)
         if not text.endswith("\n"):
             left = left.removesuffix("\n")
-        if _says(left) and _filled(tomllib.loads(left)) == _filled(wanted):
+        if _parses_to(left) and _drop_empty_tables(tomllib.loads(left)) == _drop_empty_tables(
+            wanted
+        ):
             return Edit(path, before, left.encode() or None)
     return Edit(path, before, before)
 
 
-def _says(text: str, wanted: dict[str, JSON] | None = None) -> bool:
+def _parses_to(text: str, wanted: dict[str, JSON] | None = None) -> bool:
     """Whether a text is TOML, and says this if it is given."""
     try:
         data = tomllib.loads(text)
@@ -109,7 +111,7 @@ def _says(text: str, wanted: dict[str, JSON] | None = None) -> bool:
     return wanted is None or data == wanted
 
 
-def _filled(data: dict[str, Any]) -> dict[str, Any]:
+def _drop_empty_tables(data: dict[str, Any]) -> dict[str, Any]:
     """Return settings without the tables that hold nothing."""
-    filled = {n: _filled(v) if isinstance(v, dict) else v for n, v in data.items()}
+    filled = {n: _drop_empty_tables(v) if isinstance(v, dict) else v for n, v in data.items()}
     return {name: value for name, value in filled.items() if value != {}}

@@ -75,9 +75,9 @@ def command(
 
 def _stored_first(wanted: str) -> Loaded:
     """Return a session as it is stored, redacted; one that is not stored as its file has it."""
-    from thence.cli.kept import named
+    from thence.cli.kept import load_named
 
-    return named(wanted)
+    return load_named(wanted)
 
 
 def _page(loaded: Loaded, name: str | None) -> bytes:

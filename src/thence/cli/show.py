@@ -27,7 +27,7 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
 @click.command(
     "show",
     help="Read one session, with its branches and subagents.",
-    epilog="Exit codes: 0 done, 1 not loaded_session, 3 done but lines were skipped, 10 no such session.",
+    epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such session.",
 )
 @click.argument("path", required=False, metavar="ID|PATH")
 @click.option("--sample", is_flag=True, help="Show the session that ships with thence.")
@@ -75,14 +75,14 @@ def command(
         message = "give a session id, the path of a session file, or --sample"
         raise click.UsageError(message)
     from thence.cli.kept import around as near
-    from thence.cli.kept import end_of, named, opened_by
+    from thence.cli.kept import end_of, load_named, open_named
     from thence.memory.readouts import opened, place_in
 
     every = branch == "all"
     is_by_events = form in ("text", "events")
     zone = present(utc=utc).tzinfo or UTC
     if is_by_events:
-        session = opened(_sample()) if path is None else opened_by(path)
+        session = opened(_sample()) if path is None else open_named(path)
         to = None if branch in ("live", "all") else end_of(session.session, branch)
         if form == "events" or json:
             say(as_json(events(session, to, own=own)))
@@ -102,16 +102,18 @@ def command(
         )
         tell(page.lines() if around is None else near(page, around))
         return exit_code(session.skipped)
-    loaded = _sample() if path is None else named(path)
+    loaded = _sample() if path is None else load_named(path)
     loaded_session = loaded.whole
     to = None
     if branch not in ("live", "all"):
-        to = loaded_session.graph.end_from(place_in(readable, branch))
+        to = loaded_session.graph.end_from(place_in(loaded_session, branch))
     if form == "messages":
         from thence.format import spills
 
         messages = loaded_session.messages(orphans, to=to, own=own).messages
-        outputs = spills.texts([*loaded_session.before.facts, *readable.facts]) if full else {}
+        outputs = (
+            spills.texts([*loaded_session.before.facts, *loaded_session.facts]) if full else {}
+        )
         say(as_json(spills.inline_known(messages, outputs) if outputs else messages))
     else:
         from thence.format import forms

@@ -11,15 +11,26 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, WIDE, Cell, Column, ago, present, short_ids, table, tell, when
+from thence.cli.columns import (
+    DIM,
+    WIDE,
+    TextCell,
+    TextColumn,
+    ago,
+    present,
+    short_ids,
+    table,
+    tell,
+    when,
+)
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
 
-SHOWN = 30
+DEFAULT_ROWS = 30
 _WEIGHT = {"high": 0, "medium": 1, "low": 2}
-_MARKS = {"high": Cell("▲", "red"), "medium": Cell("◆", "yellow")}
+_MARKS = {"high": TextCell("▲", "red"), "medium": TextCell("◆", "yellow")}
 
 
 @click.command(
@@ -30,7 +41,7 @@ _MARKS = {"high": Cell("▲", "red"), "medium": Cell("◆", "yellow")}
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.utc
 @options.as_json
 def command(
@@ -94,11 +105,11 @@ def lines(
     ids = short_ids([signal["uid"].partition(":")[2] for signal in shown])
     rows = [
         [
-            _MARKS.get(f"{signal.get('severity')}", Cell("·")),
-            Cell(ids[signal["uid"].partition(":")[2]], DIM),
-            Cell(clean(" ".join(f"{signal.get('text') or ''}".split()))),
+            _MARKS.get(f"{signal.get('severity')}", TextCell("·")),
+            TextCell(ids[signal["uid"].partition(":")[2]], DIM),
+            TextCell(clean(" ".join(f"{signal.get('text') or ''}".split()))),
             *([_title(titles.get(signal["uid"], ""))] if titles else []),
-            Cell(ago(when(signal.get("ts")), at), DIM),
+            TextCell(ago(when(signal.get("ts")), at), DIM),
         ]
         for signal in shown
     ]
@@ -107,10 +118,10 @@ def lines(
         yield style(f"    and {len(signals) - number:,} more: -n {len(signals)}", fg=DIM)
 
 
-def _title(text: str) -> Cell:
-    return Cell(cut(clean(" ".join(text.split())), _TITLE_ROOM), DIM)
+def _title(text: str) -> TextCell:
+    return TextCell(cut(clean(" ".join(text.split())), _TITLE_COLUMNS), DIM)
 
 
-_TITLE_ROOM = 30
-_COLUMNS = (Column(), Column(), Column(slack=True), Column(right=True))
-_WITH_TITLES = (*_COLUMNS[:3], Column(), _COLUMNS[3])
+_TITLE_COLUMNS = 30
+_COLUMNS = (TextColumn(), TextColumn(), TextColumn(slack=True), TextColumn(right=True))
+_WITH_TITLES = (*_COLUMNS[:3], TextColumn(), _COLUMNS[3])

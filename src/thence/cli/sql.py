@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, table, tell, tilde
 from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
 
 if TYPE_CHECKING:
     from thence.analytics.views import Answer
 
-SHOWN = 100
+DEFAULT_ROWS = 100
 STDIN = "-"
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL")
 _LINES = ["explain_key", "explain_value"]
@@ -66,7 +66,9 @@ SAMPLES = (
     type=click.Path(file_okay=False, path_type=Path),
     help="Query an existing export as it is.",
 )
-@click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="0: all.")
+@click.option(
+    "--limit", type=click.IntRange(0), default=DEFAULT_ROWS, show_default=True, help="0: all."
+)
 @click.option("--csv", "csv_", is_flag=True, help="Print CSV.")
 @options.as_json
 def command(
@@ -82,7 +84,7 @@ def command(
         return 0
     if question == STDIN:
         question = sys.stdin.read()
-    where = folder if folder is not None else _brought_up(json=json)
+    where = folder if folder is not None else _update_export(json=json)
     open_now = _open_now() if folder is None else {}
     answer = ask(where, question, limit=limit or None, open_now=open_now)
     if json:
@@ -110,7 +112,7 @@ def _open_now() -> dict[str, str]:
     return {row.session.session_uid: now.of(row, at) or "" for row in rows}
 
 
-def _brought_up(*, json: bool) -> Path:
+def _update_export(*, json: bool) -> Path:
     """Bring the home's own export up to date, saying so; the folder it lies in."""
     from thence.analytics.exports import MANIFEST, Folder
     from thence.analytics.parquet import export
@@ -145,12 +147,12 @@ def _table(answer: Answer) -> Iterator[str]:
             yield from map(clean, f"{drawn}".split("\n"))
         return
     heads = [
-        Column(clean(name), right=type_.startswith(_NUMBERS) or "INT" in type_)
+        TextColumn(clean(name), right=type_.startswith(_NUMBERS) or "INT" in type_)
         for name, type_ in zip(answer.columns, answer.types, strict=True)
     ]
-    rows = [[Cell(" "), *(Cell(_cell(value)) for value in row)] for row in answer.rows]
+    rows = [[TextCell(" "), *(TextCell(_cell(value)) for value in row)] for row in answer.rows]
     room = width() if sys.stdout.isatty() else _UNBOUND
-    yield from table([Column(), *heads], rows, room, head=True)
+    yield from table([TextColumn(), *heads], rows, room, head=True)
     if not rows:
         yield style("    no rows", fg=DIM)
 

@@ -14,7 +14,7 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.columns import Cell, Column, present, table, tell, tilde
+from thence.cli.columns import TextCell, TextColumn, present, table, tell, tilde
 from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
 from thence.errors import SKIPS, STOPPED, ThenceError
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from thence.memory.sweep import Progress, Report
     from thence.memory.vectors import VectorProgress
 
-NAMED = 3
+MAX_NAMED = 3
 """Skipped lines that are named before the rest is counted."""
 
-REST, LONGEST = 1.0, 5.0
+REST_PER_SWEEP_SECOND, MAX_REST_S = 1.0, 5.0
 """How long a watching sweep rests, for each second that it took; it leaves the machine to work."""
-QUIET, LATEST, SHARE = 5.0, 60.0, 9.0
+IDLE_BEFORE_DIGEST_S, MAX_DIGEST_DELAY_S, DIGEST_PAUSE_FACTOR = 5.0, 60.0, 9.0
 """Seconds without a change after which what was swept is digested; after which that is done though
 there is no quiet; and how much longer than digesting took the rest of it waits."""
 DIGEST_LIMIT_S = 0.3
@@ -89,8 +89,8 @@ def command(
     if not config.persistence():
         hint = f"unset {config.OFF} and {config.OFF_ELSEWHERE}, or only look: thence sweep -n"
         raise NotKept("recording is switched off", hint=hint)
-    run = Run(
-        known, roots, agents, _telling(progress, json=json), json=json, asked=bool(root_options)
+    run = SweepRun(
+        known, roots, agents, _make_output(progress, json=json), json=json, asked=bool(root_options)
     )
     run.strict = strict
     with interruptible(), wiring.store(must_exist=False) as store:
@@ -105,7 +105,7 @@ def command(
             return STOPPED
 
 
-class Run:
+class SweepRun:
     """Sweeps of the same roots, one or many."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Run:
         known: Mapping[str, Adapter],
         roots: Roots,
         only: Sequence[str],
-        progress: Telling,
+        progress: ProgressOutput,
         *,
         json: bool,
         asked: bool = False,
@@ -210,12 +210,14 @@ class Run:
 
     def _said(self, report: Report, room: int) -> Iterator[str]:
         """Say what was done, or where nothing was found to do."""
-        if report.sources or _reprocessed(report):
-            yield from said(report, room)
+        if report.sources or _count_reprocessed(report):
+            yield from describe_report(report, room)
             return
         there = {name: [p for p in paths if p.is_dir()] for name, paths in self._roots.items()}
-        yield from looked(self._known, {name: paths for name, paths in there.items() if paths})
-        yield from _removed(report, room)
+        yield from describe_empty(
+            self._known, {name: paths for name, paths in there.items() if paths}
+        )
+        yield from _describe_removed(report, room)
         yield from _not_used(report, room)
 
     def _note(self, progress: Progress) -> None:
@@ -231,11 +233,11 @@ class Run:
         from thence.memory.watching import changes, narrow_to
 
         folders = [path for paths in self._roots.values() for path in paths]
-        changed = changes(folders, wiring.home() / nudges.FOLDER, rest=QUIET)
+        changed = changes(folders, wiring.home() / nudges.FOLDER, rest=IDLE_BEFORE_DIGEST_S)
         self._tell(
             self._sweep(store, self._known, self._roots, wait=wiring.SWEEP_WAIT_S), first=True
         )
-        due = time.monotonic() + LATEST
+        due = time.monotonic() + MAX_DIGEST_DELAY_S
         for paths in changed:
             known, roots = narrow_to(self._known, self._roots, paths)
             # To digest a session all of it is read, for every line that it grows by.
@@ -249,10 +251,16 @@ class Run:
                 digest_limit_s=DIGEST_LIMIT_S,
             )
             if digests:
-                later = SHARE * report.seconds if report.undigested else LATEST
+                later = (
+                    DIGEST_PAUSE_FACTOR * report.seconds
+                    if report.undigested
+                    else MAX_DIGEST_DELAY_S
+                )
                 due = time.monotonic() + later
             self._tell(report)
-            time.sleep(min(REST * report.seconds, LONGEST))  # what changes meanwhile is gathered
+            time.sleep(
+                min(REST_PER_SWEEP_SECOND * report.seconds, MAX_REST_S)
+            )  # what changes meanwhile is gathered
         return 0
 
     def _tell(self, report: Report, *, first: bool = False) -> None:
@@ -269,7 +277,7 @@ class Run:
 # -- progress -------------------------------------------------------------------------------
 
 
-class Telling:
+class ProgressOutput:
     """Where progress goes, and how what is left of it goes away."""
 
     def __init__(
@@ -294,15 +302,15 @@ class Telling:
             self._end()
 
 
-def _telling(progress: Literal["json"] | None, *, json: bool) -> Telling:
+def _make_output(progress: Literal["json"] | None, *, json: bool) -> ProgressOutput:
     if progress == "json":
-        return Telling(_progress_line)
+        return ProgressOutput(_progress_line)
     if json or not sys.stdout.isatty() or not sys.stderr.isatty():
-        return Telling()
-    from thence.cli.bar import Bar
+        return ProgressOutput()
+    from thence.cli.bar import ProgressBar
 
-    bar = Bar(sys.stderr, width)
-    return Telling(bar, bar.wipe)
+    bar = ProgressBar(sys.stderr, width)
+    return ProgressOutput(bar, bar.wipe)
 
 
 def _progress_line(progress: Progress) -> None:
@@ -327,7 +335,7 @@ def _object(report: Report) -> dict[str, JSON]:
     return out
 
 
-def looked(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
+def describe_empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
     """Say where no session was found, and what would have been one."""
     yield "no sessions of any agent found" + ("" if roots else " on this machine")
     yield from (f"  {line}" for line in empty(known, roots))
@@ -353,17 +361,17 @@ _CHANGED: dict[str, str] = {
 """Why stored sessions were processed again."""
 
 
-def said(report: Report, room: int) -> Iterator[str]:
+def describe_report(report: Report, room: int) -> Iterator[str]:
     """Say in words what a sweep did."""
     took = f"{report.seconds:.2f} s" if report.seconds < 1 else f"{report.seconds:.1f} s"
     if not report.read:
         yield f"nothing new in {several(report.sources, 'session')}, {took}"
     else:
-        yield _kept(report, took, room)
+        yield _describe_imported(report, took, room)
     for part, number in report.reprocessed.items():
         if number:
             yield cut(f"  {_CHANGED[part]}: {several(number, 'session')} processed again", room)
-    yield from _redacted(report, room)
+    yield from _describe_redactions(report, room)
     if report.embedded or report.unembedded:
         left = f", {report.unembedded:,} left for the next sweep" if report.unembedded else ""
         yield cut(f"  semantic search: {several(report.embedded, 'session')} added{left}", room)
@@ -372,28 +380,28 @@ def said(report: Report, room: int) -> Iterator[str]:
         were = "was" if report.vanished == 1 else "were"
         yield cut(f"  {deleted} {were} deleted before they could be read", room)
     yield from _left_out(report, room)
-    yield from _removed(report, room)
+    yield from _describe_removed(report, room)
     yield from _not_used(report, room)
 
 
-def _removed(report: Report, room: int) -> Iterator[str]:
+def _describe_removed(report: Report, room: int) -> Iterator[str]:
     """Say what was removed, what of it is lost, and what the user must know besides."""
     if number := report.evicted - report.lost:
         yield f"  {several(number, 'transcript')} removed; the digests stay"
     if report.only_copies:
         only = several(report.only_copies, "transcript")
         words = f"{only} of these had no original log: only the digest is left"
-        yield from _wrapped(words, room, "yellow")
+        yield from _wrap(words, room, "yellow")
     if report.lost:
         from thence.cli.notes import describe_losses
 
-        yield from _wrapped(f"LOST: {describe_losses(report.losses)}", room, "red")
+        yield from _wrap(f"LOST: {describe_losses(report.losses)}", room, "red")
     for note in report.notes:
         if not note.startswith(DATA_LOSS):
-            yield from _wrapped(clean(note), room, "yellow")
+            yield from _wrap(clean(note), room, "yellow")
 
 
-def _wrapped(text: str, room: int, colour: str) -> Iterator[str]:
+def _wrap(text: str, room: int, colour: str) -> Iterator[str]:
     """Give a sentence that must not be cut."""
     yield from (style(f"  {line}", fg=colour) for line in wrap(text, room - 2))
 
@@ -413,15 +421,15 @@ def _not_used(report: Report, room: int) -> Iterator[str]:
 
 def _is_worth_telling(report: Report) -> bool:
     """Whether a watching sweep did or missed something that is no new event."""
-    return bool(report.skipped or report.failed or _reprocessed(report))
+    return bool(report.skipped or report.failed or _count_reprocessed(report))
 
 
-def _reprocessed(report: Report) -> int:
+def _count_reprocessed(report: Report) -> int:
     """Return how many stored sessions were processed again."""
     return sum(report.reprocessed.values())
 
 
-def _kept(report: Report, took: str, room: int) -> str:
+def _describe_imported(report: Report, took: str, room: int) -> str:
     imported = report.sessions_new + report.sessions_changed
     if not imported:
         return f"imported nothing new from {several(report.sources, 'session')}, {took}"
@@ -433,34 +441,34 @@ def _kept(report: Report, took: str, room: int) -> str:
     )
 
 
-def _redacted(report: Report, room: int) -> Iterator[str]:
+def _describe_redactions(report: Report, room: int) -> Iterator[str]:
     counts = Counter(report.redactions)
     if not (total := counts.total()):
         return
-    kinds = [f"{number:,} {clean(kind)}" for kind, number in counts.most_common(NAMED)]
-    more = f" and {len(counts) - NAMED} more kinds" if len(counts) > NAMED else ""
+    kinds = [f"{number:,} {clean(kind)}" for kind, number in counts.most_common(MAX_NAMED)]
+    more = f" and {len(counts) - MAX_NAMED} more kinds" if len(counts) > MAX_NAMED else ""
     yield cut(f"  {several(total, 'secret')} redacted: {', '.join(kinds)}{more}", room)
 
 
 def _left_out(report: Report, room: int) -> Iterator[str]:
     failed = [outcome for outcome in report.outcomes if outcome.what == "failed"]
-    for outcome in failed[:NAMED]:
+    for outcome in failed[:MAX_NAMED]:
         where = outcome.path.rpartition("/")[2]
         yield style(cut(f"  not read: {clean(where)}: {clean(outcome.why or '')}", room), fg="red")
-    if len(failed) > NAMED:
-        yield f"  and {several(len(failed) - NAMED, 'more session')} not read: thence doctor"
+    if len(failed) > MAX_NAMED:
+        yield f"  and {several(len(failed) - MAX_NAMED, 'more session')} not read: thence doctor"
     if not report.skipped:
         return
     skips = [(outcome.path, skip) for outcome in report.outcomes for skip in outcome.skipped]
     files = len({skip.source or path for path, skip in skips}) or 1
     rest = "the rest of these files is stored" if files > 1 else "the rest of the file is stored"
     yield f"  {several(report.skipped, 'line')} skipped in {several(files, 'file')}; {rest}"
-    for path, skip in skips[:NAMED]:
+    for path, skip in skips[:MAX_NAMED]:
         what = f":{skip.line}   {skip.why}, {size(skip.length)}"
         where = clean(tilde(skip.source or path))
         yield f"    {_end_of(where, room - 4 - len(what))}{what}"
-    if report.skipped > NAMED:
-        yield f"    and {report.skipped - NAMED:,} more: thence doctor"
+    if report.skipped > MAX_NAMED:
+        yield f"    and {report.skipped - MAX_NAMED:,} more: thence doctor"
 
 
 def _end_of(path: str, room: int) -> str:
@@ -471,7 +479,7 @@ def _end_of(path: str, room: int) -> str:
 # -- what would be done ---------------------------------------------------------------------
 
 
-class Pending:
+class PendingSources:
     """What thence sweep would read of one agent."""
 
     def __init__(self, agent: str, fingerprint: Fingerprint) -> None:
@@ -508,15 +516,17 @@ class Pending:
         }
 
 
-def pending(known: Mapping[str, Adapter], roots: Roots, store: Store | None) -> list[Pending]:
+def find_pending(
+    known: Mapping[str, Adapter], roots: Roots, store: Store | None
+) -> list[PendingSources]:
     """Find out what thence sweep would read, and open no session."""
     from thence.memory.places import find_sessions
 
     inventory = store.known() if store is not None else None
     fingerprint = wiring.fingerprint()
-    out: list[Pending] = []
+    out: list[PendingSources] = []
     for name, places in roots.items():
-        agent = Pending(name, fingerprint)
+        agent = PendingSources(name, fingerprint)
         for source in find_sessions(known[name], places, inventory):
             agent.add(source, inventory)
         out.append(agent)
@@ -527,7 +537,7 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(wiring.store()) if wiring.has_store() else None
-        agents = pending(known, roots, store)
+        agents = find_pending(known, roots, store)
     if json:
         say(
             as_json(
@@ -547,18 +557,18 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
         lines = [_would(agents), *table(_PENDING, [_cells(agent) for agent in agents], width())]
         lines += [f"  {line}" for line in empty(known, roots)] if asked else []
     else:
-        lines = list(looked(known, roots))
+        lines = list(describe_empty(known, roots))
     tell([*lines, "nothing was written"])
     return 0
 
 
 _PENDING = (
-    *(Column(), Column(), Column(right=True), Column(right=True)),
-    *(Column(right=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
+    *(TextColumn(right=True), TextColumn(right=True)),
 )
 
 
-def _would(agents: Sequence[Pending]) -> str:
+def _would(agents: Sequence[PendingSources]) -> str:
     new, changed = sum(agent.new for agent in agents), sum(agent.changed for agent in agents)
     if not new + changed:
         return f"nothing new in {several(sum(agent.sources for agent in agents), 'session')}"
@@ -566,12 +576,12 @@ def _would(agents: Sequence[Pending]) -> str:
     return f"thence sweep would read {several(new + changed, 'session')}, {much}"
 
 
-def _cells(agent: Pending) -> list[Cell]:
+def _cells(agent: PendingSources) -> list[TextCell]:
     return [
-        Cell(" "),
-        Cell(agent.agent),
-        Cell(several(agent.sources, "session")),
-        Cell(f"{agent.new:,} new"),
-        Cell(f"{agent.changed:,} changed"),
-        Cell(size(agent.bytes)),
+        TextCell(" "),
+        TextCell(agent.agent),
+        TextCell(several(agent.sources, "session")),
+        TextCell(f"{agent.new:,} new"),
+        TextCell(f"{agent.changed:,} changed"),
+        TextCell(size(agent.bytes)),
     ]

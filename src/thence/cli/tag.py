@@ -30,7 +30,7 @@ def command(wanted: str | None, words: tuple[str, ...], *, json: bool) -> int:
         return _list_all(json=json)
     with wiring.store() as store:
         session = wiring.session(store, wanted).session
-    tags = notes.label(session, tags=_changed(session.session_uid, words)).tags
+    tags = notes.label(session, tags=_change_tags(session.session_uid, words)).tags
     if json:
         say(as_json({"session_uid": session.session_uid, "tags": list(tags)}))
     else:
@@ -39,7 +39,7 @@ def command(wanted: str | None, words: tuple[str, ...], *, json: bool) -> int:
     return 0
 
 
-def _changed(uid: str, words: Sequence[str]) -> list[str] | None:
+def _change_tags(uid: str, words: Sequence[str]) -> list[str] | None:
     """Return the tags that a session shall have; a word that is no tag changes nothing at all."""
     from thence.memory.labels import Label, tag_of
 

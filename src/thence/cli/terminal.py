@@ -53,13 +53,13 @@ def columns(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_width_of, text))
 
 
-def padded(text: str, room: int) -> str:
+def pad_to(text: str, room: int) -> str:
     """Cut a text to so many columns, or fill them up."""
     text = cut(text, room)
     return text + " " * (room - columns(text))
 
 
-def spaced(left: str, right: str, room: int) -> str:
+def justify(left: str, right: str, room: int) -> str:
     """Put one text to the left and one to the right; the left one is cut where they meet."""
     if not right:
         return cut(left, room)
@@ -78,11 +78,11 @@ def wrap(text: str, room: int) -> list[str]:
     """Break prose into lines of at most so many columns."""
     out: list[str] = []
     for line in text.replace("\r\n", "\n").split("\n"):
-        out += _broken(clean(line), min(room, TEXT_WIDTH))
+        out += _break_line(clean(line), min(room, TEXT_WIDTH))
     return out
 
 
-def _broken(line: str, room: int) -> list[str]:
+def _break_line(line: str, room: int) -> list[str]:
     """Break one line at its spaces, and inside a word only when that is longer than a line."""
     out: list[str] = []
     at = 0

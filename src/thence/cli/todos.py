@@ -9,21 +9,32 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, NARROW, Cell, Column, ago, present, short_ids, table, tell, when
+from thence.cli.columns import (
+    DIM,
+    NARROW,
+    TextCell,
+    TextColumn,
+    ago,
+    present,
+    short_ids,
+    table,
+    tell,
+    when,
+)
 from thence.cli.columns import project as folder
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
 
-SHOWN = 30
+DEFAULT_ROWS = 30
 
 
 @click.command("todos", help="List open to-dos of all sessions.")
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.utc
 @options.as_json
 def command(
@@ -63,15 +74,21 @@ def lines(todos: Sequence[dict[str, JSON]], number: int, at: datetime, room: int
     ids = short_ids([todo["session_uid"].partition(":")[2] for todo in shown])
     rows = [
         [
-            Cell("◆", "yellow") if todo["status"] == "in_progress" else Cell("○"),
-            Cell(clean(" ".join(todo["text"].split()))),
-            *([Cell(cut(folder(todo["cwd"]), 16))] if room >= NARROW else []),
-            Cell(ids[todo["session_uid"].partition(":")[2]], DIM),
-            Cell(ago(when(todo["ended_at"]), at), DIM),
+            TextCell("◆", "yellow") if todo["status"] == "in_progress" else TextCell("○"),
+            TextCell(clean(" ".join(todo["text"].split()))),
+            *([TextCell(cut(folder(todo["cwd"]), 16))] if room >= NARROW else []),
+            TextCell(ids[todo["session_uid"].partition(":")[2]], DIM),
+            TextCell(ago(when(todo["ended_at"]), at), DIM),
         ]
         for todo in shown
     ]
-    columns = [Column(), Column(slack=True), Column(), Column(), Column(right=True)]
+    columns = [
+        TextColumn(),
+        TextColumn(slack=True),
+        TextColumn(),
+        TextColumn(),
+        TextColumn(right=True),
+    ]
     if room < NARROW:
         del columns[2]
     yield from table(columns, rows, room)

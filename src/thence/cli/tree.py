@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options
-from thence.cli.columns import DIM, TICKS, Cell, money, present, short_id, tell, when
+from thence.cli.columns import DIM, TICKS, TextCell, money, present, short_id, tell, when
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from thence.format.readout import Part, Record
     from thence.format.records import JSON
 
-_GONE = (State.DEAD, State.ROLLED_BACK)
-OPEN = timedelta(hours=1)
+_DISCARDED = (State.DEAD, State.ROLLED_BACK)
+UNFINISHED_AFTER = timedelta(hours=1)
 """A turn that nobody wrote to for so long is not going on; its process may be dead."""
-FEW = 4
+MAX_PROMPTS = 4
 """Prompts of one discarded branch that are shown before the rest is counted."""
 
 
@@ -49,9 +49,9 @@ FEW = 4
 @options.as_json
 def command(session: str, *, everything: bool, own: bool, utc: bool, json: bool) -> int:
     """Draw a session that is kept, or one that lies in a file."""
-    from thence.cli.kept import opened_by
+    from thence.cli.kept import open_named
 
-    tree = Tree(opened_by(session), present(utc=utc), everything=everything, own=own)
+    tree = Tree(open_named(session), present(utc=utc), everything=everything, own=own)
     if json:
         say(as_json(tree.object()))
     else:
@@ -261,13 +261,13 @@ class Tree:
         prompts = [p for p in branch.events if records[p].node.flags & Is.PROMPT]
         prompts = prompts or [p for p in branch.events if records[p].blocks][:1] or [branch.start]
         cost = _amount(*self._cost(branch.events))
-        for place in prompts[:FEW]:
-            last = place == prompts[:FEW][-1]
+        for place in prompts[:MAX_PROMPTS]:
+            last = place == prompts[:MAX_PROMPTS][-1]
             mark = "│ ╳" if last else "│ ○"
             name = "rolled back" if state is State.ROLLED_BACK else "discarded"
             words = self._said(records[place]) or records[place].type
-            if last and len(prompts) > FEW:
-                words = f"{words} … {several(len(prompts) - FEW, 'more prompt')}"
+            if last and len(prompts) > MAX_PROMPTS:
+                words = f"{words} … {several(len(prompts) - MAX_PROMPTS, 'more prompt')}"
             right = name if last else ""
             row = self._row(
                 mark, words, room, records[place], name=right, cost=cost if last else ""
@@ -360,7 +360,7 @@ class Tree:
         right = f"{name:<11}  {clock:<5}  {cost:>7}" if room >= 70 else cost
         words = cut(words, max(room - columns(left) - columns(right) - 2, 8))
         pad = " " * max(room - columns(left) - columns(words) - columns(right), 1)
-        shown = Cell(left, colour or None).shown(left)
+        shown = TextCell(left, colour or None).shown(left)
         return f"{shown}{words}{pad}{right}".rstrip()
 
     def _end(self, room: int) -> str:
@@ -368,7 +368,7 @@ class Tree:
         end = self._page.line[-1] if self._page.line else None
         record = self.session.records[end] if end is not None else None
         moment = when(record.ts) if record is not None else None
-        if turn in ("running", "waiting") and moment and self._at - moment > OPEN:
+        if turn in ("running", "waiting") and moment and self._at - moment > UNFINISHED_AFTER:
             turn = "open"
         mark, words, colour = _ENDS.get(turn, ("●", "done", "cyan"))
         return self._row(mark, words, room, record, colour=colour)
@@ -379,7 +379,7 @@ class Tree:
         parts: list[str] = []
         for name, wanted in (
             ("live", (State.LIVE, State.ORPHANED)),
-            ("discarded", _GONE),
+            ("discarded", _DISCARDED),
             ("subagents", (State.SIDE,)),
             ("copied", (State.REPLAYED,)),
         ):

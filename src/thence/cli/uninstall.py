@@ -31,9 +31,9 @@ from thence.cli.terminal import as_json, clean, say
 def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
     edits = [(agent, edit) for agent, edit in hooks.removals(hooks.names()) if edit.changes]
-    ways: list[parts.Way] = [*scheduling.installed(), *services.installed()]
+    ways: list[parts.Way] = [*scheduling.active_means(), *services.active_services()]
     timers = [(way, way.uninstall()) for way in ways]
-    shell = parts.without_completion(parts.recorded(wiring.home()).get("completion", []))
+    shell = parts.without_completion(parts.read_record(wiring.home()).get("completion", []))
     servers = [
         (agent, change)
         for agent, change in registering.removals(registering.names())

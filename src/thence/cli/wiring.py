@@ -77,7 +77,7 @@ def store_file() -> Path | None:
     return Path(_path(url)) if url.startswith("sqlite:") else None
 
 
-def _whole_address() -> str:
+def _full_address() -> str:
     """Give where the store is, and where its payloads are if not with it."""
     objects: str | None = settings()["session_memory.objects"]
     return f"{address()}#objects={objects}" if objects else address()
@@ -96,10 +96,10 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
         )
     if not must_exist:
         config.make_private(home())
-    opened = _opened(_whole_address())
+    opened = _open(_full_address())
     _use_encoder(opened)
     try:
-        with _telling(opened):
+        with _translate_errors(opened):
             yield opened
     finally:
         opened.close()
@@ -118,7 +118,7 @@ def _use_encoder(opened: Store) -> None:
         opened.use_encoder(MiniLM())
 
 
-def _telling(opened: Store) -> contextlib.AbstractContextManager[None]:
+def _translate_errors(opened: Store) -> contextlib.AbstractContextManager[None]:
     """Let what a damaged file makes SQLite say be an error like any other."""
     path = getattr(opened, "path", None)
     if not isinstance(path, Path):
@@ -143,7 +143,7 @@ def team(url: str) -> Iterator[Store]:
         opened.close()
 
 
-def _opened(url: str) -> Store:
+def _open(url: str) -> Store:
     if url.startswith("sqlite:") and "#objects=" not in url:
         # Nearly everybody's; asking all packages who answers takes longer than opening it.
         from thence.memory.sqlite import Sqlite
@@ -220,7 +220,7 @@ def roots(
 
     With `later` those too that may come to be there: an agent makes its folder when it is used.
     """
-    named = dict(_given(known, options))
+    named = dict(_parse_roots(known, options))
     for name in only:
         if name not in known:
             raise BadConfig(f"unknown agent {name!r}", hint=f"one of {', '.join(sorted(known))}")
@@ -263,7 +263,7 @@ def _has_journal(project: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
-def _given(
+def _parse_roots(
     known: Mapping[str, Adapter], options: Sequence[str]
 ) -> Iterator[tuple[str, list[Path]]]:
     paths: dict[str, list[Path]] = {}
@@ -401,7 +401,7 @@ def sweep_of(
         digesters=_digesters(current["session_memory.digesters"]),
         policy=evicts,
         progress=progress,
-        address=_whole_address(),
+        address=_full_address(),
         digests=digests,
         anew=anew,
         announce=partial(announce_age_removal, home()),

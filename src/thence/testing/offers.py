@@ -125,7 +125,7 @@ def _registered(agent: Agent, body: bytes | None) -> Iterator[str]:
     servers = agent.profile.servers
     assert servers is not None  # noqa: S101 - asked for such agents only
     with tempfile.TemporaryDirectory() as folder:
-        place = registering.Place(agent.name, Path(folder) / servers.path, servers)
+        place = registering.ServerPlace(agent.name, Path(folder) / servers.path, servers)
         _put(place.path, body)
         entry = registering.entry(Path(folder) / ".thence", Path.home() / ".thence")
         registering.carry_out(registering.install(place, entry))
