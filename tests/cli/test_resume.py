@@ -156,10 +156,10 @@ def typed(*keys: str) -> Picker:
 
 def test_typing_filters_by_all_words_in_any_order() -> None:
     """Each word must be somewhere; taking letters back widens it again."""
-    assert [0, 1, 2] == typed().fitting
-    assert [0] == typed(*"fish RED").fitting
-    assert [0, 1] == typed(*"fishx", "\x7f").fitting
-    assert [0, 1, 2] == typed(*"zzz", "\x15").fitting
+    assert [0, 1, 2] == typed().matching
+    assert [0] == typed(*"fish RED").matching
+    assert [0, 1] == typed(*"fishx", "\x7f").matching
+    assert [0, 1, 2] == typed(*"zzz", "\x15").matching
 
 
 def test_enter_takes_what_is_marked() -> None:

@@ -66,7 +66,7 @@ class ProgressBar:
 
 
 def lines(progress: Progress, room: int, passed: float) -> list[str]:
-    """Give the two lines of one moment."""
+    """Return the two lines of one moment."""
     name = f"{_NAMES.get(progress.stage, progress.stage):<10}"
     if progress.stage == "find":
         return [cut(f"{name}{several(progress.all_sources, 'session')} found", room), ""]

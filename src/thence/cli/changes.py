@@ -27,7 +27,7 @@ def show(edits: Sequence[tuple[str, Edit]], already: str) -> None:
             continue
         colours = {"+": "green", "-": "red", "@": "cyan"}
         lines = map(clean, edit.diff())
-        tell((TextCell(line, colours.get(line[:1])).shown(line) for line in lines), pager=False)
+        tell((TextCell(line, colours.get(line[:1])).paint(line) for line in lines), pager=False)
 
 
 def confirm(*, yes: bool, what: str, json: bool = False) -> None:

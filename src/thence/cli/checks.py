@@ -75,7 +75,7 @@ class Finding(NamedTuple):
     words: str
     fix: str | None = None
     """What to type."""
-    told: dict[str, JSON] = {}  # noqa: RUF012 - a default of a tuple, never changed
+    details: dict[str, JSON] = {}  # noqa: RUF012 - a default of a tuple, never changed
     more: str = ""
     """What a wide screen says besides."""
 
@@ -88,7 +88,7 @@ class SourceCounts:
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
-        self.files = self.bytes = self.kept = self.torn = self.unread = 0
+        self.files = self.bytes = self.stored = self.torn = self.unread = 0
         self.forgotten = self.sessions = self.new = 0
         self._databases: set[str] = set()
 
@@ -121,22 +121,32 @@ class SourceCounts:
         mark = before.cursor.marks.get(file.key) if before is not None else None
         if file.rows is not None:
             is_read = mark is not None and mark.version == file.rows.version
-            self.kept += file.rows.size if is_read else 0
+            self.stored += file.rows.size if is_read else 0
             self.unread += 0 if is_read else file.rows.size
             return
         if mark is None:
             self.unread += here.st_size
             return
         read = bytes_read(mark, file, here)
-        self.kept += read
+        self.stored += read
         if mark.torn and (mark.inode, mark.size) == (here.st_ino, here.st_size):
             self.torn += here.st_size - read
         else:
             self.unread += here.st_size - read
 
-    def told(self) -> dict[str, JSON]:
-        """Give all numbers."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+    def as_object(self) -> dict[str, JSON]:
+        """Return all numbers."""
+        return {
+            "agent": self.agent,
+            "files": self.files,
+            "bytes": self.bytes,
+            "kept": self.stored,
+            "torn": self.torn,
+            "unread": self.unread,
+            "forgotten": self.forgotten,
+            "sessions": self.sessions,
+            "new": self.new,
+        }
 
 
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
@@ -155,8 +165,8 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
     for agent, seen in every.items():
         if agent in roots:
             places = ", ".join(tilde(str(root)) for root in roots[agent])
-            details = {**seen.told(), "roots": places}
-            yield Finding("sources", *_describe_counts(seen, wide), told=details, more=places)
+            details = {**seen.as_object(), "roots": places}
+            yield Finding("sources", *_describe_counts(seen, wide), details=details, more=places)
     if absent := [agent for agent in every if agent not in roots]:
         yield Finding("sources", "note", f"no sessions found of {', '.join(absent)}")
 
@@ -487,7 +497,7 @@ def space(home: Path, unread: int) -> Iterator[Finding]:
 
 
 def _kind(home: Path, mounts: str) -> str | None:
-    """Give the kind of file system that a path is on, where this system tells."""
+    """Return the kind of file system that a path is on, where this system tells."""
     try:
         lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -725,7 +735,7 @@ def run_all(*, deep: bool) -> list[Finding]:
         except ThenceError as error:
             return [Finding("setup", "bad", error.message, error.hint), *_run(_homely(home, 0))]
         read = list(_run([("sources", lambda: sources(store, known))]))
-        unread = sum(finding.told.get("unread", 0) for finding in read)
+        unread = sum(finding.details.get("unread", 0) for finding in read)
         checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
             ("agents", lambda: clients(known, deep=deep))
         ]
@@ -774,5 +784,5 @@ def _run(checks: Iterable[tuple[str, Callable[[], Iterable[Finding]]]]) -> Itera
 
 
 def report_time() -> str:
-    """Give the time of a report."""
+    """Return the time of a report."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -40,8 +40,8 @@ class TextCell(NamedTuple):
     colour: str | None = None
     bold: bool = False
 
-    def shown(self, text: str) -> str:
-        """Give a text in this cell's colour."""
+    def paint(self, text: str) -> str:
+        """Return a text in this cell's colour."""
         if self.bold:
             return style(text, fg=self.colour, bold=True) if self.colour else style(text, bold=True)
         return style(text, fg=self.colour) if self.colour else text
@@ -103,7 +103,7 @@ def _gaps(number: int) -> int:
 
 
 def _fit(columns_of: Sequence[TextColumn], widths: list[int], room: int) -> None:
-    """Give the slack to its column; where there is none, texts are cut, the widest first."""
+    """Widen the slack column by the room that is left; cut the widest texts where none is."""
     slack = _slack(columns_of)
     floors = [4] * len(widths)
     left = room - _gaps(len(widths)) - sum(widths)
@@ -123,7 +123,7 @@ def _row(columns_of: Sequence[TextColumn], row: Row, widths: Sequence[int]) -> s
     for at, (column, cell, width) in enumerate(zip(columns_of, row, widths, strict=True)):
         text = cut(cell.text, width)
         pad = " " * (width - columns(text))
-        shown = cell.shown(text) if text else ""
+        shown = cell.paint(text) if text else ""
         gap = "" if at == 0 else " " if at == 1 else "  "
         out += gap + (pad + shown if column.right else shown + pad)
     return out
@@ -150,7 +150,7 @@ def _alike(first: str, other: str) -> int:
 
 
 def present(*, utc: bool = False) -> datetime:
-    """Give the time, in the zone that is asked for."""
+    """Return the time, in the zone that is asked for."""
     now = datetime.now(UTC)
     return now if utc else now.astimezone()
 

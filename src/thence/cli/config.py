@@ -51,7 +51,7 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
 
 
 def _values() -> dict[str, config.SettingValue]:
-    """Give all settings, those of the environment included."""
+    """Return all settings, those of the environment included."""
     home = config.home()
     home_variable = os.environ.get(config.HOME, "").strip()
     values = {"home": config.SettingValue(str(home), config.HOME if home_variable else "default")}
@@ -69,7 +69,7 @@ def _values() -> dict[str, config.SettingValue]:
 
 
 def lines(values: dict[str, config.SettingValue], room: int) -> Iterator[str]:
-    """Give settings as rows; what is not the default stands out."""
+    """Yield settings as rows; what is not the default stands out."""
     rows = []
     for name, (value, origin) in values.items():
         is_set = origin != "default"

@@ -127,7 +127,7 @@ class CostTable:
             self._ids = short_ids([uid.partition(":")[2] for uid in uids])
 
     def lines(self, room: int, number: int) -> Iterator[str]:
-        """Give it as a table, the sum first."""
+        """Yield it as a table, the sum first."""
         total = self.total
         if not self.parts:
             yield "no cost data for these sessions"

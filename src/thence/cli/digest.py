@@ -59,7 +59,7 @@ def command(session: str, *, utc: bool, json: bool) -> int:
 
 
 def load_digest(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
-    """Give what tier 2 keeps of a session."""
+    """Return the digest and the signals that are stored of a session."""
     from thence.memory.store import Filter
 
     wanted = Filter(uids=(row.session.session_uid,))
@@ -113,7 +113,7 @@ class DigestText:
         self._utc = utc
 
     def lines(self, room: int) -> Iterator[str]:
-        """Give the account."""
+        """Yield the digest as lines."""
         row, digest = self._row, self._digest
         yield style(
             cut(_flat(row.title or digest.get("title") or "empty session"), room), bold=True
@@ -123,7 +123,7 @@ class DigestText:
         yield ""
         yield from self._outcome(room)
         yield from self._part("took", flow(self._took(), room - _NAME_COLUMNS - 2), room)
-        yield from self._said(room)
+        yield from self._snippets(room)
         yield from self._part("tests", map(_tests, self._list("tests")), room)
         yield from self._part("files", map(_file, self._list("files")), room)
         yield from self._part(
@@ -204,7 +204,7 @@ class DigestText:
             parts.append("1 retry" if retries == 1 else f"{retries} retries")
         return parts
 
-    def _said(self, room: int) -> Iterator[str]:
+    def _snippets(self, room: int) -> Iterator[str]:
         snippets = self._digest.get("snippets")
         snippets = snippets if isinstance(snippets, dict) else {}
         first, last = _flat(snippets.get("first_prompt")), _flat(snippets.get("last_prompt"))

@@ -61,11 +61,11 @@ def command(*, deep: bool, mend: bool, json: bool) -> int:
 
 
 def _broken_sessions(findings: Sequence[Finding]) -> set[str]:
-    """Give the sessions whose packs are broken."""
+    """Return the sessions whose packs are broken."""
     return {
-        finding.told["session_uid"]
+        finding.details["session_uid"]
         for finding in findings
-        if finding.level == "bad" and "session_uid" in finding.told
+        if finding.level == "bad" and "session_uid" in finding.details
     }
 
 
@@ -89,7 +89,7 @@ def _object(findings: Sequence[Finding], at: str) -> JSON:
             "level": finding.level,
             "words": finding.words,
             "fix": finding.fix,
-            **finding.told,
+            **finding.details,
         }
         for finding in findings
     ]
@@ -126,7 +126,7 @@ def _head(findings: Sequence[Finding]) -> str:
 
 
 def _fixes(findings: Sequence[Finding], room: int) -> Iterator[str]:
-    """Give what to type, each once, for what is to be looked at."""
+    """Yield what to type, each once, for what is to be looked at."""
     fixes = {finding.fix: finding for finding in findings if finding.fix}
     shown = [fix for fix, finding in fixes.items() if finding.level != "note"]
     shown = shown or list(fixes)[:3]

@@ -213,9 +213,9 @@ def _describe_export(report: ExportReport) -> Iterator[str]:
 
 
 def original(wanted: str) -> Loaded:
-    """Give a session as its agent wrote it, or else as it is kept."""
+    """Return a session as its agent wrote it, or else as it is kept."""
     from thence.agents.sessions import load
-    from thence.cli.kept import is_path
+    from thence.cli.lookup import is_path
     from thence.memory.fields import locate
     from thence.memory.recall import loaded, stored_ancestors
 
@@ -239,7 +239,7 @@ def export_lines(
     flatten: bool = False,
     spans: Spans | None = None,
 ) -> Iterator[str]:
-    """Give the lines of an export."""
+    """Yield the lines of an export."""
     from thence.format import forms, spills
     from thence.memory.labels import Label
     from thence.memory.notes import note_events, read_notes

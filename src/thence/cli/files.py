@@ -75,7 +75,7 @@ def lines(
     at: datetime,
     room: int,
 ) -> Iterator[str]:
-    """Give the sessions, each with its reasons below."""
+    """Yield the sessions, each with its reasons below."""
     if not sessions:
         yield f"no stored session touched {clean(path)}"
         return
@@ -95,7 +95,7 @@ def _session(session: Mapping[str, JSON], name: str, at: datetime, room: int) ->
     title = title_text(session["title"])
     right = f"{_counts(session['files'])}  {ago(when(session['ended_at']), at):>6}"
     shown = justify(title, right, room - 6 - len(name))
-    yield f"  {mark.shown(mark.text)} {style(name, fg=DIM)}  {shown}"
+    yield f"  {mark.paint(mark.text)} {style(name, fg=DIM)}  {shown}"
     why = session.get("why") or []
     reasons = [reason for reason in why if reason["edits"]] or why
     for reason in reasons[:MAX_REASONS]:

@@ -113,7 +113,7 @@ def _remove_own(home: Path, name: str) -> None:
 
 
 def own_files(row: SessionRow) -> Iterator[Path]:
-    """Give the files that are ours to remove."""
+    """Yield the files that are ours to remove."""
     if row.session.flavor != OURS:
         return
     from thence.journal import cleanup
@@ -141,7 +141,7 @@ def _nudges(home: Path, row: SessionRow) -> Iterator[Path]:
 
 
 def _needles(store: Store, row: SessionRow) -> list[str]:
-    """Give texts that must be nowhere afterwards: only this session has them."""
+    """Return texts that must be nowhere afterwards: only this session has them."""
     session = row.session
     others = [
         other for other in store.sessions() if other.session.session_uid != session.session_uid

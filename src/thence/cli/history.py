@@ -109,7 +109,7 @@ class PromptList:
         self._agent = agent
         self._project = (project or "").lower()
         self._prefix = prefix
-        self._found: dict[tuple[str, str, int], dict[str, JSON]] = {}
+        self._prompts: dict[tuple[str, str, int], dict[str, JSON]] = {}
 
     def add(self, prompts: Iterable[dict[str, JSON]]) -> None:
         """Add the prompts of one place that are wanted.
@@ -118,30 +118,32 @@ class PromptList:
         stands in the other, and so on back.
         """
         times: Counter[tuple[str, str]] = Counter()
-        wanted = filter(self._wanted, prompts)
+        wanted = filter(self._matches, prompts)
         for prompt in sorted(wanted, key=lambda prompt: prompt["ts"] or "", reverse=True):
             text = prompt["agent"], " ".join(prompt["text"].split())
             times[text] += 1
             key = *text, times[text]
-            before = self._found.get(key)
+            before = self._prompts.get(key)
             if before is None or (prompt["ts"] or "") > (before["ts"] or ""):
                 more = before or {}
-                self._found[key] = {name: prompt[name] or more.get(name) for name in prompt}
+                self._prompts[key] = {name: prompt[name] or more.get(name) for name in prompt}
 
-    def _wanted(self, prompt: Mapping[str, JSON]) -> bool:
+    def _matches(self, prompt: Mapping[str, JSON]) -> bool:
         text, wanted = prompt["text"].lower(), self.text.lower()
         fits = text.startswith(wanted) if self._prefix else wanted in text
         here = self._project in (prompt["cwd"] or "").lower()
         return bool(text.strip()) and fits and here and self._agent in (None, prompt["agent"])
 
     def newest(self, number: int) -> list[dict[str, JSON]]:
-        """Give the last so many, the newest first."""
-        prompts = sorted(self._found.values(), key=lambda prompt: prompt["ts"] or "", reverse=True)
+        """Return the last so many, the newest first."""
+        prompts = sorted(
+            self._prompts.values(), key=lambda prompt: prompt["ts"] or "", reverse=True
+        )
         return prompts[:number]
 
 
 def own_prompts(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[str, JSON]]:
-    """Give the prompts of an agent's own history."""
+    """Yield the prompts of an agent's own history."""
     for place in places:
         for prompt in adapter.prompts(place):
             moment = when(prompt.ts)
@@ -162,7 +164,7 @@ def _utc(moment: datetime | None) -> str | None:
 
 
 def stored_prompts(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
-    """Give the prompts of sessions that are kept, by the index where a text is asked for."""
+    """Yield the prompts of sessions that are kept, by the index where a text is asked for."""
     from thence.format.facts import Block, words_of
     from thence.memory.recall import body
     from thence.memory.search import parse
@@ -191,7 +193,7 @@ def stored_prompts(store: Store, text: str, agent: str | None) -> Iterator[dict[
 
 
 def lines(prompts: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Iterator[str]:
-    """Give prompts as rows, one line each."""
+    """Yield prompts as rows, one line each."""
     if not prompts:
         yield "no prompt found"
         return

@@ -102,7 +102,7 @@ def show(*, json: bool, utc: bool) -> None:
     roots = wiring.roots(known)
     with wiring.store() as store:
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
-        home.heard = last_heard(wiring.home())
+        home.hooks_heard = last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
         home.budgets = wiring.budget_uses(store, at)
         if json:
@@ -136,13 +136,13 @@ class Home:
             total.key[0]: total for total in store.totals(["agent"], Filter(after=self._back(7)))
         }
         self.total = store.totals()[0]
-        self.heard: Mapping[str, datetime] = {}
+        self.hooks_heard: Mapping[str, datetime] = {}
         self.announced: datetime | None = None
         """From when on sessions go by their age, if that is announced."""
         self.budgets: list[BudgetUse] = []
 
     def _back(self, days: int) -> int:
-        """Give the start of the day so many days ago, today counted."""
+        """Return the start of the day so many days ago, today counted."""
         return millis(midnight(self._today - timedelta(days=days - 1), self._zone))
 
     @property
@@ -153,7 +153,7 @@ class Home:
     # -- as an object -------------------------------------------------------------------
 
     def object(self) -> JSON:
-        """Give everything that the screen says."""
+        """Return everything that the screen says."""
         return {
             "sessions": self.total.sessions,
             **{
@@ -186,13 +186,13 @@ class Home:
                 "rule": rule(self.policy),
             },
             "budgets": [msgspec.to_builtins(use) for use in self.budgets],
-            "hooks_heard": {agent: seen.isoformat() for agent, seen in self.heard.items()},
+            "hooks_heard": {agent: seen.isoformat() for agent, seen in self.hooks_heard.items()},
         }
 
     # -- as text ------------------------------------------------------------------------
 
     def lines(self, room: int) -> Iterator[str]:
-        """Give the screen, sections without rows left out."""
+        """Yield the screen, sections without rows left out."""
         waiting = self.standing.get("waiting", [])
         verb = "needs" if len(waiting) == 1 else "need"
         first = f"{several(len(waiting), 'session')} {verb} you" if waiting else ""
@@ -211,10 +211,10 @@ class Home:
         if self.announced is not None and self.announced > self.at:
             words = f"The oldest transcripts are removed from {self.announced:%Y-%m-%d} on"
             yield style(cut(f"{words}; thence store gc -n lists them", room), fg="yellow")
-        if self.heard:
+        if self.hooks_heard:
             reports = (
                 f"{clean(label_of(agent))} {_since(seen, self.at)}"
-                for agent, seen in self.heard.items()
+                for agent, seen in self.hooks_heard.items()
             )
             yield cut(f"hooks  active: {', '.join(reports)}", room)
         yield ""
@@ -228,12 +228,12 @@ class Home:
         if name:
             yield name
         wide = room >= WIDE
-        cells = [self._open(row, how, wide=wide) for row in rows[:MAX_ROWS]]
+        cells = [self._open_cells(row, how, wide=wide) for row in rows[:MAX_ROWS]]
         yield from table(_OPEN_WIDE if wide else _OPEN, cells, room)
         if len(rows) > MAX_ROWS:
             yield style(f"    and {len(rows) - MAX_ROWS} more: thence ls --running", fg=DIM)
 
-    def _open(self, row: SessionRow, how: Standing, *, wide: bool) -> list[TextCell]:
+    def _open_cells(self, row: SessionRow, how: Standing, *, wide: bool) -> list[TextCell]:
         mark, colour = {"waiting": ("◆", "yellow"), "running": ("●", "cyan")}.get(how, ("●", DIM))
         session = row.session
         live = self.now.live.get(session.session_uid)
@@ -319,7 +319,7 @@ class Home:
         return cut(f"store  {size(used)}  {drawn}{caps}  {sessions}", room)
 
     def _next(self) -> list[tuple[str, str]]:
-        """Give what is worth typing now, the most pressing first."""
+        """Return what is worth typing now, the most pressing first."""
         commands: list[tuple[str, str]] = []
         for row in self.standing.get("waiting", [])[:1]:
             name = self._ids[row.session.native_session_id]
@@ -351,7 +351,7 @@ _SPENDING = (
 
 
 def commands(wanted: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    """Give up to three commands that there are, each with its reason."""
+    """Yield up to three commands that there are, each with its reason."""
     from thence.cli import COMMANDS
 
     shown: dict[str, tuple[str, str]] = {}
@@ -453,9 +453,9 @@ class FirstScreen:
     def __init__(self, known: Mapping[str, Adapter], roots: Roots, at: datetime) -> None:
         self._known = known
         self._at = at
-        self.found = [self._look(name, roots.get(name, ())) for name in known]
-        self.bytes = sum(agent["bytes"] for agent in self.found)
-        self.sessions = sum(agent["sessions"] for agent in self.found)
+        self.agents = [self._look(name, roots.get(name, ())) for name in known]
+        self.bytes = sum(agent["bytes"] for agent in self.agents)
+        self.sessions = sum(agent["sessions"] for agent in self.agents)
         self.risks = at_risk(known, roots, None, at=at.timestamp())
 
     def _look(self, name: str, places: Sequence[Path]) -> dict[str, JSON]:
@@ -478,8 +478,8 @@ class FirstScreen:
         }
 
     def object(self) -> JSON:
-        """Give what was found."""
-        return {"first_run": True, "found": self.found, "at_risk": len(self.risks)}
+        """Return the agents of this machine and how many of their sessions are at risk."""
+        return {"first_run": True, "found": self.agents, "at_risk": len(self.risks)}
 
     def lines(self, room: int) -> Iterator[str]:
         """Say what was found and what would be done, before anything is."""
@@ -488,11 +488,11 @@ class FirstScreen:
             bold=True,
         )
         yield ""
-        present = [agent for agent in self.found if agent["sessions"]]
-        yield from table(_FOUND, [self._cells(agent) for agent in present or self.found], room)
-        if present and len(present) < len(self.found):
+        present = [agent for agent in self.agents if agent["sessions"]]
+        yield from table(_FOUND, [self._cells(agent) for agent in present or self.agents], room)
+        if present and len(present) < len(self.agents):
             absent = ", ".join(
-                label_of(agent["agent"]) for agent in self.found if not agent["sessions"]
+                label_of(agent["agent"]) for agent in self.agents if not agent["sessions"]
             )
             yield style(cut(f"  not found: {absent}", room), fg=DIM)
         yield ""
@@ -517,7 +517,7 @@ class FirstScreen:
             yield from commands([("show --sample", sample), ("demo", made_up)], room)
 
     def _usual(self, agent: str) -> list[str]:
-        """Give where an agent's sessions would be."""
+        """Return where an agent's sessions would be."""
         return [
             clean(tilde(str(path))) for path in self._known[agent].roots(Path.home(), os.environ)
         ]

@@ -40,7 +40,7 @@ def command() -> None:
 
 
 def _wanted_agents(agents: Sequence[str]) -> list[str]:
-    """Give the agents that are asked for, else those that are on this machine."""
+    """Return the agents that are asked for, else those that are on this machine."""
     return list(agents or wiring.agents_here("hooks"))
 
 

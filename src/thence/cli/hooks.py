@@ -153,7 +153,7 @@ def _is_own_file(agent: str, path: Path) -> bool:
 
 
 def status_of(agent: str) -> dict[str, JSON]:
-    """Give how an agent's hook stands, and when it was last heard."""
+    """Return how an agent's hook stands, and when it was last heard."""
     home = wiring.home()
     states = [(place, hooking.state(place, home)) for place in places_of(agent)]
     place, state = next((pair for pair in states if pair[1].installed), states[0])
@@ -245,7 +245,7 @@ def _since(seen: datetime, now: datetime) -> str:
 
 
 def last_nudge(home: Path, agent: str) -> datetime | None:
-    """Give when an agent's hook last left a nudge, taken or not."""
+    """Return when an agent's hook last left a nudge, taken or not."""
     from datetime import UTC, datetime
 
     from thence.memory import nudges

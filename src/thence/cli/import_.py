@@ -86,7 +86,7 @@ def _store(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arr
 
 
 def _label(arrival: Arrival, parcel: Parcel) -> None:
-    """Give a session the name and the tags that it had where it comes from."""
+    """Add the name and the tags that a session had where it comes from."""
     from thence.cli import notes
     from thence.format.normal import Session, one_line
     from thence.memory.labels import MAX_NAME, BadTag, tag_of

@@ -62,7 +62,7 @@ LIVE_STATES = ("live", "orphaned")
 @options.as_json
 def command(path: str, *, json: bool) -> int:
     """Print the counts of one file."""
-    from thence.cli.kept import file_of
+    from thence.cli.lookup import file_of
 
     report = inspect_file(file_of(path))
     if json:
@@ -73,7 +73,7 @@ def command(path: str, *, json: bool) -> int:
 
 
 def inspect_file(path: Path) -> dict[str, JSON]:
-    """Give all that is known of one file, by the names of the contract."""
+    """Return all that is known of one file, by the names of the contract."""
     look(path)
     adapter, source = claimed(path, adapters()) or (None, None)
     if path.is_dir():
@@ -184,7 +184,7 @@ def _spent(loaded: Loaded) -> JSON:
 
 
 def text(report: dict[str, JSON], room: int) -> Iterator[str]:
-    """Give the counts as lines: a name to the left, what there is to know to the right."""
+    """Yield the counts as lines: a name to the left, what there is to know to the right."""
     title = report["title"] or Path(report["file"]).name
     yield style(cut(clean(title.split("\n")[0]), room), bold=True)
     who = [report["agent"] or "unknown agent", report["session_id"], size(report["bytes"])]
@@ -244,7 +244,7 @@ def _session_rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _rank(named: dict[str, int]) -> list[str]:
-    """Give what there is most of first; of many kinds the rest together."""
+    """Return what there is most of first; of many kinds the rest together."""
     order = sorted(named.items(), key=lambda pair: (-pair[1], pair[0]))
     rest = sum(number for _, number in order[12:])
     shown = [f"{cut(name, 40)} {number:,}" for name, number in order[:12]]

@@ -164,7 +164,7 @@ class Listing:
         self.total = _total(store, wanted, self.rows if running else None)
 
     def object(self, row: SessionRow) -> JSON:
-        """Give a session as others read it: its fields, and what a list shows besides."""
+        """Return a session as others read it: its fields, and what a list shows besides."""
         from thence.memory.standing import session_object
 
         return session_object(row, self.now.of(row, self.at.timestamp()))
@@ -172,7 +172,7 @@ class Listing:
     # -- text ---------------------------------------------------------------------------
 
     def lines(self, room: int, *, tree: bool = False) -> Iterator[str]:
-        """Give the list as text, the sums last."""
+        """Yield the list as text, the sums last."""
         from thence.memory.descent import descent
 
         rows = descent(self.rows) if tree else [(row, 0) for row in self.rows]
@@ -216,7 +216,7 @@ class Listing:
     def _narrow(self, rows: Iterable[tuple[SessionRow, int]], room: int) -> Iterator[str]:
         for row, depth in rows:
             mark, session = self._mark(row), row.session
-            yield f"{mark.shown(mark.text)} {cut('  ' * depth + _title(row), room - 2)}"
+            yield f"{mark.paint(mark.text)} {cut('  ' * depth + _title(row), room - 2)}"
             details = "  ".join(
                 (
                     self._ids[session.native_session_id],
@@ -225,7 +225,7 @@ class Listing:
                 )
             )
             cost = row_cost(row)
-            yield TextCell("", DIM).shown(f"  {justify(details, cost, room - 2)}")
+            yield TextCell("", DIM).paint(f"  {justify(details, cost, room - 2)}")
 
     def _sums(self, room: int) -> str:
         total = self.total

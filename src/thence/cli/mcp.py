@@ -50,7 +50,7 @@ def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
 
 
 def questions(store: Store) -> Questions:
-    """Give what may be asked of this home."""
+    """Return what may be asked of this home."""
     from thence.cli import notes
     from thence.memory.dismissals import dismissed_todos
     from thence.memory.labels import searchable_notes

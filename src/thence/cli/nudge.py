@@ -107,7 +107,7 @@ def _start_of(text: str) -> dict[str, object]:
 
 
 def _first(fields: dict[str, object], names: tuple[str, ...]) -> str:
-    """Give the first of these that is a text."""
+    """Return the first of these that is a text."""
     for name in names:
         value = fields.get(name)
         if isinstance(value, str) and value:

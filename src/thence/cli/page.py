@@ -108,7 +108,7 @@ class Page:
         self.full = full
 
     def lines(self) -> list[str]:
-        """Give the whole page."""
+        """Return the whole page."""
         return [*self.head(), "", *self.body(), "", *self.foot()]
 
     # -- what is known of the session ---------------------------------------------------
@@ -205,7 +205,7 @@ class Page:
     # -- the turns ----------------------------------------------------------------------
 
     def body(self) -> Iterator[str]:
-        """Give the live line, and what parted from it in its place."""
+        """Yield the live line, and what parted from it in its place."""
         yield from self._before()
         yield from self._branches(-1)
         yield from self._run(self.chain, "")
@@ -215,7 +215,7 @@ class Page:
         yield self._turn()
 
     def _before(self) -> Iterator[str]:
-        """Give the line in the sessions that this one continues, each with its border."""
+        """Yield the line in the sessions that this one continues, each with its border."""
         for part in self.session.inherited(self.to, boundaries=not self.opened):
             if not self.own:
                 above = OpenedSession(part.session, self.opened_session.agent, [], [])
@@ -231,25 +231,25 @@ class Page:
         return style(cut(words, self.room), fg=_DIM)
 
     def part(self, places: Sequence[int]) -> Iterator[str]:
-        """Give some records of a line, and nothing that parted from it."""
+        """Return some records of a line, and nothing that parted from it."""
         return self._run(places, "", parted=False)
 
     def _run(self, places: Sequence[int], step: str, *, parted: bool = True) -> Iterator[str]:
-        """Give a run of records, a step to the right if it is a branch."""
+        """Yield a run of records, a step to the right if it is a branch."""
         copies: list[int] = []
         for place in places:
             if self.session.states[place] is State.REPLAYED and not (step or self.opened):
                 copies.append(place)
                 continue
-            yield from self._copied(copies, step)
+            yield from self._copies(copies, step)
             copies = []
             yield from self._record(place, step)
             if parted and not step:
                 yield from self._branches(place)
-        yield from self._copied(copies, step)
+        yield from self._copies(copies, step)
 
-    def _copied(self, places: list[int], step: str) -> Iterator[str]:
-        """Give the part of the line that was copied from the session that owns it."""
+    def _copies(self, places: list[int], step: str) -> Iterator[str]:
+        """Yield the part of the line that was copied from the session that owns it."""
         if places:
             if not self.own:
                 for place in places:
@@ -262,7 +262,7 @@ class Page:
     def _record(self, place: int, step: str) -> Iterator[str]:
         record = self.session.records[place]
         if record.node.flags & Is.CLEARS:
-            yield from self._cleared(place, step)
+            yield from self._clear_mark(place, step)
         if record.node.flags & Is.SUMMARY:
             yield from self._summary(place, step)
         elif record.node.flags & Is.PROMPT:
@@ -308,7 +308,7 @@ class Page:
         return out
 
     def _prose(self, text: str, step: str) -> Iterator[str]:
-        """Give a text, its end left out when it is long."""
+        """Yield a text, its end left out when it is long."""
         text = text.strip("\n")
         rest = ""
         if not self.full:
@@ -330,7 +330,9 @@ class Page:
     def _summary(self, place: int, step: str) -> Iterator[str]:
         """A compaction: how much it stands for, and what it says."""
         record = self.session.records[place]
-        summed = [p for p in self._summed if self.session.states[p] in (State.LIVE, State.ORPHANED)]
+        summed = [
+            p for p in self._summed_places if self.session.states[p] in (State.LIVE, State.ORPHANED)
+        ]
         when = f" {clock}" if (clock := self._clock(record)) else ""
         much = f", {self.sum_of(summed)} summed up" if summed and not step else ""
         yield style(cut(f"{step}═    compacted{when}{much}", self.room), fg="cyan")
@@ -341,21 +343,25 @@ class Page:
             if block is (prose or record.blocks)[-1]:
                 yield from self._prose(text_in(block), step)
             else:
-                yield self._injected(block, step)
+                yield self._injection(block, step)
         if not step and not self.opened:
-            yield from self._closed([b for p in self._summed for b in self.parted.get(p, ())])
+            yield from self._closed_branches(
+                [b for p in self._summed_places for b in self.branches_by_place.get(p, ())]
+            )
 
-    def _cleared(self, place: int, step: str) -> Iterator[str]:
+    def _clear_mark(self, place: int, step: str) -> Iterator[str]:
         """Say that the context was cleared, and how much stands before."""
         when = f" {clock}" if (clock := self._clock(self.session.records[place])) else ""
-        before = [] if step or self.opened else self._summed  # opened, all of it is shown
+        before = [] if step or self.opened else self._summed_places  # opened, all of it is shown
         live = [p for p in before if self.session.states[p] in (State.LIVE, State.ORPHANED)]
         much = f", {self.sum_of(live)} before" if live else ""
         yield style(cut(f"{step}═    context cleared{when}{much}", self.room), fg="cyan")
-        yield from self._closed([b for p in before for b in self.parted.get(p, ())])
+        yield from self._closed_branches(
+            [b for p in before for b in self.branches_by_place.get(p, ())]
+        )
 
     @cached_property
-    def _summed(self) -> list[int]:
+    def _summed_places(self) -> list[int]:
         """The records of the live line that a compaction or a cleared context left out."""
         shown = set(self.chain)
         return [place for place in self.line if place not in shown]
@@ -378,11 +384,11 @@ class Page:
             words = clean(_first(text_in(block))) or "interrupted"
             yield style(cut(f"{step}○    {words}", self.room), fg="red")
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
-            yield self._injected(block, step)
+            yield self._injection(block, step)
         elif self.full and (output := whole_output(block)):
             yield from self._prose(output, step)
 
-    def _injected(self, block: SessionEvent, step: str) -> str:
+    def _injection(self, block: SessionEvent, step: str) -> str:
         """What the harness put into the user's mouth: one dim line and how long it is."""
         text = text_in(block)
         how = size(len(text)) if len(text) > 200 else ""
@@ -397,7 +403,7 @@ class Page:
             lost = justify(f"{step}○    {words}", "interrupted, no result", self._row_room)
             yield style(lost, fg="red")
         else:
-            yield from self._ended(pair, words, step)
+            yield from self._finished_call(pair, words, step)
         channel = self.agents.get(block.call or "")
         if channel is not None and channel not in self._shown:
             yield from self._agent(channel, block.call or "", step)
@@ -411,7 +417,7 @@ class Page:
         cwd = (self.session.head.session.cwd or "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
-    def _ended(self, pair: joins.Call, words: str, step: str) -> Iterator[str]:
+    def _finished_call(self, pair: joins.Call, words: str, step: str) -> Iterator[str]:
         outcome = pair.outcome
         if outcome.reason in _CUT_SHORT:
             why = outcome.reason
@@ -448,7 +454,7 @@ class Page:
     # -- branches -----------------------------------------------------------------------
 
     @cached_property
-    def parted(self) -> dict[int, list[Branch]]:
+    def branches_by_place(self) -> dict[int, list[Branch]]:
         """Discarded branches by the fact of the live line that they part from; -1 for no record."""
         out: dict[int, list[Branch]] = {}
         graph, home = self.session.graph, frozenset(self.line)
@@ -460,27 +466,29 @@ class Page:
         return out
 
     def _branches(self, place: int) -> Iterator[str]:
-        branches = self.parted.get(place, [])
+        branches = self.branches_by_place.get(place, [])
         if not self.opened:
-            yield from self._closed(branches)
+            yield from self._closed_branches(branches)
             return
         for branch in branches:
-            yield style(cut(f"├─╮  {self._named(branch)}", self.room), fg=_DIM)
+            yield style(cut(f"├─╮  {self._describe_branch(branch)}", self.room), fg=_DIM)
             yield from (style(row, fg=_DIM) for row in self._run(branch.events, "│ "))
             yield style("│ ╳", fg=_DIM)
 
-    def _closed(self, branches: Sequence[Branch]) -> Iterator[str]:
+    def _closed_branches(self, branches: Sequence[Branch]) -> Iterator[str]:
         shown = branches if len(branches) <= MAX_ROWS else branches[: MAX_ROWS - 1]
         for branch in shown:
             how = self._how_to_see(branch.start)
-            yield style(justify(f"├─╳  {self._named(branch)}", how, self._row_room), fg=_DIM)
+            yield style(
+                justify(f"├─╳  {self._describe_branch(branch)}", how, self._row_room), fg=_DIM
+            )
         rest = branches[len(shown) :]
         if rest:
             much = self.sum_of([place for branch in rest for place in branch.events])
             words = f"├─╳  {several(len(rest), 'more discarded branch')}, {much}"
             yield style(cut(words, self.room), fg=_DIM)
 
-    def _named(self, branch: Branch) -> str:
+    def _describe_branch(self, branch: Branch) -> str:
         back = self.session.states[branch.start] is State.ROLLED_BACK
         return f"{'rolled back' if back else 'discarded branch'}, {self.sum_of(branch.events)}"
 

@@ -59,7 +59,7 @@ def command(
 
 
 def lines(matches: Sequence[Pattern], sessions: int, number: int, room: int) -> Iterator[str]:
-    """Give patterns, kind by kind, each with what helped and where to look."""
+    """Yield patterns, kind by kind, each with what helped and where to look."""
     if not matches:
         yield f"no patterns in {several(sessions, 'session')} yet"
         return

@@ -54,7 +54,7 @@ class Picker:
         self._page = 10
 
     @property
-    def fitting(self) -> list[int]:
+    def matching(self) -> list[int]:
         """Which choices hold all words that were typed."""
         words = self.typed.lower().split()
         return [
@@ -64,10 +64,10 @@ class Picker:
         ]
 
     def press(self, key: str) -> int | None:
-        """Take a key; return the choice when it is made; raise `PickCancelled` when there is none."""
+        """Take a key; return the choice once it is made, raise `PickCancelled` on leaving."""
         if key in _LEAVE:
             raise PickCancelled
-        fitting = self.fitting
+        fitting = self.matching
         if key in _ENTER:
             return fitting[self.at] if fitting else None
         if key in _UP or key in _DOWN:
@@ -94,7 +94,7 @@ class Picker:
 
     def lines(self, width: int, height: int) -> Iterator[str]:
         """Draw it."""
-        fitting = self.fitting
+        fitting = self.matching
         chosen = self._choices[fitting[self.at]] if fitting else None
         preview = chosen.preview if chosen else ()
         room = max(height - 3 - min(len(preview), 6), 3)
@@ -166,7 +166,7 @@ def _raw() -> Iterator[None]:
 
 
 def _keys() -> Iterator[str]:
-    """Give the keys that were pressed: a sequence for those that send one, else a character."""
+    """Yield the keys that were pressed: a sequence for those that send one, else a character."""
     handle = sys.stdin.fileno()
     body = os.read(handle, 1024)
     while select.select([handle], [], [], 0.02)[0] and len(body) < 1 << 16:

@@ -74,7 +74,7 @@ class PushMarks:
         self._path = home / "memory" / "pushed" / name
 
     def read(self) -> dict[str, tuple[Mark, bool]]:
-        """Give the marks of the last push; none when there are none, or none that can be read."""
+        """Return the marks of the last push; none when there are none, or none that can be read."""
         import msgspec
 
         from thence.team.pushing import Mark

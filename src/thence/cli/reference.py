@@ -13,7 +13,7 @@ WIDTH = 80
 
 
 def text() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     from thence.cli import COMMANDS, MOVED, thence
 
     top = _context(thence, "thence")

@@ -67,7 +67,7 @@ class ServerChange(NamedTuple):
 
 
 def entry(home: Path, usual: Path) -> dict[str, Any]:
-    """Give how the server of a home is started."""
+    """Return how the server of a home is started."""
     command, *args = launcher.command(home, "mcp")
     out: dict[str, Any] = {"command": command, "args": args}
     return out if home == usual else {**out, "env": {"THENCE_HOME": str(home)}}
@@ -279,7 +279,7 @@ def _without(place: ServerPlace, body: bytes | None) -> bytes | None:
 
 
 def _out_of_json(key: str, text: str) -> Iterator[str]:
-    """Give the text without an entry of our name: with what was made for it, or only itself."""
+    """Yield the text without an entry of our name: with what was made for it, or only itself."""
     for match in _ENTRY.finditer(text):
         _, end = json.JSONDecoder().raw_decode(text, match.end())
         before, after = text[: match.start()], text[end:]
@@ -311,7 +311,7 @@ def _out_of_toml(key: str, text: str) -> Iterator[str]:
 
 
 def _first_valid(place: ServerPlace, tries: Iterator[str], *wanted: dict[str, Any]) -> bytes:
-    """Give the first text that says what it should and nothing else."""
+    """Return the first text that says what it should and nothing else."""
     for text in tries:
         try:
             bare = text.removeprefix(hooking.BOM)

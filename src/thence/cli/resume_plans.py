@@ -20,24 +20,24 @@ OURS = "thence"
 
 
 class ResumePlan(NamedTuple):
-    """How a session is gone on with."""
+    """The command that resumes a session, with its folder and variables."""
 
     row: SessionRow
     argv: list[str]
     env: dict[str, str]
     cwd: str | None
     is_handed: bool = False
-    """Another agent goes on with a copy of it."""
+    """Another agent continues a copy of it."""
 
     @property
     def line(self) -> str:
-        """Give it as something to type."""
+        """Return the command as a line to type."""
         env = "".join(f"{name}={shlex.quote(value)} " for name, value in self.env.items())
         place = f"cd {shlex.quote(self.cwd)} && " if self.cwd else ""
         return f"{place}{env}{shlex.join(self.argv)}"
 
     def as_object(self) -> JSON:
-        """Give it for programs."""
+        """Return the plan as an object of JSON."""
         session = self.row.session
         return {
             "session_uid": session.session_uid,
@@ -53,7 +53,7 @@ class ResumePlan(NamedTuple):
 
 
 def plan_resume(row: SessionRow, known: dict[str, Adapter]) -> ResumePlan:
-    """Tell how a session is gone on with."""
+    """Return how a session is resumed; raise if its agent has no command for it."""
     from thence.agents.profiles import agent_of
 
     session = row.session
@@ -94,7 +94,7 @@ def not_restored(agent: str) -> str:
 
 
 def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
-    """Give the variable that leads an agent to a folder that is not its usual one."""
+    """Return the variable that leads an agent to a folder that is not its usual one."""
     from thence.agents.profiles import agent_of
     from thence.memory.fields import locate
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def risk_lines(risks: Sequence[Risk], room: int) -> Iterator[str]:
-    """Give the rows of sessions that are about to be deleted."""
+    """Yield the rows of sessions that are about to be deleted."""
     yield from table(_RISKS, [_risk_cells(risk) for risk in risks], room)
 
 

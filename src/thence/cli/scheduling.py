@@ -60,7 +60,7 @@ class Means(Protocol):
 
 
 def means(name: str | None = None) -> Means:
-    """Give the way that this machine knows; the one that is asked for, if it is said."""
+    """Return how this machine runs things again and again; by name, that one."""
     ways: list[Means] = []
     if name != "cron" and (name == "systemd" or has_systemd()):
         ways.append(SystemdTimer())
@@ -75,7 +75,7 @@ def means(name: str | None = None) -> Means:
 
 
 def active_means() -> list[Means]:
-    """Give the ways in which a sweep is scheduled now."""
+    """Return the ways in which a sweep is scheduled now."""
     ways: list[Means] = [SystemdTimer()]
     if shutil.which("crontab"):
         ways.append(Cron())
@@ -150,9 +150,9 @@ class SystemdTimer:
             f"[Timer]\nOnCalendar={every}\nPersistent=true\nRandomizedDelaySec=10min\n\n"
             "[Install]\nWantedBy=timers.target\n"
         )
-        return self.starting([self.edit("service", service), self.edit("timer", timer)])
+        return self.plan_start([self.edit("service", service), self.edit("timer", timer)])
 
-    def starting(self, edits: list[Edit]) -> SchedulePlan:
+    def plan_start(self, edits: list[Edit]) -> SchedulePlan:
         """Plan to write units and to start them, now and at every login."""
         reload = ["systemctl", "--user", "daemon-reload"]
         return SchedulePlan(
@@ -185,7 +185,7 @@ class SystemdTimer:
         run_all(plan.commands[1:] if going else plan.commands, must=not going, hint=hint)
 
     def where(self) -> str | None:
-        """Give the file of the unit that is started."""
+        """Return the file of the unit that is started."""
         path = self._folder / self.started
         return str(path) if path.exists() else None
 
@@ -237,6 +237,6 @@ class Cron:
             raise EditRefused(f"crontab: {done.stderr.strip()}", hint="nothing was changed")
 
     def where(self) -> str | None:
-        """Give the line."""
+        """Return our line of the table."""
         lines = self._table().splitlines()
         return next((line for line in lines if line.rstrip().endswith(MARK)), None)

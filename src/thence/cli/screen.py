@@ -132,7 +132,7 @@ def _out(lines: list[str]) -> None:
 
 
 def _pager() -> str:
-    """Give the command of the pager; nothing if none is wanted."""
+    """Return the command of the pager; nothing if none is wanted."""
     # A pager writes where this process does: what a caller has put in that place would be missed.
     if (
         not screen_options.pager

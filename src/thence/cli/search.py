@@ -121,7 +121,7 @@ def _note_object(note: Note, asked: Query) -> JSON:
 
 
 def as_object(answer: Hits) -> dict[str, JSON]:
-    """Give an answer under the names of the contract; `marks` say where in a snippet it is."""
+    """Return an answer under the names of the contract; `marks` say where in a snippet it is."""
     import msgspec
 
     out: list[JSON] = []

@@ -78,7 +78,7 @@ class SystemdService(scheduling.SystemdTimer):
             f"ExecStart={run}\nRestart=on-failure\nRestartSec=30\nNice=5\n\n"
             "[Install]\nWantedBy=default.target\n"
         )
-        return self.starting([self.edit("service", text)])
+        return self.plan_start([self.edit("service", text)])
 
 
 class Launchd:

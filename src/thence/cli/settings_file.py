@@ -20,7 +20,7 @@ _TABLE = re.compile(r"^[ \t]*\[[ \t]*session_memory[ \t]*\][^\n]*\n?", re.MULTIL
 
 
 def with_exclude(path: Path, body: bytes, patterns: list[str]) -> bytes:
-    """Give the settings with these patterns; all other text stays as it is."""
+    """Return the settings with these patterns; all other text stays as it is."""
     text = body.decode()
     wanted: dict[str, JSON] = tomllib.loads(text)
     wanted = {**wanted, "session_memory": {**wanted.get("session_memory", {}), "exclude": patterns}}
@@ -37,7 +37,7 @@ def with_exclude(path: Path, body: bytes, patterns: list[str]) -> bytes:
 
 
 def _tries(text: str, line: str) -> Iterator[str]:
-    """Give texts that may say it: the line replaced, put into its table, or a table at the end."""
+    """Yield texts that may say it: the line replaced, put into its table, or a table at the end."""
     for match in _ASSIGNED.finditer(text):
         end = match.end()
         while end < len(text):

@@ -136,9 +136,9 @@ class _Run:
         for _, change in planned.due if not self._json else ():
             lines = [clean(line) for line in change.diff()]
             tell(
-                (TextCell(line, _COLOURS.get(line[:1])).shown(line) for line in lines), pager=False
+                (TextCell(line, _COLOURS.get(line[:1])).paint(line) for line in lines), pager=False
             )
-        is_wanted = not self._dry_run and self._asked(part, question)
+        is_wanted = not self._dry_run and self._ask(part, question)
         if is_wanted:
             planned.carry_out()
             self._say(f"{part.name}: done", "")
@@ -154,7 +154,7 @@ class _Run:
             )
         return is_wanted
 
-    def _asked(self, part: SetupPart, question: str) -> bool:
+    def _ask(self, part: SetupPart, question: str) -> bool:
         """Ask whether a part is wanted, unless that was answered before."""
         return self._yes or click.confirm(f"{question}?", default=part.name != "service")
 

@@ -75,7 +75,7 @@ def command(
 
 def _stored_first(wanted: str) -> Loaded:
     """Return a session as it is stored, redacted; one that is not stored as its file has it."""
-    from thence.cli.kept import load_named
+    from thence.cli.lookup import load_named
 
     return load_named(wanted)
 

@@ -74,8 +74,8 @@ def command(
     if sample == bool(path):
         message = "give a session id, the path of a session file, or --sample"
         raise click.UsageError(message)
-    from thence.cli.kept import around as near
-    from thence.cli.kept import end_of, load_named, open_named
+    from thence.cli.lookup import around as near
+    from thence.cli.lookup import end_of, load_named, open_named
     from thence.memory.readouts import opened, place_in
 
     every = branch == "all"

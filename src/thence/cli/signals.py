@@ -93,7 +93,7 @@ def lines(
     room: int,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """Give signals as rows, what kinds there are first; with titles, those of the sessions."""
+    """Yield signals as rows, what kinds there are first; with titles, those of the sessions."""
     if not signals:
         yield "no signals found"
         return

@@ -158,7 +158,7 @@ def _table(answer: Answer) -> Iterator[str]:
 
 
 def _cell(value: Any) -> str:
-    """Give a value as one harmless line."""
+    """Return a value as one harmless line."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -186,7 +186,7 @@ def _objects(answer: Answer) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON has it."""
+    """Return a value as JSON has it."""
     if isinstance(value, dict):
         return {f"{name}": _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

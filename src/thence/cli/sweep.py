@@ -101,7 +101,7 @@ def command(
         try:
             return run.watch(store) if watch else run.once(store)
         except KeyboardInterrupt:
-            run.stopped(store.totals()[0].sessions - before, watching=watch)
+            run.report_stop(store.totals()[0].sessions - before, watching=watch)
             return STOPPED
 
 
@@ -137,10 +137,10 @@ class SweepRun:
         if self._json:
             say(as_json(_object(report)))
         else:
-            tell(self._said(report, width()))
+            tell(self._describe(report, width()))
         return code(report, strict=self.strict)
 
-    def stopped(self, imported: int, *, watching: bool) -> None:
+    def report_stop(self, imported: int, *, watching: bool) -> None:
         """Say what is kept of a sweep that was stopped: what was read last may not be."""
         self._progress.end()
         if self._json and self._report is not None and not watching:
@@ -208,7 +208,7 @@ class SweepRun:
         far = vectors.build(store, limit_s=limit_s, progress=note)
         report.embedded, report.unembedded = far.done, far.left
 
-    def _said(self, report: Report, room: int) -> Iterator[str]:
+    def _describe(self, report: Report, room: int) -> Iterator[str]:
         """Say what was done, or where nothing was found to do."""
         if report.sources or _count_reprocessed(report):
             yield from describe_report(report, room)
@@ -270,7 +270,7 @@ class SweepRun:
             click.echo(json.dumps(_object(report)))
         elif first or report.events or report.lost or _is_worth_telling(report):
             clock = style(f"{present():%H:%M:%S}", fg="bright_black")
-            lines = list(self._said(report, width() - 10))
+            lines = list(self._describe(report, width() - 10))
             tell([f"{clock}  {lines[0]}", *(f"{' ' * 10}{line}" for line in lines[1:])])
 
 
@@ -402,7 +402,7 @@ def _describe_removed(report: Report, room: int) -> Iterator[str]:
 
 
 def _wrap(text: str, room: int, colour: str) -> Iterator[str]:
-    """Give a sentence that must not be cut."""
+    """Yield a sentence that must not be cut."""
     yield from (style(f"  {line}", fg=colour) for line in wrap(text, room - 2))
 
 
@@ -505,8 +505,8 @@ class PendingSources:
             done = 0 if again else sum(m.offset for m in before.cursor.marks.values())
             self.bytes += max(measured(source)[0] - done, 0)
 
-    def told(self) -> dict[str, JSON]:
-        """Give it under the names of the other answers."""
+    def as_object(self) -> dict[str, JSON]:
+        """Return the counts under the names of the other answers."""
         return {
             "agent": self.agent,
             "sources": self.sources,
@@ -547,7 +547,7 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
                     "sessions_new": sum(agent.new for agent in agents),
                     "sessions_changed": sum(agent.changed for agent in agents),
                     "bytes": sum(agent.bytes for agent in agents),
-                    "agents": [agent.told() for agent in agents],
+                    "agents": [agent.as_object() for agent in agents],
                     "seconds": time.monotonic() - began,
                 }
             )

@@ -113,7 +113,7 @@ def _fits(text: str, start: int, room: int) -> int:
 
 
 def as_json(value: JSON) -> Iterator[str]:
-    """Give a value as lines of JSON: a field or an element on each, so that tools can cut it.
+    """Yield a value as lines of JSON: a field or an element on each, so that tools can cut it.
 
     Not by msgspec: a log may hold lone surrogates and numbers of any size.
     """

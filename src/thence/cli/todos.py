@@ -63,7 +63,7 @@ def command(
 
 
 def lines(todos: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
-    """Give promises as rows; started ones have a mark."""
+    """Yield promises as rows; started ones have a mark."""
     if not todos:
         yield "no open to-dos"
         return

@@ -49,7 +49,7 @@ MAX_PROMPTS = 4
 @options.as_json
 def command(session: str, *, everything: bool, own: bool, utc: bool, json: bool) -> int:
     """Draw a session that is kept, or one that lies in a file."""
-    from thence.cli.kept import open_named
+    from thence.cli.lookup import open_named
 
     tree = Tree(open_named(session), present(utc=utc), everything=everything, own=own)
     if json:
@@ -95,7 +95,7 @@ class Tree:
     # -- as an object -------------------------------------------------------------------
 
     def object(self) -> JSON:
-        """Give the branches and ties with the events they are made of."""
+        """Return the branches and ties with the events they are made of."""
         records = self.session.records
         return {
             "session_uid": self.session.uid,
@@ -106,7 +106,7 @@ class Tree:
                     "event": records[place].node.id,
                     "number": number,
                     "ts": records[place].ts,
-                    "prompt": self._said(records[place]),
+                    "prompt": self._text_of(records[place]),
                     **self._money(self._turns.get(place, ())),
                 }
                 for place, number in self._page.turns.items()
@@ -118,7 +118,7 @@ class Tree:
                     "events": [records[place].node.id for place in branch.events],
                     **self._money(branch.events),
                 }
-                for at, branches in self._page.parted.items()
+                for at, branches in self._page.branches_by_place.items()
                 for branch in branches
             ],
             "boundaries": [
@@ -139,17 +139,17 @@ class Tree:
                     "session_uid": part.session.uid,
                     "messages": part.messages,
                     "turns": [
-                        {"event": record.node.id, "ts": record.ts, "prompt": self._said(record)}
+                        {"event": record.node.id, "ts": record.ts, "prompt": self._text_of(record)}
                         for record in map(part.session.records.__getitem__, part.places)
                         if record.node.flags & Is.PROMPT
                     ],
                 }
-                for part in self._inherited
+                for part in self._inherited_parts
             ],
         }
 
     @cached_property
-    def _inherited(self) -> list[Part]:
+    def _inherited_parts(self) -> list[Part]:
         """What stands on the line in the sessions that this one continues."""
         return [] if self._own else self.session.inherited(boundaries=False)
 
@@ -160,12 +160,12 @@ class Tree:
     # -- as text ------------------------------------------------------------------------
 
     def lines(self, room: int) -> Iterator[str]:
-        """Give the drawing."""
+        """Yield the drawing."""
         self._page.room = room
         yield from self._page.head()
         yield ""
         yield from self._before(room)
-        yield from self._parted(-1, room)
+        yield from self._branches_at(-1, room)
         for place in self._page.line:
             yield from self._place(place, room)
         yield from self._loose(room)
@@ -174,7 +174,7 @@ class Tree:
         yield cut(self._sums(), room)
 
     def _before(self, room: int) -> Iterator[str]:
-        for part in self._inherited:
+        for part in self._inherited_parts:
             opened = OpenedSession(part.session, self._opened.agent, [], [])
             above = Tree(opened, self._at, everything=self._everything, own=True)
             for place in part.places:
@@ -182,7 +182,7 @@ class Tree:
             name = short_id(part.session.native)
             words = f"continued from {name}, {several(part.messages, 'message')}"
             yield self._row("┄┄", words, room, colour=DIM)
-        if self._inherited:
+        if self._inherited_parts:
             return
         for edge in self.session.edges:
             if not edge.child:
@@ -197,20 +197,20 @@ class Tree:
         if place in self._page.turns:
             yield self._prompt(place, room)
         elif self._is_summary(place):
-            much = self._page.sum_of(self._summed(place))
+            much = self._page.sum_of(self._summed_places(place))
             cost = _amount(*self._cost(self._turns.get(place, ())))
             yield self._row("═", f"compacted, {much}", room, record, cost=cost, colour="cyan")
         elif self._everything and record.blocks and not record.node.flags & Is.INTERNAL:
-            yield self._row("│", self._said(record), room, record, colour=DIM)
+            yield self._row("│", self._text_of(record), room, record, colour=DIM)
         for call in record.node.calls:
             yield from self._call(call, room)
         if self.session.states[place] is State.ORPHANED and record.node.calls:
             lost = [call for call in record.node.calls if self._is_open(call)]
             for call in lost:
-                words = f"○ {self._call_said(record, call)}"
+                words = f"○ {self._call_text(record, call)}"
                 yield self._row("│", words, room, record, name="orphaned", colour="red")
         if parted:
-            yield from self._parted(place, room)
+            yield from self._branches_at(place, room)
 
     def _prompt(self, place: int, room: int) -> str:
         record = self.session.records[place]
@@ -219,7 +219,7 @@ class Tree:
         number = f"{self._page.turns[place]:>2}"
         mark, colour = ("◆", "magenta") if corrects else ("●", "blue")
         return self._row(
-            mark, self._said(record), room, record, number=number, cost=cost, colour=colour
+            mark, self._text_of(record), room, record, number=number, cost=cost, colour=colour
         )
 
     @cached_property
@@ -232,7 +232,7 @@ class Tree:
             if any(d.kind == "human_intervention" for r in records[place].rows for d in r.derived)
         }
 
-    def _summed(self, place: int) -> list[int]:
+    def _summed_places(self, place: int) -> list[int]:
         """The records of the line that a summary stands for: those since the one before."""
         out: list[int] = []
         for other in self._page.line:
@@ -246,8 +246,8 @@ class Tree:
 
     # -- what parted --------------------------------------------------------------------
 
-    def _parted(self, place: int, room: int) -> Iterator[str]:
-        for branch in self._page.parted.get(place, ()):
+    def _branches_at(self, place: int, room: int) -> Iterator[str]:
+        for branch in self._page.branches_by_place.get(place, ()):
             yield from self._branch(branch, room)
         if place < 0:
             return
@@ -265,7 +265,7 @@ class Tree:
             last = place == prompts[:MAX_PROMPTS][-1]
             mark = "│ ╳" if last else "│ ○"
             name = "rolled back" if state is State.ROLLED_BACK else "discarded"
-            words = self._said(records[place]) or records[place].type
+            words = self._text_of(records[place]) or records[place].type
             if last and len(prompts) > MAX_PROMPTS:
                 words = f"{words} … {several(len(prompts) - MAX_PROMPTS, 'more prompt')}"
             right = name if last else ""
@@ -302,7 +302,7 @@ class Tree:
         first = self.session.records[places[0]]
         name = self._page.agent_name(channel)
         named = clean(name) if name else short_id(channel.removeprefix("agent:"))
-        words = f"{named}  {self._said(first)}"
+        words = f"{named}  {self._text_of(first)}"
         cost = _amount(*self._cost(places))
         return self._row("├─▸", words, room, first, name="side", cost=cost, colour="bright_magenta")
 
@@ -324,16 +324,16 @@ class Tree:
 
     # -- words --------------------------------------------------------------------------
 
-    def _said(self, record: Record) -> str:
+    def _text_of(self, record: Record) -> str:
         texts = (text_in(block) or block.summary for block in record.blocks)
         return self._at_home(next((text for text in texts if text.strip()), ""))
 
-    def _call_said(self, record: Record, call: str) -> str:
+    def _call_text(self, record: Record, call: str) -> str:
         summaries = (block.summary for block in record.blocks if block.call == call)
         return self._at_home(next(summaries, call))
 
     def _at_home(self, text: str) -> str:
-        """Give a text on one line, without the folder that everything lies in."""
+        """Return a text on one line, without the folder that everything lies in."""
         here = self._page._here  # noqa: SLF001 - one drawing of two
         return clean(one_line(text.replace(here, "") if here else text, 200))
 
@@ -360,7 +360,7 @@ class Tree:
         right = f"{name:<11}  {clock:<5}  {cost:>7}" if room >= 70 else cost
         words = cut(words, max(room - columns(left) - columns(right) - 2, 8))
         pad = " " * max(room - columns(left) - columns(words) - columns(right), 1)
-        shown = TextCell(left, colour or None).shown(left)
+        shown = TextCell(left, colour or None).paint(left)
         return f"{shown}{words}{pad}{right}".rstrip()
 
     def _end(self, room: int) -> str:

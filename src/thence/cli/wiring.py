@@ -41,7 +41,7 @@ SWEEP_WAIT_S = 30.0
 
 
 def home() -> Path:
-    """Give the folder everything is kept in."""
+    """Return the folder everything is kept in."""
     return config.home()
 
 
@@ -66,7 +66,7 @@ def is_read_only() -> bool:
 
 
 def address() -> str:
-    """Give where the store is."""
+    """Return where the store is."""
     url: str = settings()["session_memory.store"]
     return f"sqlite:{_path(url)}" if url.startswith("sqlite:") else url
 
@@ -78,7 +78,7 @@ def store_file() -> Path | None:
 
 
 def _full_address() -> str:
-    """Give where the store is, and where its payloads are if not with it."""
+    """Return where the store is, and where its payloads are if not with it."""
     objects: str | None = settings()["session_memory.objects"]
     return f"{address()}#objects={objects}" if objects else address()
 
@@ -155,7 +155,7 @@ def _open(url: str) -> Store:
 
 
 def analytics() -> Path:
-    """Give the folder of the home's own export, which `thence sql` asks."""
+    """Return the folder of the home's own export, which `thence sql` asks."""
     return home() / "memory" / "analytics"
 
 
@@ -216,7 +216,7 @@ def roots(
     options: Sequence[str] = (),
     later: bool = False,
 ) -> dict[str, list[Path]]:
-    """Give the folders of agents that are there: given, set, named by variables, usual.
+    """Return the folders of agents that are there: given, set, named by variables, usual.
 
     With `later` those too that may come to be there: an agent makes its folder when it is used.
     """
@@ -339,7 +339,7 @@ def redacted_notes() -> list[Note]:
 
 
 def redactor() -> Redactor:
-    """Give the redactor of this home, with the user's own rules."""
+    """Return the redactor of this home, with the user's own rules."""
     from thence.memory.redact import Redactor
 
     # Never copied anywhere: equal secrets have equal marks in this home alone.
@@ -362,7 +362,7 @@ def _redactor_of(_home: Path, _modified_ns: int, _size: int) -> Redactor:
 
 
 def policy() -> Policy:
-    """Give the retention policy of this home."""
+    """Return the retention policy of this home."""
     from thence.memory.retention import Policy
 
     current = settings()

@@ -21,7 +21,7 @@ RECORDS_BEFORE, RECORDS_AFTER = 6, 10
 
 
 def load_named(name: str) -> Loaded:
-    """Give the session that a path or an id means; what is there as a file is a path."""
+    """Return the session that a path or an id means; what is there as a file is a path."""
     from thence.agents.sessions import load
     from thence.cli import wiring
 
@@ -48,7 +48,7 @@ def is_path(name: str) -> bool:
 
 
 def file_of(name: str) -> Path:
-    """Give the file that a path means, or the one of the session that an id means."""
+    """Return the file that a path means, or the one of the session that an id means."""
     from thence.cli import wiring
     from thence.memory.fields import locate
 
@@ -70,7 +70,7 @@ def end_of(session: Readout, wanted: str) -> int:
 
 
 def around(page: Page, wanted: str) -> Iterator[str]:
-    """Give the part of a session that stands around one event, on whatever branch that is."""
+    """Yield the part of a session that stands around one event, on whatever branch that is."""
     from thence.cli.columns import DIM
     from thence.cli.terminal import several, style
 
