@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from thence.agents.profiles import ServerFile, agents
 from thence.cli.hooking import EditRefused
-from thence.cli.registering import ServerPlace, carry_out, entry, install, state, uninstall
+from thence.cli.registering import ServerPlace, carry_out, install, server_entry, state, uninstall
 
 ENTRY = {"command": "/opt/thence", "args": ["mcp"]}
 FAR = {**ENTRY, "env": {"THENCE_HOME": '/far "away"\\x'}}
@@ -186,12 +186,12 @@ def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_home_that_is_not_the_usual_one_is_named(tmp_path: Path) -> None:
     """So that the server an agent starts looks where we do."""
-    usual = entry(tmp_path, tmp_path)
+    usual = server_entry(tmp_path, tmp_path)
 
     assert "mcp" == usual["args"][-1]
     assert str(tmp_path / "bin" / "thence") == usual["command"]
     assert "env" not in usual
-    assert {"THENCE_HOME": str(tmp_path)} == entry(tmp_path, tmp_path / "other")["env"]
+    assert {"THENCE_HOME": str(tmp_path)} == server_entry(tmp_path, tmp_path / "other")["env"]
 
 
 VALUES = st.recursive(

@@ -740,11 +740,11 @@ def run_all(*, deep: bool) -> list[Finding]:
             ("agents", lambda: clients(known, deep=deep))
         ]
         if store is not None:
-            present_store = store
+            opened = store  # no longer None, which a lambda could not know of `store`
             checks += [
-                ("skips", lambda: skips(present_store, known, deep=deep)),
-                ("store", lambda: integrity(present_store, deep=deep)),
-                ("rules", lambda: rules(present_store)),
+                ("skips", lambda: skips(opened, known, deep=deep)),
+                ("store", lambda: integrity(opened, deep=deep)),
+                ("rules", lambda: rules(opened)),
             ]
         else:
             out.append(Finding("store", "note", "no sessions stored yet", "thence sweep"))

@@ -127,7 +127,7 @@ class DigestText:
         yield from self._part("tests", map(_tests, self._list("tests")), room)
         yield from self._part("files", map(_file, self._list("files")), room)
         yield from self._part(
-            "did", (_flat(did.get("line")) for did in self._list("commands")), room
+            "did", (_flat(command.get("line")) for command in self._list("commands")), room
         )
         own = [_error(entry) for entry in self._list("errors")]
         apart = [f"in a subagent: {_error(entry)}" for entry in self._list("subagent_errors")]

@@ -66,7 +66,7 @@ class ServerChange(NamedTuple):
             yield from self.shown
 
 
-def entry(home: Path, usual: Path) -> dict[str, Any]:
+def server_entry(home: Path, usual: Path) -> dict[str, Any]:
     """Return how the server of a home is started."""
     command, *args = launcher.command(home, "mcp")
     out: dict[str, Any] = {"command": command, "args": args}
@@ -75,7 +75,7 @@ def entry(home: Path, usual: Path) -> dict[str, Any]:
 
 def own_entry() -> dict[str, Any]:
     """Return how the server of this home is started."""
-    return entry(wiring.home(), Path.home() / ".thence")
+    return server_entry(wiring.home(), Path.home() / ".thence")
 
 
 def names() -> list[str]:
@@ -112,26 +112,26 @@ def removals(agents: Sequence[str]) -> list[tuple[str, ServerChange]]:
 
 def state(place: ServerPlace, wanted: dict[str, Any]) -> str:
     """Say how it stands: `none`, `installed`, or `elsewhere` for one of another place."""
-    entry_ = _read_entry(place)
-    if entry_ is None:
+    entry = _read_entry(place)
+    if entry is None:
         return "none"
-    return "installed" if _server_of(entry_) == _server_of(wanted) else "elsewhere"
+    return "installed" if _server_of(entry) == _server_of(wanted) else "elsewhere"
 
 
 def _read_entry(place: ServerPlace) -> Any:
     return _servers(place, _read(place, hooking.body_of(place.path))).get(NAME)
 
 
-def _server_of(entry_: Any) -> tuple[Any, ...]:
+def _server_of(entry: Any) -> tuple[Any, ...]:
     """Return what of an entry says which server it starts; anybody may add to the rest."""
-    if not isinstance(entry_, dict):
+    if not isinstance(entry, dict):
         return ()
-    env = entry_.get("env", entry_.get("environment"))
+    env = entry.get("env", entry.get("environment"))
     home = env.get("THENCE_HOME") if isinstance(env, dict) else None
-    command = entry_.get("command")
+    command = entry.get("command")
     if isinstance(command, list):
         return command[0] if command else None, command[1:], home
-    return command, entry_.get("args"), home
+    return command, entry.get("args"), home
 
 
 def _entry_of(place: ServerPlace, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -142,9 +142,9 @@ def _entry_of(place: ServerPlace, wanted: dict[str, Any]) -> dict[str, Any]:
     return out | ({"environment": wanted["env"]} if "env" in wanted else {}) | place.file.more
 
 
-def _wanted_of(entry_: Any) -> dict[str, Any] | None:
+def _wanted_of(entry: Any) -> dict[str, Any] | None:
     """Return what an entry was made of; None for one that we did not make."""
-    command, args, home = _server_of(entry_) or (None, None, None)
+    command, args, home = _server_of(entry) or (None, None, None)
     if not isinstance(command, str) or not isinstance(args, list):
         return None
     return {"command": command, "args": args} | ({"env": {"THENCE_HOME": home}} if home else {})
@@ -164,10 +164,10 @@ def install(place: ServerPlace, wanted: dict[str, Any]) -> ServerChange:
 def uninstall(place: ServerPlace) -> ServerChange:
     """Plan how our entry goes, whichever place it is of."""
     before = hooking.body_of(place.path)
-    entry_ = _read_entry(place)
-    if entry_ is None:
+    entry = _read_entry(place)
+    if entry is None:
         return ServerChange(place.path, before, before)
-    command, args, _ = _server_of(entry_) or (None, None, None)
+    command, args, _ = _server_of(entry) or (None, None, None)
     shown = f"-{place.key}: {NAME}: {json.dumps(command)} {json.dumps(args)}"
     return ServerChange(place.path, before, _without(place, before), (shown,))
 
@@ -208,41 +208,39 @@ def _servers(place: ServerPlace, data: dict[str, Any]) -> dict[str, Any]:
 # -- putting in -----------------------------------------------------------------------------
 
 
-def _with(
-    place: ServerPlace, body: bytes | None, entry_: dict[str, Any]
-) -> tuple[bytes, list[str]]:
+def _with(place: ServerPlace, body: bytes | None, entry: dict[str, Any]) -> tuple[bytes, list[str]]:
     """Return the text with our entry, and the entry's own lines.
 
     A file that ends without a newline still does, and one that was empty: so that it can be told
     from one that was not there.
     """
-    entry_ = _entry_of(place, entry_)
+    entry = _entry_of(place, entry)
     data = _read(place, body)
-    wanted = {**data, place.key: {**_servers(place, data), NAME: entry_}}
+    wanted = {**data, place.key: {**_servers(place, data), NAME: entry}}
     text = (body or b"").decode()
     end = "\n" if body is None or text.endswith("\n") else ""
     if place.is_json:
-        shown = json.dumps({NAME: entry_}, indent=2).splitlines()[1:-1]
-        tries = _into_json(place.key, text, entry_, end)
+        shown = json.dumps({NAME: entry}, indent=2).splitlines()[1:-1]
+        tries = _into_json(place.key, text, entry, end)
     else:
-        shown = _table(place.key, entry_)
+        shown = _table(place.key, entry)
         gap = "" if not text.strip() else "\n" if end else "\n\n"
         tries = iter([text + gap + "\n".join(shown) + end])
     return _first_valid(place, tries, wanted), shown
 
 
 def _into_json(key: str, text: str, server: dict[str, Any], end: str) -> Iterator[str]:
-    entry_ = f'"{NAME}": {json.dumps(server)}'
+    entry = f'"{NAME}": {json.dumps(server)}'
     if not text.strip():
-        yield f'{{\n  "{key}": {{\n    {entry_}\n  }}\n}}{end}'
+        yield f'{{\n  "{key}": {{\n    {entry}\n  }}\n}}{end}'
         return
     for match in _servers_in(key).finditer(text):
         rest = text[match.end() :]
         comma = "" if rest.lstrip().startswith("}") else ","
-        yield f"{text[: match.end()]}\n    {entry_}{comma}{rest}"
+        yield f"{text[: match.end()]}\n    {entry}{comma}{rest}"
     first = text.index("{") + 1
     comma = "" if text[first:].lstrip().startswith("}") else ","
-    yield f'{text[:first]}\n  "{key}": {{\n    {entry_}\n  }}{comma}{text[first:]}'
+    yield f'{text[:first]}\n  "{key}": {{\n    {entry}\n  }}{comma}{text[first:]}'
 
 
 def _servers_in(key: str) -> re.Pattern[str]:
@@ -264,8 +262,8 @@ def _table(key: str, server: dict[str, Any]) -> list[str]:
 
 def _without(place: ServerPlace, body: bytes | None) -> bytes | None:
     """Return the text without our entry; None for a file in which nothing else ever was."""
-    entry_ = _read_entry(place)
-    if (ours := _wanted_of(entry_)) is not None:
+    entry = _read_entry(place)
+    if (ours := _wanted_of(entry)) is not None:
         for was in (None, b""):
             if body == _with(place, was, ours)[0]:
                 return was

@@ -75,7 +75,7 @@ def command(
     yes: bool,
     json: bool,
 ) -> int:
-    """Print how a session is gone on with, or do it."""
+    """Print how a session is resumed, or resume it."""
     if last and wanted is not None:
         raise click.UsageError("give an ID or --last, not both")
     known = wiring.adapters()
@@ -110,7 +110,7 @@ def command(
 
 
 def _hand_over(row: SessionRow, other: str, *, run: bool, yes: bool) -> ResumePlan:
-    """Hand a session over; gives how the other agent goes on with it."""
+    """Hand a session over; return how the other agent resumes the copy."""
     from thence.agents.profiles import agents
     from thence.cli.handoffs import hand_over
 

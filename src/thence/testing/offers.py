@@ -127,7 +127,7 @@ def _registered(agent: Agent, body: bytes | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         place = registering.ServerPlace(agent.name, Path(folder) / servers.path, servers)
         _put(place.path, body)
-        entry = registering.entry(Path(folder) / ".thence", Path.home() / ".thence")
+        entry = registering.server_entry(Path(folder) / ".thence", Path.home() / ".thence")
         registering.carry_out(registering.install(place, entry))
         if registering.state(place, entry) != "installed":
             yield f"{servers.path}: our server is not found again"
