@@ -193,7 +193,7 @@ def test_file_of_nobody_is_counted_all_the_same(tmp_path: Path) -> None:
     assert 0 == thence("inspect", path).code
 
 
-@pytest.mark.parametrize("limit", ["LIMIT", "RECORDS"])
+@pytest.mark.parametrize("limit", ["MAX_ANALYSED_BYTES", "MAX_ANALYSED_RECORDS"])
 def test_session_too_large_is_counted_and_not_put_together(
     session: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
