@@ -73,7 +73,9 @@ def _listen(made: object, port: int) -> None:
     from thence.serve.limits import LimitedServer
 
     listener = viewer.listen(viewer.HOST, port)
-    guard = gate.Gate(viewer.HOST, listener.getsockname()[1], key=gate.key_of(wiring.home()))
+    guard = gate.AuthMiddleware(
+        viewer.HOST, listener.getsockname()[1], key=gate.home_key(wiring.home())
+    )
     tell(
         [
             f"http://{gate.authority(viewer.HOST, guard.port)}{mcp.PATH}",

@@ -30,8 +30,8 @@ def command(ctx: click.Context, wanted: str | None, port: int, *, no_open: bool,
     home = wiring.home()
     if (runs := background.find_running(home)) is not None:
         port = runs.port
-    key = gate.key_of(home) if (home / gate.KEY).exists() else token_bytes(32)
-    there = gate.Gate(viewer.HOST, port, key=key)
+    key = gate.home_key(home) if (home / gate.KEY).exists() else token_bytes(32)
+    there = gate.AuthMiddleware(viewer.HOST, port, key=key)
     if viewer.is_ours(there):
         return viewer.open_again(there, page=page, json=json, opens=not no_open)
     code: int = ctx.invoke(

@@ -22,8 +22,8 @@ from thence.errors import BadConfig
 
 if TYPE_CHECKING:
     from thence.memory.store import Store
-    from thence.serve.desk import Desk
-    from thence.serve.gate import Gate
+    from thence.serve.context import AppContext
+    from thence.serve.gate import AuthMiddleware
 
 ANYWHERE = ("", "0.0.0.0", "::", "*")  # noqa: S104 - these are refused
 
@@ -78,15 +78,15 @@ def command(
     _check(host, token=token, loopback=gate.is_loopback(host))
     home = wiring.home()
     is_read_only = wiring.is_read_only()
-    key = gate.key_of(home) if not is_read_only or (home / gate.KEY).exists() else token_bytes(32)
+    key = gate.home_key(home) if not is_read_only or (home / gate.KEY).exists() else token_bytes(32)
     try:
         listener = viewer.listen(host, port)
     except viewer.PortTaken:
-        there = gate.Gate(host, port, key=key)
+        there = gate.AuthMiddleware(host, port, key=key)
         if not viewer.is_ours(there):
             raise
         return viewer.open_again(there, page=page, json=json, opens=not no_open)
-    guard = gate.Gate(
+    guard = gate.AuthMiddleware(
         host,
         listener.getsockname()[1],
         key=key,
@@ -112,7 +112,7 @@ def command(
 
     sign_in.remove_leftovers(home)
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
-        made = app.create(desk(store, team=team is not None), guard)
+        made = app.create(make_context(store, team=team is not None), guard)
         app.settle()
         try:
             with listener, claim(home, guard.port) if service else nullcontext():
@@ -129,7 +129,7 @@ def _start(host: str, port: int, *, json: bool, opens: bool) -> int:
     if host != viewer.HOST:
         raise BadConfig("--background listens on this machine only", hint="leave out --host")
     there = background_server.start(wiring.home(), port)
-    guard = gate.Gate(viewer.HOST, there.port, key=gate.key_of(wiring.home()))
+    guard = gate.AuthMiddleware(viewer.HOST, there.port, key=gate.home_key(wiring.home()))
     if not json:
         tell(["The viewer runs in the background; thence serve --stop stops it.", ""])
     return viewer.open_again(guard, json=json, opens=opens)
@@ -145,14 +145,14 @@ def _stop(*, json: bool) -> int:
     return 0
 
 
-def desk(store: Store, *, team: bool = False) -> Desk:
+def make_context(store: Store, *, team: bool = False) -> AppContext:
     """Lay out what is kept in this home; of a team's store nothing is of this machine."""
-    from thence.serve.desk import Desk
+    from thence.serve.context import AppContext
 
     known = {} if team else wiring.adapters()
     is_read_only = not team and wiring.is_read_only()
     writes = config.persistence() and not team and not is_read_only
-    return Desk(
+    return AppContext(
         store,
         home=wiring.home(),
         settings=wiring.settings(),
@@ -182,7 +182,7 @@ def _check(host: str, *, token: bool, loopback: bool) -> None:
         )
 
 
-def _say(guard: Gate, url: str, *, token: bool, json: bool, loopback: bool) -> None:
+def _say(guard: AuthMiddleware, url: str, *, token: bool, json: bool, loopback: bool) -> None:
     if json:
         click.echo(dumps({"url": url, "token": guard.token if token else None, "port": guard.port}))
     else:

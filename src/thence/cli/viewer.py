@@ -15,7 +15,7 @@ from thence.cli.terminal import clean
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
-    from thence.serve.gate import Gate
+    from thence.serve.gate import AuthMiddleware
 
 HOST = "127.0.0.1"
 PORT = 7331
@@ -42,7 +42,7 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def is_ours(guard: Gate) -> bool:
+def is_ours(guard: AuthMiddleware) -> bool:
     """Whether a server of this home listens there; nothing secret is sent to find out."""
     import http.client
 
@@ -57,9 +57,9 @@ def is_ours(guard: Gate) -> bool:
     return guard.realm in realm
 
 
-def open_again(guard: Gate, *, page: str = "", json: bool, opens: bool) -> int:
+def open_again(guard: AuthMiddleware, *, page: str = "", json: bool, opens: bool) -> int:
     """Sign one more browser in at the server that runs; a browser in the terminal is waited for."""
-    ticket = guard.signed()
+    ticket = guard.sign_ticket()
     url = guard.url(ticket, page)
     if json:
         click.echo(dumps({"url": url, "running": True}))
@@ -71,7 +71,7 @@ def open_again(guard: Gate, *, page: str = "", json: bool, opens: bool) -> int:
     return 0
 
 
-def open_browser(guard: Gate, ticket: str, at: str) -> None:
+def open_browser(guard: AuthMiddleware, ticket: str, at: str) -> None:
     """Open the user's browser at a file that leads to the one-time URL.
 
     The URL itself would stand in the list of processes, which every user of this machine can read.

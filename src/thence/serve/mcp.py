@@ -18,11 +18,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from thence.errors import ThenceError
-from thence.serve.frame import flat
+from thence.serve.frame import flatten
 from thence.serve.questions import TOOLS, Questions
 
 if TYPE_CHECKING:
-    from thence.serve.gate import ASGIApp, Gate
+    from thence.serve.gate import ASGIApp, AuthMiddleware
 
 PATH: Final = "/mcp"
 INSTRUCTIONS: Final = (
@@ -50,49 +50,49 @@ def tools() -> list[types.Tool]:
 
 
 def _schema(asked: type[msgspec.Struct]) -> dict[str, Any]:
-    """Give the arguments in as few words as a model needs; bounds are checked when it asks."""
+    """Return the arguments in as few words as a model needs; bounds are checked when it asks."""
     (_,), parts = msgspec.json.schema_components([asked])
     made = parts[asked.__name__]
-    properties = {name: _briefly(told) for name, told in made["properties"].items()}
+    properties = {name: _short_schema(schema) for name, schema in made["properties"].items()}
     return {"type": "object", "properties": properties, "required": made["required"]}
 
 
-def _briefly(told: dict[str, Any]) -> dict[str, Any]:
-    told = {**told, **next(iter(told.get("anyOf", [{}])))}
-    kept: dict[str, Any] = {name: told[name] for name in ("type", "enum") if name in told}
-    default = told.get("default")
-    return kept if default is None else {**kept, "default": default}
+def _short_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    schema = {**schema, **next(iter(schema.get("anyOf", [{}])))}
+    short: dict[str, Any] = {name: schema[name] for name in ("type", "enum") if name in schema}
+    default = schema.get("default")
+    return short if default is None else {**short, "default": default}
 
 
 def server(questions: Questions, version: str) -> Server[Any]:
     """Make the server of these questions."""
     described = tools()
 
-    async def listed(
+    async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=described)
 
-    async def called(
+    async def call_tool(
         _: ServerRequestContext[Any], asked: types.CallToolRequestParams
     ) -> types.CallToolResult:
         try:
             text = await to_thread.run_sync(questions.answer, asked.name, asked.arguments or {})
         except ThenceError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            return _said(flat(f"{error.message}{hint}", 400), failed=True)
-        return _said(text)
+            return _tool_result(flatten(f"{error.message}{hint}", 400), failed=True)
+        return _tool_result(text)
 
     return Server(
         "thence",
         version=version,
         instructions=INSTRUCTIONS,
-        on_list_tools=listed,
-        on_call_tool=called,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
     )
 
 
-def _said(text: str, *, failed: bool = False) -> types.CallToolResult:
+def _tool_result(text: str, *, failed: bool = False) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], is_error=failed
     )
@@ -108,8 +108,8 @@ def over_stdio(made: Server[Any]) -> None:
     anyio.run(run)
 
 
-def over_http(made: Server[Any], gate: Gate) -> ASGIApp:
-    """Give the application that answers over HTTP, behind the gate."""
+def over_http(made: Server[Any], gate: AuthMiddleware) -> ASGIApp:
+    """Return the application that answers over HTTP, behind the gate."""
     app = made.streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True, host=gate.host
     )
