@@ -21,7 +21,7 @@ from thence.errors import NotAppendable, NotReadable, SessionNotFound
 from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.analytics.parquet import ExportReport
     from thence.bridge.otlp import Trace
     from thence.format.records import JSON
@@ -136,7 +136,11 @@ def command(
 
 
 def _object(
-    loaded: Loaded, form: Form, body: Iterator[str], output: Path | None, redactor: Redactor | None
+    loaded: LoadedSession,
+    form: Form,
+    body: Iterator[str],
+    output: Path | None,
+    redactor: Redactor | None,
 ) -> JSON:
     """Say what was written into a file; without one, give it: records, messages or a text."""
     report: dict[str, JSON] = {"session_uid": loaded.whole.uid, "as": form}
@@ -212,7 +216,7 @@ def _describe_export(report: ExportReport) -> Iterator[str]:
 # -- one of them ----------------------------------------------------------------------------
 
 
-def original(wanted: str) -> Loaded:
+def original(wanted: str) -> LoadedSession:
     """Return a session as its agent wrote it, or else as it is kept."""
     from thence.agents.sessions import load
     from thence.cli.lookup import is_path
@@ -232,7 +236,7 @@ def original(wanted: str) -> Loaded:
 
 
 def export_lines(
-    loaded: Loaded,
+    loaded: LoadedSession,
     form: Form,
     redactor: Redactor | None,
     *,
@@ -274,13 +278,13 @@ class Spans(NamedTuple):
     openinference: bool = False
 
 
-def _redact(loaded: Loaded, redactor: Redactor) -> Loaded:
+def _redact(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
     from thence.bridge.share import redacted
 
     return redacted(loaded, redactor)
 
 
-def _document(loaded: Loaded, form: Form, spans: Spans) -> JSON:
+def _document(loaded: LoadedSession, form: Form, spans: Spans) -> JSON:
     """Return a session as a trajectory, or as spans."""
     if form == "otlp":
         from thence.bridge.otlp import otlp_json
@@ -292,7 +296,7 @@ def _document(loaded: Loaded, form: Form, spans: Spans) -> JSON:
     return trajectory_of(loaded, agent=agent, by=f"thence {__version__}")
 
 
-def _trace(loaded: Loaded, spans: Spans) -> Trace:
+def _trace(loaded: LoadedSession, spans: Spans) -> Trace:
     from thence.bridge.otlp import trace_of
 
     return trace_of(
@@ -304,7 +308,7 @@ def _trace(loaded: Loaded, spans: Spans) -> Trace:
     )
 
 
-def _label(loaded: Loaded) -> str:
+def _label(loaded: LoadedSession) -> str:
     """Return what people call the agent of a session."""
     from thence.agents.profiles import agent_of
 

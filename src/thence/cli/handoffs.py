@@ -21,7 +21,7 @@ from thence.errors import SessionNotFound
 from thence.format.figures import clean
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.bridge.handoff import Report
 
 REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
@@ -44,7 +44,7 @@ def hand_over(wanted: str, target: str, *, yes: bool) -> Report:
     return handoff.report
 
 
-def load_original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
+def load_original(wanted: str) -> tuple[LoadedSession, tuple[str, ...]]:
     """Load a session from its source, unredacted; where that is gone, as it was kept."""
     from thence.agents.sessions import load
     from thence.memory.fields import locate
@@ -63,7 +63,7 @@ def load_original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
 
 
 def prepare(
-    loaded: Loaded,
+    loaded: LoadedSession,
     target: str,
     *,
     event: str | None = None,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from thence.agents.files import measured
+from thence.agents.files import measure_source
 from thence.agents.profiles import label_of
 from thence.cli import wiring
 from thence.cli.columns import (
@@ -463,7 +463,7 @@ class FirstScreen:
         oldest = None
         for place in places:
             for source in self._known[name].find(place):
-                bytes_, modified = measured(source)
+                bytes_, modified = measure_source(source)
                 sessions += 1
                 much += bytes_
                 oldest = modified if oldest is None else min(oldest, modified)
