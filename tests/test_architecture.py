@@ -1,8 +1,8 @@
 """The shape of the code, held by tests.
 
 Layers import downwards only, files and functions stay readable, only the command line prints,
-`format` is pure, and importing thence stays light. Each check is also tried on a planted offence,
-so that a check which no longer sees anything fails.
+`format` is pure, no command is a library of another one, and importing thence stays light. Each
+check is also tried on a planted offence, so that a check which no longer sees anything fails.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from thence.cli import COMMANDS, module_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "thence"
@@ -97,6 +99,20 @@ def impure(source: str) -> Iterator[str]:
                     yield f"line {node.lineno}: uuid.{name}"
             case _:
                 pass
+
+
+def imported_commands(source: str) -> Iterator[str]:
+    """Imports of a module of a command: what commands share lies in modules that are none."""
+    commands = {f"thence.cli.{module_of(name)}" for name in COMMANDS}
+    for node in nodes(source):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = f"thence.cli.{node.module or ''}".rstrip(".") if node.level else node.module
+            names = [f"{base}", *(f"{base}.{alias.name}" for alias in node.names)]
+        for name in sorted(commands & set(names)):
+            yield f"line {node.lineno}: {name}"  # type: ignore[attr-defined]
 
 
 def offences(check: Callable[[str], Iterator[str]], folder: Path, *, but: str = "") -> list[str]:
@@ -213,6 +229,11 @@ def test_format_is_pure() -> None:
     assert [] == offences(impure, PACKAGE / "format")
 
 
+def test_no_module_imports_a_command() -> None:
+    """A command is run by `load_command`; it is no library of another one."""
+    assert [] == offences(imported_commands, PACKAGE)
+
+
 @pytest.mark.parametrize(
     ("check", "source"),
     [
@@ -228,6 +249,11 @@ def test_format_is_pure() -> None:
         (impure, "import uuid as u\nu.uuid1()"),
         (impure, "from uuid import UUID, uuid4"),
         (impure, "from uuid import *"),
+        (imported_commands, "import thence.cli.sweep"),
+        (imported_commands, "from thence.cli import sweep as other, wiring"),
+        (imported_commands, "def f():\n    from thence.cli.import_ import WAIT_S"),
+        (imported_commands, "from .keep import command"),
+        (imported_commands, "from . import wiring, self_check"),
     ],
 )
 def test_checks_see_a_planted_offence(check: Callable[[str], Iterator[str]], source: str) -> None:

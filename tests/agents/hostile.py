@@ -19,7 +19,7 @@ from typing import Any
 
 from thence.agents import Batch, Source, adapters
 from thence.agents.sessions import load, read_all
-from thence.cli.inspect import inspected
+from thence.cli.inspect import inspect_file
 from thence.cli.page import Page
 from thence.cli.show import events
 from thence.cli.terminal import as_json, columns
@@ -52,7 +52,7 @@ def step(told: Told, name: str, run: Callable[[], Any]) -> Any:
 
 def inspect(told: Told, path: Path) -> None:
     """Count the file."""
-    counts = step(told, "inspect", lambda: inspected(path))
+    counts = step(told, "inspect", lambda: inspect_file(path))
     if counts is not None:
         told["counts"] = json.loads("\n".join(as_json(counts)))
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli import completion, scheduling, wiring
+from thence.cli import completion, options, scheduling, wiring
 from thence.cli.changes import NotAnswered
-from thence.cli.hooking import Refused
+from thence.cli.hooking import EditRefused
 from thence.cli.madeup import Homes, made_id
 from thence.errors import NotReadable
 from thence.memory.store import Filter
@@ -157,7 +157,7 @@ def test_a_line_of_cron_leaves_the_others_alone(tools: Path, run: Run, before: s
 def test_neither_is_said(tools: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without systemd and cron the hint names what works without."""
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(Refused, match="neither systemd"):
+    with pytest.raises(EditRefused, match="neither systemd"):
         run("schedule", "install", "--yes")
 
 
@@ -236,4 +236,4 @@ def test_completing_without_a_store_is_silent(
     monkeypatch.setenv("THENCE_HOME", str(tmp_path))
     context = click.Context(completion.command)
 
-    assert [] == completion.ids(context, completion.command.params[0], "")
+    assert [] == options.complete_ids(context, completion.command.params[0], "")

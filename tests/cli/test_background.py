@@ -27,12 +27,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     background.stop(made.home)
 
 
-def start(desk: Desk) -> background.Running:
+def start(desk: Desk) -> background.RunningServer:
     """Start the server in the background."""
     ran = desk.run("serve", "--background", "--port", "0", "--no-open", "--json")
 
     assert 0 == ran.code, ran
-    there = background.running(desk.home)
+    there = background.find_running(desk.home)
     assert there is not None
     return there
 
@@ -48,7 +48,7 @@ def test_one_server_per_home_runs_until_it_is_stopped(desk: Desk) -> None:
     assert ["ok"] == [one["level"] for one in found if one["topic"] == "viewer"]
     assert "ticket" not in (desk.home / background.LOG).read_text()
     assert {"stopped": True, "port": first.port} == desk.run("serve", "--stop", "--json").json
-    assert background.running(desk.home) is None
+    assert background.find_running(desk.home) is None
     assert "no viewer runs in the background" in desk.run("serve", "--stop").out
 
 
@@ -56,7 +56,7 @@ def test_a_killed_server_leaves_nothing_in_the_way(desk: Desk) -> None:
     """The next start has a new process."""
     first = start(desk)
     os.kill(first.pid, signal.SIGKILL)
-    while background.running(desk.home) is not None:
+    while background.find_running(desk.home) is not None:
         time.sleep(0.01)
 
     assert start(desk).pid != first.pid
@@ -79,7 +79,7 @@ def test_one_of_another_version_is_replaced(desk: Desk) -> None:
 def test_a_process_that_does_not_hold_the_lock_is_never_ended(desk: Desk) -> None:
     """A file that names this process says nothing: nobody holds it."""
     desk.home.mkdir(mode=0o700)
-    told = background.Running(os.getpid(), 1, "0.0.1")
+    told = background.RunningServer(os.getpid(), 1, "0.0.1")
     (desk.home / background.LOCK).write_text(json.dumps(told._asdict()))
 
     assert background.stop(desk.home) is None

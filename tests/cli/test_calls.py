@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.cli.calls import answer_of, run_of, telling
+from thence.cli.calls import answer_of, run_of, telling_line
 from thence.format import kinds
 
 
@@ -19,7 +19,7 @@ from thence.format import kinds
 )
 def test_line_that_tells_most_is_found(text: str, at_end: bool, line: str) -> None:
     """A program's last, a tool's first."""
-    assert line == telling(text, at_end=at_end)
+    assert line == telling_line(text, at_end=at_end)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.cli.columns import Cell, Column, ago, money, short_ids, table
+from thence.cli.columns import TextCell, TextColumn, ago, money, short_ids, table
 from thence.cli.terminal import columns
 
 NOW = datetime(2026, 11, 15, 18, 6, tzinfo=UTC)
@@ -20,18 +20,29 @@ NOW = datetime(2026, 11, 15, 18, 6, tzinfo=UTC)
 )
 def test_no_row_is_wider_than_the_screen(texts: list[list[str]], room: int) -> None:
     """Whatever the cells hold; wide characters count two."""
-    rows = [[Cell("●"), *map(Cell, row[:3]), Cell(row[3][:8])] for row in texts]
-    set_as = (Column(), Column(), Column(slack=True), Column(), Column(right=True))
+    rows = [[TextCell("●"), *map(TextCell, row[:3]), TextCell(row[3][:8])] for row in texts]
+    set_as = (
+        TextColumn(),
+        TextColumn(),
+        TextColumn(slack=True),
+        TextColumn(),
+        TextColumn(right=True),
+    )
 
     assert room >= max((columns(line) for line in table(set_as, rows, room)), default=0)
 
 
 def test_columns_stand_under_one_another() -> None:
     """Text to the left, numbers to the right, what is cut ends in an ellipsis."""
-    set_as = (Column(), Column("name"), Column("title", slack=True), Column("cost", right=True))
+    set_as = (
+        TextColumn(),
+        TextColumn("name"),
+        TextColumn("title", slack=True),
+        TextColumn("cost", right=True),
+    )
     rows = [
-        [Cell("●"), Cell("one"), Cell("a long title that is cut"), Cell("$3.54")],
-        [Cell("○"), Cell("three"), Cell("short"), Cell("$12.00")],
+        [TextCell("●"), TextCell("one"), TextCell("a long title that is cut"), TextCell("$3.54")],
+        [TextCell("○"), TextCell("three"), TextCell("short"), TextCell("$12.00")],
     ]
 
     assert [

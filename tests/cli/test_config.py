@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli.config import excluding
-from thence.cli.hooking import Refused
+from thence.cli.hooking import EditRefused
 from thence.cli.madeup import Homes
+from thence.cli.settings_file import with_exclude
 from thence.errors import BadConfig
 
 
@@ -59,13 +59,13 @@ def test_one_setting_by_its_last_name(home: Path, run: Run) -> None:
         "session_memory.exclude = ['x']\n",
     ],
 )
-def test_excluding_changes_that_and_nothing_else(before: str) -> None:
+def test_with_exclude_changes_that_and_nothing_else(before: str) -> None:
     """The settings say the same besides, and the text of the rest is there still."""
     if before.startswith("session_memory.exclude"):
-        with pytest.raises(Refused):
-            excluding(Path("config.toml"), before.encode(), ["~/p"])
+        with pytest.raises(EditRefused):
+            with_exclude(Path("config.toml"), before.encode(), ["~/p"])
         return
-    after = excluding(Path("config.toml"), before.encode(), ["~/p"]).decode()
+    after = with_exclude(Path("config.toml"), before.encode(), ["~/p"]).decode()
     wanted = tomllib.loads(before)
     wanted.setdefault("session_memory", {})["exclude"] = ["~/p"]
 

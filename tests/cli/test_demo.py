@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.agents.profiles import agents
-from thence.cli import madeup, serve, wiring
+from thence.cli import madeup, serve, viewer, wiring
 from thence.errors import NotAppendable
 
 MOMENT = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -116,7 +116,7 @@ def test_the_viewer_is_opened_when_that_is_asked_for(
 
     def command(port: int = 7331) -> int:
         if taken and port:
-            raise serve.PortTaken("taken")
+            raise viewer.PortTaken("taken")
         with wiring.store() as store:
             served.append((port, len(list(store.sessions()))))
         return 0

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.desk import TITLE, WINDOWS, Desk, alerts, windows
 from thence.cli import wiring
-from thence.cli.digest import Account
+from thence.cli.digest import DigestText
 from thence.cli.terminal import columns
 from thence.memory.store import Filter
 
@@ -61,7 +61,7 @@ def test_digests_of_any_shape_are_shown(desk: Desk, odd: dict[str, object]) -> N
     with wiring.store() as store:
         row = next(iter(store.sessions(Filter(uid="7f3a"))))
 
-    assert "outcome" in "\n".join(Account(row, odd, [{}], utc=True).lines(80))
+    assert "outcome" in "\n".join(DigestText(row, odd, [{}], utc=True).lines(80))
 
 
 def test_signals_are_listed_by_weight(desk: Desk) -> None:

@@ -184,9 +184,9 @@ def test_secrets_in_a_history_are_not_printed(desk: Desk) -> None:
 
 def test_a_prompt_is_chosen_and_printed_whole(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with the Up-arrow: the newest first, and all of what was typed comes out."""
-    offered: list[picker.Choice] = []
+    offered: list[picker.PickerChoice] = []
 
-    def pick(choices: Sequence[picker.Choice]) -> int:
+    def pick(choices: Sequence[picker.PickerChoice]) -> int:
         offered.extend(choices)
         return 1
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.desk import Ran, in_process
 from thence.cli import inspect
-from thence.cli.inspect import inspected, text
+from thence.cli.inspect import inspect_file, text
 from thence.cli.terminal import columns
 from thence.format.whole import SessionGraph
 from thence.testing import SAMPLE_SESSION, sample
@@ -148,7 +148,7 @@ def test_json_has_the_names_of_the_contract(log: Path) -> None:
 
 def test_live_and_dead_are_the_events_of_the_session(log: Path) -> None:
     """By their ids; every event is in one of the states, and in no other."""
-    told = inspected(log)
+    told = inspect_file(log)
     shown = thence("show", log, "--json").json
     by_state = {
         state: {
@@ -167,7 +167,7 @@ def test_glued_line_is_bad_and_what_was_saved_is_told_apart(log: Path) -> None:
     """Two records on one line: neither is counted, both are saved."""
     glued = claude(6, "u5", "user", "six").strip() + claude(7, "u6", "user", "seven")
     log.write_bytes(log.read_bytes().replace(b"garbage\n", b"") + glued)
-    told = inspected(log)
+    told = inspect_file(log)
 
     assert (6, 1, 5, 2) == (
         told["lines"],
@@ -181,7 +181,7 @@ def test_file_of_nobody_is_counted_all_the_same(tmp_path: Path) -> None:
     """Without a session; a notice says so."""
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"type":"a","id":"1","parentId":null}\n{"type":"b"}\n')
-    told = inspected(path)
+    told = inspect_file(path)
 
     assert (None, None, None) == (told["agent"], told["session_id"], told["states"])
     assert (2, {"a": 1, "b": 1}, 1) == (
@@ -193,14 +193,14 @@ def test_file_of_nobody_is_counted_all_the_same(tmp_path: Path) -> None:
     assert 0 == thence("inspect", path).code
 
 
-@pytest.mark.parametrize("limit", ["LIMIT", "RECORDS"])
+@pytest.mark.parametrize("limit", ["MAX_ANALYSED_BYTES", "MAX_ANALYSED_RECORDS"])
 def test_session_too_large_is_counted_and_not_put_together(
     session: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     """Memory stays bounded; a notice says what is missing."""
     monkeypatch.setattr(inspect, limit, 10)
     monkeypatch.setattr(SessionGraph, "__init__", None)
-    told = inspected(session)
+    told = inspect_file(session)
 
     assert (30, [], [], None) == (told["lines"], told["live"], told["dead"], told["states"])
     assert ["too large to tell active and discarded branches apart"] == [
@@ -239,7 +239,7 @@ def test_no_line_is_wider_than_the_terminal(log: Path, room: int) -> None:
     """Whatever the names are."""
     odd = {"type": "漢" * 90 + "\x1b[2J\u202e", "parentUuid": None, "uuid": "x" * 300}
     log.write_bytes(log.read_bytes() + json.dumps(odd).encode() + b"\n")
-    lines = list(text(inspected(log), room))
+    lines = list(text(inspect_file(log), room))
 
     assert [] == [line for line in lines if columns(line) > room]
     assert not any(mark in line for line in lines for mark in "\x1b\u202e\n")
@@ -255,7 +255,7 @@ def test_public_files_are_counted_as_by_the_independent_counter(shared: Path) ->
     known = json.loads((root / "truth.json").read_text())["files"]
     wrong: dict[str, Any] = {}
     for name, told in known.items():
-        got = json.loads(json.dumps(inspect._counted(root / name)))
+        got = json.loads(json.dumps(inspect._count_file(root / name)))
         wrong |= {
             f"{name} {field}": (value, got.get(field))
             for field, value in told.items()
@@ -270,7 +270,7 @@ def test_public_files_are_counted_as_by_the_independent_counter(shared: Path) ->
 def test_every_session_of_the_real_clients_is_told(shared: Path) -> None:
     """No file makes it fail, and every event has a state."""
     for path in sorted((shared / "data").rglob("*.jsonl")):
-        told = inspected(path)
+        told = inspect_file(path)
         if told["states"] is not None:
             on, off = len(told["live"]), len(told["dead"])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli import madeup, serve
+from thence.cli import madeup, serve, viewer
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_it_opens_a_session_at_the_server_that_runs(
     listed: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link signs in, once, and leads to the page of the session."""
-    monkeypatch.setattr(serve, "is_ours", lambda _gate: True)
+    monkeypatch.setattr(viewer, "is_ours", lambda _gate: True)
     uid = listed["session_uid"]
     shown = json.loads(run("open", uid, "--json").output)
     first = json.loads(run("open", "--json").output)
@@ -43,7 +43,7 @@ def test_it_starts_a_server_when_none_runs(
         started.append(how)
         return 0
 
-    monkeypatch.setattr(serve, "is_ours", lambda _gate: False)
+    monkeypatch.setattr(viewer, "is_ours", lambda _gate: False)
     monkeypatch.setattr(serve.command, "callback", start)
     run("open", listed["session_uid"], "--no-open")
 

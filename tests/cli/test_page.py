@@ -8,7 +8,7 @@ import pytest
 
 from thence.agents import Source
 from thence.agents.sessions import LoadedSession
-from thence.cli.page import FEW, Page
+from thence.cli.page import MAX_ROWS, Page
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import JSON, Notice, Skipped, Usage
@@ -254,7 +254,7 @@ def test_many_branches_at_one_place_are_summed_up() -> None:
         facts.prompt(f"p{number}", "again", parent="a")
     lines = [line for line in page(facts) if line.startswith("├─╳")]
 
-    assert FEW == len(lines)
+    assert MAX_ROWS == len(lines)
     assert "├─╳  95 more discarded branches, 95 turns, 95 events" == lines[-1]
 
 

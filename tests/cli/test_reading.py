@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.cli.reading import exit_code, flowed, grouped, skipped_line
+from thence.cli.reading import exit_code, flow, group_notices, skipped_line
 from thence.cli.terminal import columns
 from thence.format.codec import BAD_JSON, TORN
 from thence.format.records import Notice, Skipped
@@ -22,7 +22,7 @@ def test_notices_of_one_kind_are_summed_up() -> None:
     """The first is quoted."""
     found = [Notice("a", "x"), Notice("b", "y"), Notice("a", "z"), Notice("a", "")]
 
-    assert [Notice("a", "x and 2 more"), Notice("b", "y")] == list(grouped(found))
+    assert [Notice("a", "x and 2 more"), Notice("b", "y")] == list(group_notices(found))
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_skip_is_told_with_its_place_and_reason(skip: Skipped, said: str) -> Non
 
 def test_facts_flow_and_are_not_broken_inside() -> None:
     """A line ends between two of them, without a mark at its end."""
-    lines = flowed(["one fact", "another fact", "", "a third"], 24)
+    lines = flow(["one fact", "another fact", "", "a third"], 24)
 
     assert ["one fact · another fact", "a third"] == lines
-    assert ["a" * 9 + "…"] == flowed(["a" * 50], 10)
+    assert ["a" * 9 + "…"] == flow(["a" * 50], 10)
     assert all(columns(line) <= 24 for line in lines)

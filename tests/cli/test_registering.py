@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.agents.profiles import ServerFile, agents
-from thence.cli.hooking import Refused
-from thence.cli.registering import Place, carry_out, entry, install, state, uninstall
+from thence.cli.hooking import EditRefused
+from thence.cli.registering import ServerPlace, carry_out, install, server_entry, state, uninstall
 
 ENTRY = {"command": "/opt/thence", "args": ["mcp"]}
 FAR = {**ENTRY, "env": {"THENCE_HOME": '/far "away"\\x'}}
@@ -52,17 +52,17 @@ FILES = [("claude", body) for body in CLAUDE] + [
 ]
 
 
-def put(folder: Path, agent: str, body: str | None) -> Place:
+def put(folder: Path, agent: str, body: str | None) -> ServerPlace:
     """Have an agent with these settings."""
     file = agents()[agent].profile.servers
     assert file is not None
     path = folder / file.path
     if body is not None:
         path.write_bytes(body.replace("SECRET", SECRET).encode())
-    return Place(agent, path, file)
+    return ServerPlace(agent, path, file)
 
 
-def read(place: Place) -> dict[str, Any]:
+def read(place: ServerPlace) -> dict[str, Any]:
     """Read settings as the agent does."""
     body = place.path.read_text().removeprefix("\ufeff")
     return json.loads(body) if place.agent == "claude" else tomllib.loads(body)
@@ -168,7 +168,7 @@ def test_settings_that_say_something_else_are_refused(
     place.path.write_bytes(body.encode("latin-1"))
     before = place.path.read_bytes()
 
-    with pytest.raises(Refused):
+    with pytest.raises(EditRefused):
         install(place, ENTRY)
     assert before == place.path.read_bytes()
 
@@ -179,19 +179,19 @@ def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     change = install(place, ENTRY)
     place.path.write_text('{"numStartups": 4}')
 
-    with pytest.raises(Refused, match="another program"):
+    with pytest.raises(EditRefused, match="another program"):
         carry_out(change)
     assert '{"numStartups": 4}' == place.path.read_text()
 
 
 def test_a_home_that_is_not_the_usual_one_is_named(tmp_path: Path) -> None:
     """So that the server an agent starts looks where we do."""
-    usual = entry(tmp_path, tmp_path)
+    usual = server_entry(tmp_path, tmp_path)
 
     assert "mcp" == usual["args"][-1]
     assert str(tmp_path / "bin" / "thence") == usual["command"]
     assert "env" not in usual
-    assert {"THENCE_HOME": str(tmp_path)} == entry(tmp_path, tmp_path / "other")["env"]
+    assert {"THENCE_HOME": str(tmp_path)} == server_entry(tmp_path, tmp_path / "other")["env"]
 
 
 VALUES = st.recursive(
@@ -218,11 +218,11 @@ def test_any_settings_hold_our_entry_or_are_refused(data: dict[str, Any], indent
     if isinstance(servers, dict):
         servers.pop("thence", None)
     with tempfile.TemporaryDirectory() as folder:
-        place = Place("claude", Path(folder) / "c.json", ServerFile("c.json"))
+        place = ServerPlace("claude", Path(folder) / "c.json", ServerFile("c.json"))
         place.path.write_text(json.dumps(data, indent=indent))
         try:
             carry_out(install(place, ENTRY))
-        except Refused:
+        except EditRefused:
             assert "mcpServers" in data
             assert not isinstance(servers, dict)
             return

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from tests.cli.conftest import Run
 from thence.cli import resume, thence, wiring
 from thence.cli.madeup import Homes, made_id
-from thence.cli.picker import Choice, Left, Picker, split
+from thence.cli.picker import PickCancelled, Picker, PickerChoice, split
 from thence.cli.terminal import columns
 from thence.errors import NotReadable, SessionNotFound
 from thence.format.figures import argument
@@ -140,9 +140,9 @@ def test_what_the_agent_deleted_cannot_go_on(machine: Homes, run: Run) -> None:
 # -- choosing -------------------------------------------------------------------------------
 
 CHOICES = [
-    Choice("one  red fish", "one red fish", ("about one",)),
-    Choice("two  blue fish", "two blue fish", ("about two",)),
-    Choice("three  red bird", "three red bird"),
+    PickerChoice("one  red fish", "one red fish", ("about one",)),
+    PickerChoice("two  blue fish", "two blue fish", ("about two",)),
+    PickerChoice("three  red bird", "three red bird"),
 ]
 
 
@@ -156,10 +156,10 @@ def typed(*keys: str) -> Picker:
 
 def test_typing_filters_by_all_words_in_any_order() -> None:
     """Each word must be somewhere; taking letters back widens it again."""
-    assert [0, 1, 2] == typed().fitting
-    assert [0] == typed(*"fish RED").fitting
-    assert [0, 1] == typed(*"fishx", "\x7f").fitting
-    assert [0, 1, 2] == typed(*"zzz", "\x15").fitting
+    assert [0, 1, 2] == typed().matching
+    assert [0] == typed(*"fish RED").matching
+    assert [0, 1] == typed(*"fishx", "\x7f").matching
+    assert [0, 1, 2] == typed(*"zzz", "\x15").matching
 
 
 def test_enter_takes_what_is_marked() -> None:
@@ -170,7 +170,7 @@ def test_enter_takes_what_is_marked() -> None:
     assert 2 == typed(*"red", "\x0e").press("\r")
     assert typed(*"nothing").press("\r") is None
     for key in ("\x1b", "\x03"):
-        with pytest.raises(Left):
+        with pytest.raises(PickCancelled):
             typed().press(key)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Run
 from thence.cli.changes import NotAnswered
 from thence.cli.madeup import Homes, made_id
-from thence.cli.rewind import NotOurs
+from thence.cli.rewind import ForeignSession
 from thence.errors import SessionNotFound
 from thence.journal import Journal
 
@@ -109,7 +109,7 @@ def test_without_a_target_checkpoints_are_listed(own: Told, run: Run) -> None:
 
 def test_others_sessions_are_refused_with_the_way_to_do_it(looked_at: Homes, run: Run) -> None:
     """What other agents wrote is never written by us."""
-    with pytest.raises(NotOurs) as refused:
+    with pytest.raises(ForeignSession) as refused:
         run("rewind", made_id("gauge-import"), "--to", "x", "--yes")
 
     assert "Esc twice" in (refused.value.hint or "")

@@ -11,7 +11,7 @@ import pytest
 from tests.agents.transcripts import Script
 from tests.cli.desk import WINDOWS, Desk, alerts, windows
 from tests.memory import logs
-from thence.cli.search import highlighted, marked
+from thence.cli.search import highlight, split_marks
 from thence.cli.terminal import columns
 from thence.memory.packs import pack_name
 from thence.memory.search import CLOSE, OPEN
@@ -131,7 +131,7 @@ def test_questions_that_mean_nothing_are_refused(desk: Desk, query: str) -> None
 def test_snippets_fit_and_show_what_was_asked_for(room: int) -> None:
     """However far to the right it stands."""
     snippet = f"{'before ' * 20}{OPEN}needle{CLOSE}{' after' * 20}"
-    shown = highlighted(snippet, room)
+    shown = highlight(snippet, room)
 
     assert room >= columns(shown)
     assert "[needle]" in shown
@@ -139,7 +139,7 @@ def test_snippets_fit_and_show_what_was_asked_for(room: int) -> None:
 
 def test_marks_are_parted_from_the_text() -> None:
     """Several of them, side by side too."""
-    text, marks = marked(f"a {OPEN}b{CLOSE}{OPEN}c{CLOSE} d")
+    text, marks = split_marks(f"a {OPEN}b{CLOSE}{OPEN}c{CLOSE} d")
 
     assert ("a bc d", [[2, 3], [3, 4]]) == (text, marks)
 

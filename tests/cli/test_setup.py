@@ -17,7 +17,7 @@ from thence.journal import Journal
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A machine without timers, on which nobody stands in a project."""
-    monkeypatch.setattr(scheduling, "installed", list)
+    monkeypatch.setattr(scheduling, "active_means", list)
     made = Desk(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     return made
@@ -62,7 +62,7 @@ def test_a_timer_or_hooks_are_enough(desk: Desk, monkeypatch: pytest.MonkeyPatch
 
     (desk.home / "config.toml").unlink()
     timer = type("Timer", (), {"name": "systemd", "where": lambda _: "/x/thence.timer"})()
-    monkeypatch.setattr(scheduling, "installed", lambda: [timer])
+    monkeypatch.setattr(scheduling, "active_means", lambda: [timer])
 
     assert "ok" == finding(desk, "cadence")["level"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from thence.agents import adapters
 from thence.agents.sessions import load
-from thence.cli.inspect import inspected
+from thence.cli.inspect import inspect_file
 from thence.cli.page import Page
 from thence.cli.show import events
 from thence.cli.terminal import as_json
@@ -43,7 +43,7 @@ def show_all(root: Path) -> int:
     known = adapters()
     shown = 0
     for path in sorted(path for path in root.rglob("*") if path.suffix in LOGS):
-        inspected(path)
+        inspect_file(path)
         try:
             loaded = load(path, known)
         except NotReadable:

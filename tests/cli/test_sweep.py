@@ -19,7 +19,7 @@ from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.agents import adapters as installed
 from thence.agents import profiles
 from thence.agents.thence.reader import Native
-from thence.cli import bar, sweep, wiring
+from thence.cli import bar, interrupts, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, watching
 from thence.memory.digest import digesters
@@ -107,10 +107,10 @@ class Silent(Native):
 
 def test_an_adapter_need_not_say_what_it_looks_for(tmp_path: Path) -> None:
     """Other people's do not: their roots are told all the same."""
-    told = list(sweep.looked({"x": Silent()}, {"x": [tmp_path]}))
+    told = list(sweep.describe_empty({"x": Silent()}, {"x": [tmp_path]}))
 
     assert f"  x: no session below {tmp_path}" == told[1]
-    assert "on this machine" in next(sweep.looked({}, {}))
+    assert "on this machine" in next(sweep.describe_empty({}, {}))
 
 
 def test_object_has_the_names_of_the_contract(desk: Desk) -> None:
@@ -364,7 +364,7 @@ def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.Mo
 
 def test_interruption_ends_only_the_process_that_was_asked() -> None:
     """What a sweep started gets the same signal, and must not print a trace of it."""
-    with sweep.interruptible():
+    with interrupts.interruptible():
         child = os.fork()
         if not child:
             os.kill(os.getpid(), signal.SIGINT)
@@ -555,7 +555,7 @@ def test_sessions_deleted_while_sweeping_leave_nothing(
                 (folder / f"{name}.jsonl").unlink(missing_ok=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_telling", lambda *_, **__: sweep.Telling(delete))
+        patch.setattr(sweep, "_make_output", lambda *_, **__: sweep.ProgressOutput(delete))
         ran = desk.run("sweep")
     listed = desk.run("ls", "--json").json
     looked = desk.run("doctor", "--json").json["findings"]

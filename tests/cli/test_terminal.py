@@ -18,12 +18,12 @@ from thence.cli.terminal import (
     cut,
     escape,
     format_duration,
-    padded,
+    justify,
+    pad_to,
     say,
     several,
     short,
     size,
-    spaced,
     width,
     wrap,
 )
@@ -144,7 +144,7 @@ def test_columns_are_what_a_terminal_shows(text: str, expected: int) -> None:
 )
 def test_padded_text_takes_its_room(text: str) -> None:
     """Whatever stands behind it is in its column."""
-    assert 7 == columns(padded(text, 7))
+    assert 7 == columns(pad_to(text, 7))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_several_are_named_in_the_plural(number: int, noun: str, said: str) -> N
 @given(TEXTS, TEXTS.map(lambda text: text[:20]), st.integers(30, 120))
 def test_two_texts_share_a_line(left: str, right: str, room: int) -> None:
     """The right one is never cut, the left one where they meet."""
-    line = spaced(clean(left), clean(right), room)
+    line = justify(clean(left), clean(right), room)
 
     assert columns(line) <= max(room, columns(clean(right)) + 3)
     assert line.endswith(clean(right)) or not right

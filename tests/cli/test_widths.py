@@ -11,7 +11,7 @@ import pytest
 from tests.agents.transcripts import Script
 from tests.cli.desk import DUMP, Desk, windows
 from thence.cli import picker
-from thence.cli.picker import Choice
+from thence.cli.picker import PickerChoice
 from thence.cli.terminal import columns, cut
 
 LONG = "Rename every station to gauge in the public interface, with a deprecation period"
@@ -80,9 +80,9 @@ def test_the_picker_shows_as_much_of_a_title(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """It is what people choose by."""
-    offered: list[Choice] = []
+    offered: list[PickerChoice] = []
 
-    def pick(choices: Sequence[Choice]) -> int:
+    def pick(choices: Sequence[PickerChoice]) -> int:
         offered.extend(choices)
         return 0
 

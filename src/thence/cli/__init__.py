@@ -116,8 +116,19 @@ MOVED = {
 MODULES = {"import": "import_"}
 """Modules of commands whose names Python keeps for itself."""
 
-QUIET = ("brief", "mcp", "acp", "completion")
+COMMANDS_WITHOUT_NOTES = ("brief", "mcp", "acp", "completion")
 """Commands that programs start: a person would not read a note there."""
+
+
+def module_of(name: str) -> str:
+    """Return the name of the module of a command, below thence.cli."""
+    return MODULES.get(name, name.replace("-", "_"))
+
+
+def load_command(name: str) -> click.Command:
+    """Import a command; one that runs another one asks for it here instead of importing it."""
+    command: click.Command = importlib.import_module(f"thence.cli.{module_of(name)}").command
+    return command
 
 
 class Lazy(click.Group):
@@ -134,9 +145,7 @@ class Lazy(click.Group):
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
-        name = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
-        module = importlib.import_module(f"thence.cli.{name}")
-        command: click.Command = module.command
+        command = load_command(cmd_name)
         if cmd_name not in ("exec", "acp"):  # what follows there is another program's
             _about_the_screen(command)
         return command
@@ -187,7 +196,7 @@ def _about_the_screen(command: click.Command) -> None:
             _about_the_screen(below)
         if not command.params:  # one that does something by itself is told as well
             return
-    if not any(one.name == "color" for one in command.params):
+    if not any(option.name == "color" for option in command.params):
         command.params += (
             click.Option(
                 ["--color"],
@@ -202,12 +211,12 @@ def _about_the_screen(command: click.Command) -> None:
         )
 
 
-def _colour(_ctx: click.Context, _option: click.Parameter, told: screen.Colour | None) -> None:
-    screen.wanted.colour = told or screen.wanted.colour
+def _colour(_ctx: click.Context, _option: click.Parameter, colour: screen.Colour | None) -> None:
+    screen.screen_options.colour = colour or screen.screen_options.colour
 
 
-def _no_pager(_ctx: click.Context, _option: click.Parameter, told: bool) -> None:  # noqa: FBT001
-    screen.wanted.pager = screen.wanted.pager and not told
+def _no_pager(_ctx: click.Context, _option: click.Parameter, no_pager: bool) -> None:  # noqa: FBT001
+    screen.screen_options.pager = screen.screen_options.pager and not no_pager
 
 
 @click.group(
@@ -234,7 +243,7 @@ def thence(
 
     Without a command: a status summary. --color and --no-pager may also follow a command.
     """
-    screen.wanted.colour, screen.wanted.pager = color, not no_pager
+    screen.screen_options.colour, screen.screen_options.pager = color, not no_pager
     _refresh_launcher(ctx.invoked_subcommand, json=json or "--json" in sys.argv)
     if ctx.invoked_subcommand is None:
         from thence.cli.home import show
@@ -250,7 +259,7 @@ def _refresh_launcher(command: str | None, *, json: bool) -> None:
         home = config.home()
     except ThenceError:  # who needs a home says so
         return
-    if not (home / "bin").is_dir() or command in QUIET:
+    if not (home / "bin").is_dir() or command in COMMANDS_WITHOUT_NOTES:
         return
     from thence.cli import launcher
     from thence.cli.terminal import clean

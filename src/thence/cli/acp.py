@@ -43,7 +43,7 @@ def _record(words: tuple[str, ...]) -> int:
 
 def _resume(row: SessionRow) -> str:
     """Return the command that resumes a session."""
-    from thence.cli.resume import way_of
+    from thence.cli.resume_plans import plan_resume
     from thence.errors import ThenceError
     from thence.format.figures import argument
 
@@ -51,7 +51,7 @@ def _resume(row: SessionRow) -> str:
     if row.gone:
         return f"thence resume {native} --with AGENT"
     try:
-        return way_of(row, wiring.adapters()).line
+        return plan_resume(row, wiring.adapters()).line
     except ThenceError:
         return f"thence resume {native} --with AGENT"
 

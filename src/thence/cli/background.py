@@ -34,7 +34,7 @@ class NotStarted(ThenceError):
     exit_code = 1
 
 
-class Running(NamedTuple):
+class RunningServer(NamedTuple):
     """A server that runs in the background."""
 
     pid: int
@@ -42,7 +42,7 @@ class Running(NamedTuple):
     version: str
 
 
-def running(home: Path) -> Running | None:
+def find_running(home: Path) -> RunningServer | None:
     """Return the server of a home; None if none runs in the background."""
     try:
         handle = os.open(home / LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -56,16 +56,16 @@ def running(home: Path) -> Running | None:
     return None
 
 
-def _read(body: bytes) -> Running | None:
+def _read(body: bytes) -> RunningServer | None:
     try:
-        told = json.loads(body)
-        return Running(int(told["pid"]), int(told["port"]), str(told["version"]))
+        state = json.loads(body)
+        return RunningServer(int(state["pid"]), int(state["port"]), str(state["version"]))
     except (ValueError, TypeError, KeyError):  # it is about to write
         return None
 
 
 @contextlib.contextmanager
-def claimed(home: Path, port: int) -> Iterator[None]:
+def claim(home: Path, port: int) -> Iterator[None]:
     """Be the server of a home while this lasts; raises if another one is."""
     config.make_private(home)
     handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -77,15 +77,15 @@ def claimed(home: Path, port: int) -> Iterator[None]:
                 "a server of this home runs already", hint="thence serve --stop stops it"
             ) from error
         file.truncate()
-        file.write(json.dumps(Running(os.getpid(), port, __version__)._asdict()).encode())
+        file.write(json.dumps(RunningServer(os.getpid(), port, __version__)._asdict()).encode())
         file.flush()
         yield
         file.truncate(0)
 
 
-def start(home: Path, port: int) -> Running:
+def start(home: Path, port: int) -> RunningServer:
     """Start the server of a home; one that runs is used, one of another version replaced."""
-    there = running(home)
+    there = find_running(home)
     if there is not None and there.version == __version__:
         return there
     if there is not None:
@@ -104,7 +104,7 @@ def start(home: Path, port: int) -> Running:
         )
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and child.poll() is None:
-        if (there := running(home)) is not None:
+        if (there := find_running(home)) is not None:
             child.returncode = 0  # it outlives this process, which does not wait for it
             return there
         time.sleep(LOOK_SECONDS)
@@ -114,15 +114,15 @@ def start(home: Path, port: int) -> Running:
     )
 
 
-def stop(home: Path) -> Running | None:
+def stop(home: Path) -> RunningServer | None:
     """Stop the server of a home; return which one that was."""
-    there = running(home)
+    there = find_running(home)
     if there is None:
         return None
     with contextlib.suppress(ProcessLookupError):
         os.kill(there.pid, signal.SIGTERM)
     end = time.monotonic() + STOP_SECONDS
-    while running(home) is not None:
+    while find_running(home) is not None:
         if time.monotonic() > end:
             raise NotStarted(f"the server does not stop: process {there.pid}", hint="look at it")
         time.sleep(LOOK_SECONDS)

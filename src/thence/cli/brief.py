@@ -101,10 +101,10 @@ def _hook_answer(agent: str) -> str:
     import json
 
     try:
-        given = json.loads(sys.stdin.read(MAX_HOOK_INPUT_CHARS))
-        folder, session = given.get("cwd"), given.get("session_id")
+        request = json.loads(sys.stdin.read(MAX_HOOK_INPUT_CHARS))
+        folder, session = request.get("cwd"), request.get("session_id")
         text = _hook_text(Path(folder), f"{agent}:{session}")
-        event = given.get("hook_event_name", "SessionStart")
+        event = request.get("hook_event_name", "SessionStart")
     except Exception:  # noqa: BLE001 - whatever it is, the agent goes on without a brief
         return ""
     answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}

@@ -11,7 +11,7 @@ def answer_of(text: str) -> str:
     return next((line for line in lines if not line.startswith("<")), "".join(lines[:1]))
 
 
-def telling(text: str, *, at_end: bool) -> str:
+def telling_line(text: str, *, at_end: bool) -> str:
     """The line of a failure that says most: a program's last, a tool's first."""
     lines = output.lines(output.open_envelope(text)[1].replace("<tool_use_error>", ""))
     return (lines[-1] if at_end else lines[0]).strip() if lines else ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from thence.cli.columns import Cell, tell, tilde
+from thence.cli.columns import TextCell, tell, tilde
 from thence.cli.hooking import Edit
 from thence.cli.terminal import clean
 from thence.errors import ThenceError
@@ -27,7 +27,7 @@ def show(edits: Sequence[tuple[str, Edit]], already: str) -> None:
             continue
         colours = {"+": "green", "-": "red", "@": "cyan"}
         lines = map(clean, edit.diff())
-        tell((Cell(line, colours.get(line[:1])).shown(line) for line in lines), pager=False)
+        tell((TextCell(line, colours.get(line[:1])).paint(line) for line in lines), pager=False)
 
 
 def confirm(*, yes: bool, what: str, json: bool = False) -> None:

@@ -31,22 +31,32 @@ if TYPE_CHECKING:
     from thence.memory.store import Inventory, SessionRow, Store, SweepEntry
 
 Level = Literal["ok", "note", "warning", "bad"]
-LOOKED: Final = 20
+MAX_DAMAGED_SESSIONS: Final = 20
 """Damaged sessions that are read again to name their lines; `--deep` reads all."""
-AHEAD: Final = 300
+MAX_CLOCK_AHEAD_S: Final = 300
 """Seconds that an event may be in the future before the clock is doubted."""
-SILENT: Final = 86_400
+SILENT_AFTER_S: Final = 86_400
 """Seconds that a hook may be silent while its agent's sessions go on."""
 FULL_DISK_BYTES: Final = 16 << 20
 """Free bytes below which a sweep may not end: a transaction and its log need some room."""
 LOW_DISK_BYTES: Final = 1 << 30
 LOW_DISK_SHARE: Final = 0.05
 """A disk with less free than both, in bytes and as a share of all, is nearly full."""
-FAR: Final = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "glusterfs", "vboxsf")
+REMOTE_FILE_SYSTEMS: Final = (
+    "nfs",
+    "cifs",
+    "smb",
+    "fuse",
+    "9p",
+    "afs",
+    "ceph",
+    "glusterfs",
+    "vboxsf",
+)
 """Kinds of file systems that do not lock or sync as a store needs it."""
 
 
-NEWEST: Final = 2
+SESSIONS_PER_AGENT: Final = 2
 """Sessions of each agent, the newest, that are read to see what its client writes today."""
 CAN: Final[dict[Part, str]] = {
     "resume": "resume",
@@ -65,7 +75,7 @@ class Finding(NamedTuple):
     words: str
     fix: str | None = None
     """What to type."""
-    told: dict[str, JSON] = {}  # noqa: RUF012 - a default of a tuple, never changed
+    details: dict[str, JSON] = {}  # noqa: RUF012 - a default of a tuple, never changed
     more: str = ""
     """What a wide screen says besides."""
 
@@ -73,12 +83,12 @@ class Finding(NamedTuple):
 # -- sources --------------------------------------------------------------------------------
 
 
-class Seen:
+class SourceCounts:
     """What one agent's sources hold, against what was read of them."""
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
-        self.files = self.bytes = self.kept = self.torn = self.unread = 0
+        self.files = self.bytes = self.stored = self.torn = self.unread = 0
         self.forgotten = self.sessions = self.new = 0
         self._databases: set[str] = set()
 
@@ -111,22 +121,32 @@ class Seen:
         mark = before.cursor.marks.get(file.key) if before is not None else None
         if file.rows is not None:
             is_read = mark is not None and mark.version == file.rows.version
-            self.kept += file.rows.size if is_read else 0
+            self.stored += file.rows.size if is_read else 0
             self.unread += 0 if is_read else file.rows.size
             return
         if mark is None:
             self.unread += here.st_size
             return
         read = bytes_read(mark, file, here)
-        self.kept += read
+        self.stored += read
         if mark.torn and (mark.inode, mark.size) == (here.st_ino, here.st_size):
             self.torn += here.st_size - read
         else:
             self.unread += here.st_size - read
 
-    def told(self) -> dict[str, JSON]:
-        """Give all numbers."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+    def as_object(self) -> dict[str, JSON]:
+        """Return all numbers."""
+        return {
+            "agent": self.agent,
+            "files": self.files,
+            "bytes": self.bytes,
+            "kept": self.stored,
+            "torn": self.torn,
+            "unread": self.unread,
+            "forgotten": self.forgotten,
+            "sessions": self.sessions,
+            "new": self.new,
+        }
 
 
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
@@ -137,7 +157,7 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
     SKIPPED_LINKS.clear()  # those that are met now are told of by `links`
     inventory = store.known() if store is not None else None
     roots = wiring.roots(known)
-    every = {agent: Seen(agent) for agent in known}
+    every = {agent: SourceCounts(agent) for agent in known}
     for agent, adapter in known.items():
         for source in find_sessions(adapter, roots.get(agent, ()), inventory):
             every[agent].add(source, inventory)
@@ -145,13 +165,13 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
     for agent, seen in every.items():
         if agent in roots:
             places = ", ".join(tilde(str(root)) for root in roots[agent])
-            told = {**seen.told(), "roots": places}
-            yield Finding("sources", *_seen(seen, wide), told=told, more=places)
+            details = {**seen.as_object(), "roots": places}
+            yield Finding("sources", *_describe_counts(seen, wide), details=details, more=places)
     if absent := [agent for agent in every if agent not in roots]:
         yield Finding("sources", "note", f"no sessions found of {', '.join(absent)}")
 
 
-def _seen(seen: Seen, wide: int) -> tuple[Level, str, str | None]:
+def _describe_counts(seen: SourceCounts, wide: int) -> tuple[Level, str, str | None]:
     start = f"{seen.agent:7} {several(seen.files, 'file'):>{wide}}  {size(seen.bytes):>6}  "
     parts = []
     if seen.torn:
@@ -172,7 +192,7 @@ def clients(known: dict[str, Adapter], *, deep: bool) -> Iterator[Finding]:
         sources = [source for place in places for source in known[name].find(place)]
         if sources:
             latest = sorted(sources, key=_changed_at, reverse=True)
-            yield _client(wiring.agents()[name], latest if deep else latest[:NEWEST])
+            yield _client(wiring.agents()[name], latest if deep else latest[:SESSIONS_PER_AGENT])
 
 
 def _changed_at(source: Source) -> float:
@@ -189,9 +209,9 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
     for source in sources:
         facts = agent.reader.read(source).events
         versions |= {f"{fact.about['version']}" for fact in facts if fact.about.get("version")}
-        if found := agent.unknown_records(facts):
-            unknown += found
-            per_session[source.uid] = found.total()
+        if types_here := agent.unknown_records(facts):
+            unknown += types_here
+            per_session[source.uid] = types_here.total()
     newest = max(versions, key=_numbers, default="")
     tried = agent.profile.newest_version
     is_newer = bool(newest and tried) and _numbers(newest)[:2] > _numbers(tried)[:2]
@@ -200,7 +220,7 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
         types = ", ".join(name for name, _ in unknown.most_common(3))
         words.append(f"{several(unknown.total(), 'record')} of unknown type: {types}")
     words += [can for part, can in CAN.items() if agent.offers(part)]
-    told: dict[str, JSON] = {
+    details: dict[str, JSON] = {
         "agent": agent.name,
         "versions": sorted(versions, key=_numbers),
         "newest_tried": tried or None,
@@ -210,7 +230,7 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
         "not_understood_by_session": per_session,
     }
     level: Level = "note" if unknown or is_newer else "ok"
-    return Finding("agents", level, clean(f"{agent.name:7} {', '.join(words)}"), None, told)
+    return Finding("agents", level, clean(f"{agent.name:7} {', '.join(words)}"), None, details)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -224,17 +244,17 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
         yield Finding("skips", "ok", "no unreadable lines")
         return
     lines: list[dict[str, JSON]] = []
-    for row in damaged if deep else damaged[:LOOKED]:
-        lines += _skipped(row, known)
+    for row in damaged if deep else damaged[:MAX_DAMAGED_SESSIONS]:
+        lines += _list_skipped(row, known)
     total = sum(row.skipped for row in damaged)
     words = f"{several(total, 'line')} in {several(len(damaged), 'session')}; the rest is stored"
     yield Finding("skips", "note", words, None, {"skipped": total, "lines": lines})
-    for one in lines[: None if deep else 3]:
-        where = f"{_end(tilde(str(one['path'])))}:{one['line']}"
-        yield Finding("", "note", clean(f"{where}  {one['why']}"))
+    for line in lines[: None if deep else 3]:
+        where = f"{_end(tilde(str(line['path'])))}:{line['line']}"
+        yield Finding("", "note", clean(f"{where}  {line['why']}"))
 
 
-def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
+def _list_skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
     from thence.agents.sessions import load
     from thence.memory.fields import locate
 
@@ -242,12 +262,12 @@ def _skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]
     if not path or row.gone:
         return []
     try:
-        found = load(Path(path), known, row.session.session_uid).skipped
+        lines = load(Path(path), known, row.session.session_uid).skipped
     except ThenceError as error:
         return [{"path": path, "line": 0, "why": error.message}]
     return [
         {"path": skip.source or path, "line": skip.line, "bytes": skip.length, "why": skip.why}
-        for skip in found
+        for skip in lines
     ]
 
 
@@ -263,7 +283,9 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
     yield from _database(store, deep=deep)
     yield from _packs(store, deep=deep)
     losses = [
-        one for one in store.read_table("removals") if one["what"] == "session_memory.data_loss"
+        removal
+        for removal in store.read_table("removals")
+        if removal["what"] == "session_memory.data_loss"
     ]
     if losses:
         words = f"{several(len(losses), 'session')} removed before they were analysed"
@@ -354,19 +376,21 @@ def rules(store: Store) -> Iterator[Finding]:
     counts: Counter[str] = Counter()
     for stored in store.known().sessions.values():
         parts = [
-            one for one in fingerprint.changed_parts(stored) if one != "reader" or not stored.gone
+            part
+            for part in fingerprint.changed_parts(stored)
+            if part != "reader" or not stored.gone
         ]
         counts.update(parts[:1])
-    told: dict[str, JSON] = {"outdated": dict(counts)}
+    details: dict[str, JSON] = {"outdated": dict(counts)}
     if not counts:
-        yield Finding("rules", "ok", "all sessions use the current rules", None, told)
+        yield Finding("rules", "ok", "all sessions use the current rules", None, details)
         return
     if number := counts["redaction"]:
         words = f"{several(number, 'session')} stored under other redaction rules"
-        yield Finding("rules", "warning", words, "thence sweep", told)
+        yield Finding("rules", "warning", words, "thence sweep", details)
     if number := counts.total() - counts["redaction"]:
         words = f"{several(number, 'session')} stored by an older version of thence"
-        yield Finding("rules", "note", words, "thence sweep", told)
+        yield Finding("rules", "note", words, "thence sweep", details)
 
 
 def caps(store: Store | None) -> Iterator[Finding]:
@@ -374,9 +398,9 @@ def caps(store: Store | None) -> Iterator[Finding]:
     if store is not None:
         policy = wiring.policy()
         known = store.known()
-        held = sum(one.bytes for one in known.sessions.values() if one.evicted is None)
-        over = held > policy.raw_soft_cap_bytes
-        words = f"transcripts {size(held)} of {size(policy.raw_soft_cap_bytes)}"
+        used = sum(session.bytes for session in known.sessions.values() if session.evicted is None)
+        over = used > policy.raw_soft_cap_bytes
+        words = f"transcripts {size(used)} of {size(policy.raw_soft_cap_bytes)}"
         yield Finding(
             "caps", "warning" if over else "ok", words, "thence store gc" if over else None
         )
@@ -393,9 +417,9 @@ def caps(store: Store | None) -> Iterator[Finding]:
 def _projects() -> Iterator[Finding]:
     from thence import Journal
 
-    told = wiring.settings()
-    journal = Journal(max_bytes=told["journal.max_bytes"])
-    steps = journal.cleanup(dry_run=True, max_sessions=told["journal.max_sessions"])
+    settings = wiring.settings()
+    journal = Journal(max_bytes=settings["journal.max_bytes"])
+    steps = journal.cleanup(dry_run=True, max_sessions=settings["journal.max_sessions"])
     removed = Counter(step.files.project for step in steps if step.what == "remove")
     for project, number in removed.items():
         words = (
@@ -431,14 +455,14 @@ def modes(home: Path) -> Iterator[Finding]:
     more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
     words = f"{tilde(str(path))} has mode {mode:04o}: other users can read it{more}"
     fix = f"chmod -R go= {tilde(str(path if len(wrong) == 1 else home))}"
-    told = [{"path": str(path), "mode": f"{mode:04o}"} for path, mode in wrong]
-    yield Finding("modes", "warning", clean(words), fix, {"modes": told})
+    entries = [{"path": str(path), "mode": f"{mode:04o}"} for path, mode in wrong]
+    yield Finding("modes", "warning", clean(words), fix, {"modes": entries})
 
 
 def place(home: Path, mounts: str = "/proc/self/mountinfo") -> Iterator[Finding]:
     """Tell whether the home is on a disk that locks and syncs as it must."""
     kind = _kind(home, mounts)
-    if kind is not None and kind.startswith(FAR):
+    if kind is not None and kind.startswith(REMOTE_FILE_SYSTEMS):
         words = f"the data folder is on {clean(kind)}, where locks and syncs are unreliable"
         yield Finding("place", "warning", words, "set THENCE_HOME to a folder on a local disk")
     else:
@@ -461,21 +485,21 @@ def space(home: Path, unread: int) -> Iterator[Finding]:
     disk = os.statvfs(place)
     free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     words = f"{size(free)} free of {size(total)}"
-    told: dict[str, JSON] = {"free_bytes": free, "total_bytes": total}
+    details: dict[str, JSON] = {"free_bytes": free, "total_bytes": total}
     fix = "free some space, then thence sweep"
     if free < FULL_DISK_BYTES and unread:
         words = f"the disk is full: {words}; {size(unread)} of logs cannot be imported"
-        yield Finding("disk", "bad", words, fix, told)
+        yield Finding("disk", "bad", words, fix, details)
     elif free < FULL_DISK_BYTES:
-        yield Finding("disk", "warning", f"the disk is full: {words}", fix, told)
+        yield Finding("disk", "warning", f"the disk is full: {words}", fix, details)
     elif free < LOW_DISK_BYTES and free < LOW_DISK_SHARE * total:
-        yield Finding("disk", "warning", f"the disk is nearly full: {words}", fix, told)
+        yield Finding("disk", "warning", f"the disk is nearly full: {words}", fix, details)
     else:
-        yield Finding("disk", "ok", words, None, told)
+        yield Finding("disk", "ok", words, None, details)
 
 
 def _kind(home: Path, mounts: str) -> str | None:
-    """Give the kind of file system that a path is on, where this system tells."""
+    """Return the kind of file system that a path is on, where this system tells."""
     try:
         lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -495,13 +519,14 @@ def clock(store: Store | None) -> Iterator[Finding]:
     now = present()
     rows = store.sessions() if store is not None else ()
     ends = sorted(
-        ((end, row) for row in rows if (end := when(row.session.ended_at))), key=lambda one: one[0]
+        ((end, row) for row in rows if (end := when(row.session.ended_at))),
+        key=lambda pair: pair[0],
     )
     if not ends:
         yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M %Z}")
         return
     newest, row = ends[-1]
-    if (newest - now).total_seconds() > AHEAD:
+    if (newest - now).total_seconds() > MAX_CLOCK_AHEAD_S:
         name = short_id(row.session.native_session_id)
         words = f"an event of {name} lies in the future: {newest:%Y-%m-%d %H:%M}"
         yield Finding("clock", "warning", words, "check the clock of this machine")
@@ -510,8 +535,8 @@ def clock(store: Store | None) -> Iterator[Finding]:
 
 
 def _ago(then: datetime, now: datetime) -> str:
-    told = ago(then, now)
-    return "just now" if told == "now" else f"{told} ago" if told[0].isdigit() else told
+    passed = ago(then, now)
+    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
 
 
 # -- hooks ----------------------------------------------------------------------------------
@@ -519,7 +544,7 @@ def _ago(then: datetime, now: datetime) -> str:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hooks import fix_of, names, status_of, told_of
+    from thence.cli.hooks import describe_status, fix_of, names, status_of
 
     now = present()
     roots = wiring.roots(known)
@@ -527,26 +552,26 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
         if agent not in roots:
             continue
         try:
-            one = status_of(agent)
+            status = status_of(agent)
         except ThenceError as error:
             yield Finding("hooks", "warning", clean(f"{agent:7} {error.message}"), error.hint)
             continue
-        mark, words, _ = told_of(one, now)
+        mark, words, _ = describe_status(status, now)
         level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
-        fix = fix_of(one) if level != "ok" else None
-        if level == "ok" and store is not None and (silent := _silent(store, agent, one)):
+        fix = fix_of(status) if level != "ok" else None
+        if level == "ok" and store is not None and (silent := _silent(store, agent, status)):
             level, words, fix = "warning", silent, f"thence hook install {agent}"
-        yield Finding("hooks", level, f"{agent:7} {words}", fix, one)
+        yield Finding("hooks", level, f"{agent:7} {words}", fix, status)
 
 
-def _silent(store: Store, agent: str, one: dict[str, JSON]) -> str | None:
+def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
     """Say so when sessions went on and the hook did not say so."""
     from thence.memory.store import Filter
 
-    seen = when(one["last_nudge"])
+    seen = when(status["last_nudge"])
     if seen is None:
         return None
-    after = int((seen.timestamp() + SILENT) * 1000)
+    after = int((seen.timestamp() + SILENT_AFTER_S) * 1000)
     grown = sum(1 for _ in store.sessions(Filter(agent=agent, after=after)))
     if not grown:
         return None
@@ -554,28 +579,28 @@ def _silent(store: Store, agent: str, one: dict[str, JSON]) -> str | None:
     return f"installed, last report {since} while {several(grown, 'session')} grew"
 
 
-def installed(home: Path) -> Iterator[Finding]:
+def setup_parts(home: Path) -> Iterator[Finding]:
     """Tell whether what setup installed is there, and whether the viewer's program is this one."""
     from thence import __version__
     from thence.cli import background, launcher, parts
 
-    recorded = parts.recorded(home)
+    recorded = parts.read_record(home)
     known = {part.name: part for part in parts.PARTS}
     wrong = 0
     for name, whose in recorded.items():
-        for one in whose:
-            if problem := known[name].problem(one):
+        for owner in whose:
+            if problem := known[name].problem(owner):
                 wrong += 1
-                words = f"{name} of {one} {problem}"
-                told: dict[str, JSON] = {"part": name, "whose": one}
-                yield Finding("setup", "warning", clean(words), "thence setup", told)
+                words = f"{name} of {owner} {problem}"
+                details: dict[str, JSON] = {"part": name, "whose": owner}
+                yield Finding("setup", "warning", clean(words), "thence setup", details)
     missed = home / launcher.MISSED
     if missed.exists():
         gone = missed.read_text("utf-8", "replace").strip()
         yield Finding("setup", "warning", clean(f"hooks could not run: {gone} is gone"), "thence")
     elif recorded and not wrong:
         yield Finding("setup", "ok", f"{', '.join(recorded)}: as thence setup left them")
-    server = background.running(home)
+    server = background.find_running(home)
     if server is not None and server.version != __version__:
         words = f"the viewer runs version {server.version}, this is {__version__}"
         yield Finding("viewer", "warning", clean(words), "thence serve --background")
@@ -583,13 +608,15 @@ def installed(home: Path) -> Iterator[Finding]:
         yield Finding("viewer", "ok", f"runs in the background on port {server.port}")
 
 
-def waiting(home: Path) -> Iterator[Finding]:
+def queue(home: Path) -> Iterator[Finding]:
     """Tell how many nudges nobody has taken yet."""
     try:
         entries = [entry for entry in os.scandir(home / "queue") if entry.is_file()]
     except OSError:
         return
-    old = [e for e in entries if time.time() - e.stat(follow_symlinks=False).st_mtime > SILENT]
+    old = [
+        e for e in entries if time.time() - e.stat(follow_symlinks=False).st_mtime > SILENT_AFTER_S
+    ]
     if old:
         words = f"{several(len(old), 'nudge')} older than a day not imported yet"
         yield Finding("queue", "note", words, "thence sweep")
@@ -608,16 +635,20 @@ def cadence(store: Store | None) -> Iterator[Finding]:
     days = _CADENCE_DAYS.get(often)
     if days is None:  # hooks start the sweeps, and are looked at with the hooks
         return
-    told: dict[str, JSON] = {"cadence": often}
-    found = [(way.name, way.where() or "") for way in scheduling.installed()]
-    if found:
-        yield Finding("cadence", "ok", f"{often}, by {found[0][0]}", None, told, clean(found[0][1]))
+    details: dict[str, JSON] = {"cadence": often}
+    timers = [(way.name, way.where() or "") for way in scheduling.active_means()]
+    if timers:
+        yield Finding(
+            "cadence", "ok", f"{often}, by {timers[0][0]}", None, details, clean(timers[0][1])
+        )
         return
     known = store.known().sessions.values() if store is not None else ()
-    last = max((one.ingested or 0 for one in known), default=0) / 1000
+    last = max((session.ingested or 0 for session in known), default=0) / 1000
     late = last and time.time() - last > (days + 1) * 86_400
     words = f"{often}, but no timer is installed"
-    yield Finding("cadence", "warning" if late else "note", words, "thence schedule install", told)
+    yield Finding(
+        "cadence", "warning" if late else "note", words, "thence schedule install", details
+    )
 
 
 def journals(store: Store | None) -> Iterator[Finding]:
@@ -644,8 +675,8 @@ def other_layouts(known: Mapping[str, Adapter]) -> Iterator[Finding]:
         if logs:
             words = f"{several(len(logs), 'log')} in projects/*/sessions below {tilde(str(root))}"
             fix = f"move them up one folder, or thence show {tilde(logs[0])}"
-            told: dict[str, JSON] = {"logs": logs}
-            yield Finding("layout", "warning", clean(f"{words}: not read"), clean(fix), told)
+            details: dict[str, JSON] = {"logs": logs}
+            yield Finding("layout", "warning", clean(f"{words}: not read"), clean(fix), details)
 
 
 # -- links ----------------------------------------------------------------------------------
@@ -692,7 +723,7 @@ def extensions() -> Iterator[Finding]:
 # -- all ------------------------------------------------------------------------------------
 
 
-def everything(*, deep: bool) -> list[Finding]:
+def run_all(*, deep: bool) -> list[Finding]:
     """Look at everything; a check that fails is told as such."""
     from contextlib import ExitStack
 
@@ -706,16 +737,16 @@ def everything(*, deep: bool) -> list[Finding]:
         except ThenceError as error:
             return [Finding("setup", "bad", error.message, error.hint), *_run(_homely(home, 0))]
         read = list(_run([("sources", lambda: sources(store, known))]))
-        unread = sum(finding.told.get("unread", 0) for finding in read)
+        unread = sum(finding.details.get("unread", 0) for finding in read)
         checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
             ("agents", lambda: clients(known, deep=deep))
         ]
         if store is not None:
-            held = store
+            opened = store  # no longer None, which a lambda could not know of `store`
             checks += [
-                ("skips", lambda: skips(held, known, deep=deep)),
-                ("store", lambda: integrity(held, deep=deep)),
-                ("rules", lambda: rules(held)),
+                ("skips", lambda: skips(opened, known, deep=deep)),
+                ("store", lambda: integrity(opened, deep=deep)),
+                ("rules", lambda: rules(opened)),
             ]
         else:
             out.append(Finding("store", "note", "no sessions stored yet", "thence sweep"))
@@ -723,7 +754,7 @@ def everything(*, deep: bool) -> list[Finding]:
             ("caps", lambda: caps(store)),
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
-            ("setup", lambda: installed(home)),
+            ("setup", lambda: setup_parts(home)),
             ("cadence", lambda: cadence(store)),
             ("journals", lambda: journals(store)),
             ("layout", lambda: other_layouts(known)),
@@ -736,7 +767,7 @@ def everything(*, deep: bool) -> list[Finding]:
 
 def _homely(home: Path, unread: int) -> Sequence[tuple[str, Callable[[], Iterable[Finding]]]]:
     return (
-        ("queue", lambda: waiting(home)),
+        ("queue", lambda: queue(home)),
         ("modes", lambda: modes(home)),
         ("access", lambda: access(home)),
         ("disk", lambda: space(home, unread)),
@@ -754,6 +785,6 @@ def _run(checks: Iterable[tuple[str, Callable[[], Iterable[Finding]]]]) -> Itera
             yield Finding(topic, "bad", f"check failed: {clean(str(error))}")
 
 
-def moment() -> str:
-    """Give the time of a report."""
+def report_time() -> str:
+    """Return the time of a report."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -27,25 +27,27 @@ if TYPE_CHECKING:
 DIM: Final = "bright_black"
 NARROW: Final = 60
 """Under so many columns a row takes two lines."""
+TITLE_COLUMNS: Final = 30
+"""Columns that a title keeps before others are left out."""
 WIDE: Final = 100
 """From so many columns on there are further columns, and a head line names them."""
 
 
-class Cell(NamedTuple):
+class TextCell(NamedTuple):
     """One text of a row, and how it is coloured."""
 
     text: str
     colour: str | None = None
     bold: bool = False
 
-    def shown(self, text: str) -> str:
-        """Give a text in this cell's colour."""
+    def paint(self, text: str) -> str:
+        """Return a text in this cell's colour."""
         if self.bold:
             return style(text, fg=self.colour, bold=True) if self.colour else style(text, bold=True)
         return style(text, fg=self.colour) if self.colour else text
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """How a column is set. One of a table is `slack`: it takes what room the others leave."""
 
     head: str = ""
@@ -57,31 +59,33 @@ class Column(NamedTuple):
     """Above 0, the column is left out if the slack column lacks room; the highest goes first."""
 
 
-Row = Sequence[Cell]
+Row = Sequence[TextCell]
 
 
 def table(
-    columns_of: Sequence[Column], rows: Sequence[Row], room: int, *, head: bool = False
+    columns_of: Sequence[TextColumn], rows: Sequence[Row], room: int, *, head: bool = False
 ) -> Iterator[str]:
     """Set rows whose first cell is a mark under one another, within so many columns."""
-    heads = [Cell(column.head, DIM) for column in columns_of]
+    heads = [TextCell(column.head, DIM) for column in columns_of]
     every = [heads, *rows] if head else list(rows)
     widths = [
         max((columns(row[at].text) for row in every), default=0) for at in range(len(columns_of))
     ]
-    shown = _fitting(columns_of, widths, room - 2)
+    shown = _choose_columns(columns_of, widths, room - 2)
     columns_of, widths = [columns_of[at] for at in shown], [widths[at] for at in shown]
     _fit(columns_of, widths, room - 2)
     for row in every:
         yield _row(columns_of, [row[at] for at in shown], widths).rstrip()
 
 
-def _fitting(columns_of: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+def _choose_columns(
+    columns_of: Sequence[TextColumn], widths: Sequence[int], room: int
+) -> list[int]:
     """Return the columns that leave the slack column its least, in order."""
     shown = list(range(len(columns_of)))
     slack = _slack(columns_of)
     for _, at in sorted(((c.drop, at) for at, c in enumerate(columns_of) if c.drop), reverse=True):
-        others = sum(widths[one] for one in shown if one != slack)
+        others = sum(widths[place] for place in shown if place != slack)
         needed = 0 if slack is None else min(columns_of[slack].least, widths[slack])
         if room - _gaps(len(shown)) - others >= needed:
             break
@@ -89,7 +93,7 @@ def _fitting(columns_of: Sequence[Column], widths: Sequence[int], room: int) -> 
     return shown
 
 
-def _slack(columns_of: Sequence[Column]) -> int | None:
+def _slack(columns_of: Sequence[TextColumn]) -> int | None:
     return next((at for at, column in enumerate(columns_of) if column.slack), None)
 
 
@@ -98,8 +102,8 @@ def _gaps(number: int) -> int:
     return max(2 * (number - 1) - 1, 0)
 
 
-def _fit(columns_of: Sequence[Column], widths: list[int], room: int) -> None:
-    """Give the slack to its column; where there is none, texts are cut, the widest first."""
+def _fit(columns_of: Sequence[TextColumn], widths: list[int], room: int) -> None:
+    """Widen the slack column by the room that is left; cut the widest texts where none is."""
     slack = _slack(columns_of)
     floors = [4] * len(widths)
     left = room - _gaps(len(widths)) - sum(widths)
@@ -114,12 +118,12 @@ def _fit(columns_of: Sequence[Column], widths: list[int], room: int) -> None:
             left += 1
 
 
-def _row(columns_of: Sequence[Column], row: Row, widths: Sequence[int]) -> str:
+def _row(columns_of: Sequence[TextColumn], row: Row, widths: Sequence[int]) -> str:
     out = "  "
     for at, (column, cell, width) in enumerate(zip(columns_of, row, widths, strict=True)):
         text = cut(cell.text, width)
         pad = " " * (width - columns(text))
-        shown = cell.shown(text) if text else ""
+        shown = cell.paint(text) if text else ""
         gap = "" if at == 0 else " " if at == 1 else "  "
         out += gap + (pad + shown if column.right else shown + pad)
     return out
@@ -139,14 +143,14 @@ def short_ids(names: Sequence[str]) -> dict[str, str]:
     return out
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(first: str, other: str) -> int:
     """How many characters two texts begin with in common."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(first, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(other)))
 
 
 def present(*, utc: bool = False) -> datetime:
-    """Give the time, in the zone that is asked for."""
+    """Return the time, in the zone that is asked for."""
     now = datetime.now(UTC)
     return now if utc else now.astimezone()
 
@@ -160,7 +164,7 @@ def when(text: str | None) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
-def titled(title: str | None) -> str:
+def title_text(title: str | None) -> str:
     """Name a session by its title, on one line."""
     return clean(" ".join((title or "").split())) or "empty session"
 

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from thence.cli import options
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-SHOWN = 30
 
 _PLACES = {
     "bash": 'eval "$(thence completion bash)"  in ~/.bashrc',
@@ -39,28 +32,3 @@ def command(shell: str, *, json: bool) -> int:
     else:
         click.echo(script)
     return 0
-
-
-def ids(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Give the ids of the newest sessions that begin with what was typed."""
-    from click.shell_completion import CompletionItem
-
-    from thence.cli import wiring
-    from thence.cli.columns import short_ids
-    from thence.cli.terminal import clean, cut
-    from thence.errors import ThenceError
-    from thence.memory.store import Filter
-
-    try:
-        with wiring.store() as store:
-            rows = list(store.sessions(Filter(uid=typed or None, limit=SHOWN)))
-    except ThenceError:  # completing is no time to complain
-        return []
-    short = short_ids([row.session.native_session_id for row in rows])
-    return [
-        CompletionItem(
-            max(short[row.session.native_session_id], typed, key=len),
-            help=cut(clean(f"{row.session.flavor}: {' '.join((row.title or '').split())}"), 60),
-        )
-        for row in rows
-    ]

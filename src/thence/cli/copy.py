@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options
+from thence.cli import options, wiring
 from thence.cli.columns import tell
 from thence.cli.terminal import as_json, clean, say, several, size
 
 if TYPE_CHECKING:
     from thence.memory.store import Store
     from thence.team.copying import CopyReport
-
-WAIT = 30.0
-"""Seconds that a copy waits for a sweep to end."""
 
 
 @click.command(
@@ -39,13 +36,13 @@ def command(source: str, target: str, *, json: bool) -> int:
     if source == target or (file is not None and file == file_of(target)):
         raise BadConfig("source and target are the same store", hint="choose another address")
     with contextlib.ExitStack() as stack:
-        ours = _opened(stack, source, must_exist=True)
+        ours = _open(stack, source, must_exist=True)
         if not (any(ours.sessions(Filter(limit=1))) or ours.known().forgotten):
             raise SessionNotFound(
                 "FROM has no sessions; nothing was copied",
                 hint="check its address, and the tenant of a store in Postgres",
             )
-        theirs = _opened(stack, target)
+        theirs = _open(stack, target)
         shown = sys.stderr.isatty() and not json
         report = copying.copy(ours, theirs, _progress if shown else lambda _: None)
     if json:
@@ -55,13 +52,13 @@ def command(source: str, target: str, *, json: bool) -> int:
     return 1 if report.different else 0
 
 
-def _opened(stack: contextlib.ExitStack, address: str, *, must_exist: bool = False) -> Store:
+def _open(stack: contextlib.ExitStack, address: str, *, must_exist: bool = False) -> Store:
     """Open a store, and keep sweeps out of it until the copy is over."""
     from thence.memory.store import open_store
 
     store = open_store(address, must_exist=must_exist)
     stack.callback(store.close)
-    stack.enter_context(store.sweeping(WAIT))
+    stack.enter_context(store.sweeping(wiring.SWEEP_WAIT_S))
     return store
 
 

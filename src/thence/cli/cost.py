@@ -17,8 +17,8 @@ from thence.cli.columns import (
     DIM,
     NARROW,
     WIDE,
-    Cell,
-    Column,
+    TextCell,
+    TextColumn,
     money,
     present,
     project,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from thence.memory.store import SessionRow, Store, Total
 
 By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
-SHOWN = 30
+DEFAULT_ROWS = 30
 BUDGET_USED_UP = 2
 """The exit code by which agents take it that a hook stops them."""
 _UNPRICED_SHOWN = 3
@@ -48,7 +48,7 @@ PERIODS = ("day", "week", "month")
 @options.model
 @options.since
 @options.tz
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @click.option(
     "--check",
     is_flag=True,
@@ -86,7 +86,7 @@ def command(
         if json:
             say(as_json({**bill.object(), "tz": label}))
         else:
-            tell(Table(store, bill, label).lines(width(), number))
+            tell(CostLines(store, bill, label).lines(width(), number))
     return 0
 
 
@@ -105,7 +105,7 @@ def _check_budgets() -> int:
     return BUDGET_USED_UP if warnings else 0
 
 
-class Table:
+class CostLines:
     """What was spent, by one thing, on a terminal."""
 
     def __init__(self, store: Store, bill: CostTable, zone: str) -> None:
@@ -121,13 +121,13 @@ class Table:
         self._rows: dict[str, SessionRow] = {}
         self._ids: dict[str, str] = {}
         if self.by == "session":
-            uids = tuple(f"{one.key[0]}" for one in self.parts)
-            found = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
-            self._rows = {row.session.session_uid: row for row in found}
+            uids = tuple(f"{part.key[0]}" for part in self.parts)
+            rows = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
+            self._rows = {row.session.session_uid: row for row in rows}
             self._ids = short_ids([uid.partition(":")[2] for uid in uids])
 
     def lines(self, room: int, number: int) -> Iterator[str]:
-        """Give it as a table, the sum first."""
+        """Yield it as a table, the sum first."""
         total = self.total
         if not self.parts:
             yield "no cost data for these sessions"
@@ -143,7 +143,7 @@ class Table:
         yield ""
         wide = room >= WIDE
         shown = self.parts[-number:] if self.by in PERIODS else self.parts[:number]
-        rows = [self._heads(wide=wide), *(self._cells(one, wide=wide) for one in shown)]
+        rows = [self._heads(wide=wide), *(self._cells(total, wide=wide) for total in shown)]
         if room < NARROW:
             yield from table(_NARROW, [[*row[:2], *row[3:]] for row in rows], room)
         else:
@@ -152,24 +152,30 @@ class Table:
             yield f"    and {len(self.parts) - len(shown):,} more: -n {len(self.parts)}"
         yield from self._bounds(room)
 
-    def _heads(self, *, wide: bool) -> list[Cell]:
+    def _heads(self, *, wide: bool) -> list[TextCell]:
         heads = ["", clean(self._head), "sessions", "live", "discarded", "subagents", "all"]
         if wide:
             heads[3:3] = ["in", "cached", "out"]
-        return [Cell(head, DIM) for head in heads]
+        return [TextCell(head, DIM) for head in heads]
 
-    def _cells(self, one: Total, *, wide: bool) -> list[Cell]:
-        tokens = [Cell(short(n), DIM) for n in (one.input, one.cache, one.output)] if wide else []
-        unknown = one.unpriced and not one.ticks
+    def _cells(self, total: Total, *, wide: bool) -> list[TextCell]:
+        tokens = (
+            [TextCell(short(n), DIM) for n in (total.input, total.cache, total.output)]
+            if wide
+            else []
+        )
+        unknown = total.unpriced and not total.ticks
         return [
-            Cell("▲", "yellow") if one.unpriced else Cell(" "),
-            Cell(self._name(one.key[0])),
-            Cell(f"{one.sessions:,}"),
+            TextCell("▲", "yellow") if total.unpriced else TextCell(" "),
+            TextCell(self._name(total.key[0])),
+            TextCell(f"{total.sessions:,}"),
             *tokens,
-            Cell("unknown" if unknown else money(one.live, one.unpriced)),
-            Cell(money(one.dead) if one.dead else "·", DIM),
-            Cell(money(one.side) if one.side else "·", "bright_magenta" if one.side else DIM),
-            Cell("unknown" if unknown else money(one.ticks, one.unpriced)),
+            TextCell("unknown" if unknown else money(total.live, total.unpriced)),
+            TextCell(money(total.dead) if total.dead else "·", DIM),
+            TextCell(
+                money(total.side) if total.side else "·", "bright_magenta" if total.side else DIM
+            ),
+            TextCell("unknown" if unknown else money(total.ticks, total.unpriced)),
         ]
 
     def _name(self, key: str | None) -> str:
@@ -187,9 +193,9 @@ class Table:
         """Say why the sums are lower bounds, where they are."""
         if self.total.unpriced:
             for part in self.unpriced[:_UNPRICED_SHOWN]:
-                yield from _wrapped(f"▲ not included: {clean(str(part))}", room)
+                yield from _wrap(f"▲ not included: {clean(str(part))}", room)
             if (more := len(self.unpriced) - _UNPRICED_SHOWN) > 0:
-                yield from _wrapped(f"▲ and {several(more, 'more model')}, see --json", room)
+                yield from _wrap(f"▲ and {several(more, 'more model')}, see --json", room)
         if self.bounds:
             reasons: dict[str, int] = {}
             for row in self.bounds:
@@ -197,20 +203,26 @@ class Table:
                     reasons[why] = reasons.get(why, 0) + 1
             most = max(reasons, key=reasons.__getitem__)
             what = several(len(self.bounds), "session")
-            told = f"▲ at least: {what} with missing or incomplete usage ({clean(most)})"
-            yield from _wrapped(told, room)
+            notice = f"▲ at least: {what} with missing or incomplete usage ({clean(most)})"
+            yield from _wrap(notice, room)
 
 
-def _wrapped(told: str, room: int) -> Iterator[str]:
+def _wrap(text: str, room: int) -> Iterator[str]:
     """Say a sentence behind its mark, on as many lines as it takes."""
-    mark, _, words = told.partition(" ")
+    mark, _, words = text.partition(" ")
     for at, line in enumerate(wrap(words, room - 2)):
         yield f"{' ' if at else mark} {line}"
 
 
-_USUAL: Sequence[Column] = (
-    *(Column(), Column(slack=True), Column(right=True), Column(right=True)),
-    *(Column(right=True), Column(right=True), Column(right=True)),
+_USUAL: Sequence[TextColumn] = (
+    *(TextColumn(), TextColumn(slack=True), TextColumn(right=True), TextColumn(right=True)),
+    *(TextColumn(right=True), TextColumn(right=True), TextColumn(right=True)),
 )
 _NARROW = (*_USUAL[:2], *_USUAL[3:])  # without the number of sessions
-_WIDE = (*_USUAL[:3], Column(right=True), Column(right=True), Column(right=True), *_USUAL[3:])
+_WIDE = (
+    *_USUAL[:3],
+    TextColumn(right=True),
+    TextColumn(right=True),
+    TextColumn(right=True),
+    *_USUAL[3:],
+)

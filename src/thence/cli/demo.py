@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options, processes, wiring
+from thence.cli import load_command, options, processes, viewer, wiring
 from thence.cli.columns import DIM, tell
 from thence.cli.terminal import as_json, clean, columns, say, style
 from thence.errors import NotAppendable, ThenceError
@@ -54,8 +54,8 @@ def command(
     report = _swept()
     script = _script(homes)
     if json:
-        told = {"folder": str(homes.work.parent), "command": str(script), "env": homes.env}
-        say(as_json({**told, "sweep": report}))
+        out = {"folder": str(homes.work.parent), "command": str(script), "env": homes.env}
+        say(as_json({**out, "sweep": report}))
         return 0
     tell([f"sample sessions of every agent, in {homes.work.parent}", ""])
     show(json=False, utc=False)
@@ -65,7 +65,6 @@ def command(
 
 def _keep_up(ctx: click.Context, *, json: bool) -> None:
     """Sweep what the agents of this machine wrote; the first time it is said before it is done."""
-    from thence.cli import sweep
     from thence.cli.home import show
 
     if not wiring.has_store() and not json:
@@ -73,7 +72,7 @@ def _keep_up(ctx: click.Context, *, json: bool) -> None:
         tell([""])
     try:
         with contextlib.redirect_stdout(io.StringIO()) if json else contextlib.nullcontext():
-            ctx.invoke(sweep.command)
+            ctx.invoke(load_command("sweep"))
     except ThenceError as error:  # another sweep, perhaps; what is kept can be looked at
         click.echo(f"note: not imported: {clean(error.message)}", err=True)
 
@@ -95,13 +94,12 @@ def _is_wanted() -> bool:
 
 def _look(ctx: click.Context) -> int:
     """Serve what is kept, on a port of its own if the usual one is taken."""
-    from thence.cli import serve
-
+    serve = load_command("serve")
     tell([""])
     try:
-        code: int = ctx.invoke(serve.command)
-    except serve.PortTaken:
-        code = ctx.invoke(serve.command, port=0)
+        code: int = ctx.invoke(serve)
+    except viewer.PortTaken:
+        code = ctx.invoke(serve, port=0)
     return code
 
 
@@ -113,8 +111,8 @@ def _has_sessions() -> bool:
     if wiring.has_store():
         return True
     known = wiring.adapters()
-    found = (known[name].find(place) for name, ps in wiring.roots(known).items() for place in ps)
-    return any(next(iter(one), None) is not None for one in found)
+    searches = (known[name].find(place) for name, ps in wiring.roots(known).items() for place in ps)
+    return any(next(iter(sessions), None) is not None for sessions in searches)
 
 
 def made(folder: Path | None) -> Homes:

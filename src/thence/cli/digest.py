@@ -9,7 +9,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, money, project, row_cost, short_id, tell, when
-from thence.cli.reading import flowed
+from thence.cli.reading import flow
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from thence.memory.notes import Note
     from thence.memory.store import SessionRow, Store
 
-FEW = 6
-_NAME = 10
+MAX_ROWS = 6
+_NAME_COLUMNS = 10
 
 
 @click.command("digest", help="Show a session's digest.")
@@ -45,21 +45,21 @@ def command(session: str, *, utc: bool, json: bool) -> int:
     """Print the digest of a session."""
     with wiring.store() as store:
         row = with_lineage(store, [wiring.session(store, session)], wiring.labels())[0]
-        digest, signals = kept(store, row)
+        digest, signals = load_digest(store, row)
     digest = with_standing(digest, row)
     uid = row.session.session_uid
     notes = [note for note in read_notes(wiring.home()) if note.session_uid == uid]
     if json:
-        told = {"session_uid": uid, **digest, "signals": signals, "notes": notes}
-        told |= {"title": row.title, "tags": list(row.tags)}
-        say(as_json(with_dollars(told)))
+        report = {"session_uid": uid, **digest, "signals": signals, "notes": notes}
+        report |= {"title": row.title, "tags": list(row.tags)}
+        say(as_json(with_dollars(report)))
     else:
-        tell(Account(row, digest, signals, notes, utc=utc).lines(width()))
+        tell(DigestText(row, digest, signals, notes, utc=utc).lines(width()))
     return 0
 
 
-def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
-    """Give what tier 2 keeps of a session."""
+def load_digest(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
+    """Return the digest and the signals that are stored of a session."""
     from thence.memory.store import Filter
 
     wanted = Filter(uids=(row.session.session_uid,))
@@ -75,8 +75,8 @@ def kept(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
         )
     own = {name: value for name, value in digest.items() if name not in ("uid", "change", "at")}
     signals = [
-        {name: value for name, value in one.items() if name != "uid"}
-        for one in store.read_table("signals", wanted)
+        {name: value for name, value in signal.items() if name != "uid"}
+        for signal in store.read_table("signals", wanted)
     ]
     return own, signals
 
@@ -94,7 +94,7 @@ def with_standing(digest: dict[str, JSON], row: SessionRow) -> dict[str, JSON]:
     return {**own, "outcome": now, "reasons": [why]}
 
 
-class Account:
+class DigestText:
     """A digest as text. What is not there is not said; any shape is tolerated."""
 
     def __init__(
@@ -113,19 +113,21 @@ class Account:
         self._utc = utc
 
     def lines(self, room: int) -> Iterator[str]:
-        """Give the account."""
-        row, told = self._row, self._digest
-        yield style(cut(_flat(row.title or told.get("title") or "empty session"), room), bold=True)
-        for line in flowed(self._about(), room):
+        """Yield the digest as lines."""
+        row, digest = self._row, self._digest
+        yield style(
+            cut(_flat(row.title or digest.get("title") or "empty session"), room), bold=True
+        )
+        for line in flow(self._about(), room):
             yield style(line, fg=DIM)
         yield ""
         yield from self._outcome(room)
-        yield from self._part("took", flowed(self._took(), room - _NAME - 2), room)
-        yield from self._said(room)
+        yield from self._part("took", flow(self._took(), room - _NAME_COLUMNS - 2), room)
+        yield from self._snippets(room)
         yield from self._part("tests", map(_tests, self._list("tests")), room)
         yield from self._part("files", map(_file, self._list("files")), room)
         yield from self._part(
-            "did", (_flat(one.get("line")) for one in self._list("commands")), room
+            "did", (_flat(command.get("line")) for command in self._list("commands")), room
         )
         own = [_error(entry) for entry in self._list("errors")]
         apart = [f"in a subagent: {_error(entry)}" for entry in self._list("subagent_errors")]
@@ -137,13 +139,17 @@ class Account:
         yield from self._part("subagents", map(_agent, self._list("subagents")), room)
         yield from self._part("to-dos", (_flat(o.get("text")) for o in self._list("todos")), room)
         for kind, name in (("decision", "decided"), ("note", "noted")):
-            found = (note for note in self._notes if note.kind == kind)
-            yield from self._part(name, (_flat(note.text) for note in found), room)
+            notes = (note for note in self._notes if note.kind == kind)
+            yield from self._part(name, (_flat(note.text) for note in notes), room)
         yield from self._part("signals", map(_signal, self._signals), room)
 
     def _list(self, name: str) -> list[dict[str, JSON]]:
-        found = self._digest.get(name)
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        entries = self._digest.get(name)
+        return (
+            [entry for entry in entries if isinstance(entry, dict)]
+            if isinstance(entries, list)
+            else []
+        )
 
     def _about(self) -> Iterator[str]:
         session = self._row.session
@@ -161,24 +167,24 @@ class Account:
         yield from filter(None, parts)
 
     def _outcome(self, room: int) -> Iterator[str]:
-        told = self._digest
-        outcome = told.get("outcome") or self._row.session.outcome
-        sure = told.get("confidence")
+        digest = self._digest
+        outcome = digest.get("outcome") or self._row.session.outcome
+        sure = digest.get("confidence")
         share = f", {sure:.0%} sure" if isinstance(sure, float) else ""
-        task = f" · {_flat(told['task_ref'])}" if told.get("task_ref") else ""
+        task = f" · {_flat(digest['task_ref'])}" if digest.get("task_ref") else ""
         colour = {"success": "green", "fail": "red"}.get(outcome, "")
         name = OUTCOME_NAMES.get(outcome, outcome)
         word = style(name, fg=colour) if colour else name
-        rest = cut(f"{share}{task}", room - _NAME - 2 - len(name))
-        yield f"  {'outcome':<{_NAME}}{word}{rest}"
-        reasons = told.get("reasons")
+        rest = cut(f"{share}{task}", room - _NAME_COLUMNS - 2 - len(name))
+        yield f"  {'outcome':<{_NAME_COLUMNS}}{word}{rest}"
+        reasons = digest.get("reasons")
         for reason in reasons if isinstance(reasons, list | tuple) else ():
-            first, *more = wrap(f"because {_flat(reason)}", room - _NAME - 4)
-            yield f"  {'':<{_NAME}}{first}"
-            yield from (f"  {'':<{_NAME}}  {line}" for line in more)
+            first, *more = wrap(f"because {_flat(reason)}", room - _NAME_COLUMNS - 4)
+            yield f"  {'':<{_NAME_COLUMNS}}{first}"
+            yield from (f"  {'':<{_NAME_COLUMNS}}  {line}" for line in more)
 
     def _took(self) -> list[str]:
-        row, told = self._row, self._digest
+        row, digest = self._row, self._digest
         ticks = row.ticks
         parts = [row_cost(row)]
         if ticks.get("dead"):
@@ -189,35 +195,35 @@ class Account:
         parts.append(several(row.events, "event"))
         if seconds := row.session.cost.wall_clock_s:
             parts.append(format_duration(round(1000 * seconds)))
-        if peak := told.get("context_peak"):
+        if peak := digest.get("context_peak"):
             parts.append(f"context up to {short(peak)}")
-        if number := told.get("compactions"):
+        if number := digest.get("compactions"):
             parts.append(several(number, "compaction"))
         if row.session.cost.retries:
             retries = row.session.cost.retries
             parts.append("1 retry" if retries == 1 else f"{retries} retries")
         return parts
 
-    def _said(self, room: int) -> Iterator[str]:
-        said = self._digest.get("snippets")
-        said = said if isinstance(said, dict) else {}
-        first, last = _flat(said.get("first_prompt")), _flat(said.get("last_prompt"))
+    def _snippets(self, room: int) -> Iterator[str]:
+        snippets = self._digest.get("snippets")
+        snippets = snippets if isinstance(snippets, dict) else {}
+        first, last = _flat(snippets.get("first_prompt")), _flat(snippets.get("last_prompt"))
         yield from self._prose("asked", first, room)
         if last != first:
             yield from self._prose("last", last, room)
-        yield from self._prose("answered", _flat(said.get("last_reply")), room)
+        yield from self._prose("answered", _flat(snippets.get("last_reply")), room)
 
     def _prose(self, name: str, text: str, room: int) -> Iterator[str]:
         if text:
-            for at, line in enumerate(wrap(text, room - _NAME - 2)[:4]):
-                yield f"  {name if not at else '':<{_NAME}}{line}"
+            for at, line in enumerate(wrap(text, room - _NAME_COLUMNS - 2)[:4]):
+                yield f"  {name if not at else '':<{_NAME_COLUMNS}}{line}"
 
-    def _part(self, name: str, found: Iterator[str] | Sequence[str], room: int) -> Iterator[str]:
-        lines = [line for line in found if line]
-        for at, line in enumerate(lines[:FEW]):
-            yield cut(f"  {name if not at else '':<{_NAME}}{line}", room)
-        if len(lines) > FEW:
-            yield style(f"  {'':<{_NAME}}and {len(lines) - FEW} more: --json", fg=DIM)
+    def _part(self, name: str, texts: Iterator[str] | Sequence[str], room: int) -> Iterator[str]:
+        lines = [line for line in texts if line]
+        for at, line in enumerate(lines[:MAX_ROWS]):
+            yield cut(f"  {name if not at else '':<{_NAME_COLUMNS}}{line}", room)
+        if len(lines) > MAX_ROWS:
+            yield style(f"  {'':<{_NAME_COLUMNS}}and {len(lines) - MAX_ROWS} more: --json", fg=DIM)
 
 
 # -- rows -----------------------------------------------------------------------------------
@@ -227,48 +233,48 @@ def _flat(value: JSON) -> str:
     return clean(" ".join(value.split())) if isinstance(value, str) else ""
 
 
-def _number(one: Mapping[str, JSON], name: str) -> int:
-    value = one.get(name)
+def _number(entry: Mapping[str, JSON], name: str) -> int:
+    value = entry.get(name)
     return value if isinstance(value, int) else 0
 
 
-def _tests(one: Mapping[str, JSON]) -> str:
-    counts = [f"{_number(one, n)} {n}" for n in ("failed", "passed", "skipped") if one.get(n)]
-    mark = "✗" if one.get("last_red") else "✓"
-    runs = f"{several(_number(one, 'runs'), 'run')}, {_number(one, 'red')} failed"
-    return f"{mark} {_flat(one.get('runner'))}  {', '.join(counts)}  ({runs})"
+def _tests(entry: Mapping[str, JSON]) -> str:
+    counts = [f"{_number(entry, n)} {n}" for n in ("failed", "passed", "skipped") if entry.get(n)]
+    mark = "✗" if entry.get("last_red") else "✓"
+    runs = f"{several(_number(entry, 'runs'), 'run')}, {_number(entry, 'red')} failed"
+    return f"{mark} {_flat(entry.get('runner'))}  {', '.join(counts)}  ({runs})"
 
 
-def _file(one: Mapping[str, JSON]) -> str:
+def _file(entry: Mapping[str, JSON]) -> str:
     counts = [
-        several(_number(one, "edits"), "edit") if one.get("edits") else "",
-        several(_number(one, "reads"), "read") if one.get("reads") else "",
-        f"tests failed after it {_number(one, 'broke')}×" if one.get("broke") else "",
+        several(_number(entry, "edits"), "edit") if entry.get("edits") else "",
+        several(_number(entry, "reads"), "read") if entry.get("reads") else "",
+        f"tests failed after it {_number(entry, 'broke')}×" if entry.get("broke") else "",
     ]
-    return f"{_flat(one.get('path'))}  {', '.join(filter(None, counts))}"
+    return f"{_flat(entry.get('path'))}  {', '.join(filter(None, counts))}"
 
 
-def _error(one: Mapping[str, JSON]) -> str:
-    times = f"{_number(one, 'count')}× " if _number(one, "count") > 1 else ""
-    fixes = one.get("fix")
+def _error(entry: Mapping[str, JSON]) -> str:
+    times = f"{_number(entry, 'count')}× " if _number(entry, "count") > 1 else ""
+    fixes = entry.get("fix")
     fixed = fixes[0].get("what") if isinstance(fixes, list) and fixes else None
     after = f"  fixed by {_flat(fixed)}" if fixed else ""
-    return f"{times}{_flat(one.get('quote')) or _flat(one.get('fingerprint'))}{after}"
+    return f"{times}{_flat(entry.get('quote')) or _flat(entry.get('fingerprint'))}{after}"
 
 
-def _branch(one: Mapping[str, JSON]) -> str:
-    cost = one.get("cost")
+def _branch(entry: Mapping[str, JSON]) -> str:
+    cost = entry.get("cost")
     ticks = _number(cost, "ticks") if isinstance(cost, dict) else 0
     much = f", {money(ticks)}" if ticks else ""
-    asked = f": {prompt}" if (prompt := _flat(one.get("prompt"))) else ""
-    return f"discarded, {several(_number(one, 'events'), 'event')}{much}{asked}"
+    asked = f": {prompt}" if (prompt := _flat(entry.get("prompt"))) else ""
+    return f"discarded, {several(_number(entry, 'events'), 'event')}{much}{asked}"
 
 
-def _agent(one: Mapping[str, JSON]) -> str:
-    name = _flat(one.get("channel")).removeprefix("agent:")
-    return f"{name}, {several(_number(one, 'events'), 'event')}: {_flat(one.get('asked'))}"
+def _agent(entry: Mapping[str, JSON]) -> str:
+    name = _flat(entry.get("channel")).removeprefix("agent:")
+    return f"{name}, {several(_number(entry, 'events'), 'event')}: {_flat(entry.get('asked'))}"
 
 
-def _signal(one: Mapping[str, JSON]) -> str:
-    mark = {"high": "▲", "medium": "◆"}.get(_flat(one.get("severity")), "·")
-    return f"{mark} {_flat(one.get('text'))}"
+def _signal(entry: Mapping[str, JSON]) -> str:
+    mark = {"high": "▲", "medium": "◆"}.get(_flat(entry.get("severity")), "·")
+    return f"{mark} {_flat(entry.get('text'))}"

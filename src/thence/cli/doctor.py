@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, WIDE, Cell, Column, table, tell
+from thence.cli.columns import DIM, WIDE, TextCell, TextColumn, table, tell
 from thence.cli.terminal import as_json, clean, columns, cut, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.cli.checks import Finding
     from thence.format.records import JSON
 
-WARNED = 3
-BROKEN = 1
-WAIT = 30.0
-"""Seconds that mending waits for a sweep to end."""
+WARNED_EXIT_CODE = 3
+BROKEN_EXIT_CODE = 1
 _MARKS = {
     "ok": ("✓", "green"),
     "note": ("○", None),
@@ -44,17 +42,17 @@ def command(*, deep: bool, mend: bool, json: bool) -> int:
     from thence.cli import checks
 
     deep = deep or mend
-    findings = checks.everything(deep=deep)
+    findings = checks.run_all(deep=deep)
     mended: list[str] | None = None
     if mend:
-        broken = _broken(findings)
+        broken = _broken_sessions(findings)
         if broken:
             _mend(broken)
-            findings = checks.everything(deep=deep)
-        mended = sorted(broken - _broken(findings))
+            findings = checks.run_all(deep=deep)
+        mended = sorted(broken - _broken_sessions(findings))
     if json:
-        told = _object(findings, checks.moment())
-        say(as_json(told if mended is None else {**told, "mended": mended}))
+        report = _object(findings, checks.report_time())
+        say(as_json(report if mended is None else {**report, "mended": mended}))
     else:
         if mended is not None:
             tell([f"restored {several(len(mended), 'session')} with broken packs", ""])
@@ -62,55 +60,55 @@ def command(*, deep: bool, mend: bool, json: bool) -> int:
     return code(findings)
 
 
-def _broken(findings: Sequence[Finding]) -> set[str]:
-    """Give the sessions whose packs are broken."""
+def _broken_sessions(findings: Sequence[Finding]) -> set[str]:
+    """Return the sessions whose packs are broken."""
     return {
-        finding.told["session_uid"]
+        finding.details["session_uid"]
         for finding in findings
-        if finding.level == "bad" and "session_uid" in finding.told
+        if finding.level == "bad" and "session_uid" in finding.details
     }
 
 
 def _mend(broken: Collection[str]) -> None:
     """Read sessions again from the start; what else is new is kept with them."""
     known = wiring.adapters()
-    with wiring.store() as store, store.sweeping(WAIT):
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
         wiring.sweep_of(store, known, anew=broken).run(wiring.roots(known))
 
 
 def code(findings: Sequence[Finding]) -> int:
     """Tell how it ends: the worst of what was found."""
     levels = {finding.level for finding in findings}
-    return BROKEN if "bad" in levels else WARNED if "warning" in levels else 0
+    return BROKEN_EXIT_CODE if "bad" in levels else WARNED_EXIT_CODE if "warning" in levels else 0
 
 
 def _object(findings: Sequence[Finding], at: str) -> JSON:
-    found = [
+    rows = [
         {
             "topic": finding.topic or None,
             "level": finding.level,
             "words": finding.words,
             "fix": finding.fix,
-            **finding.told,
+            **finding.details,
         }
         for finding in findings
     ]
-    return {"at": at, "ok": code(findings) == 0, "findings": found}
+    return {"at": at, "ok": code(findings) == 0, "findings": rows}
 
 
 def lines(findings: Sequence[Finding], room: int) -> Iterator[str]:
     """Say what was found, and below what to type."""
     yield style(_head(findings), bold=True)
     yield ""
-    rows: list[list[Cell]] = []
+    rows: list[list[TextCell]] = []
     last = ""
     for finding in findings:
         mark, colour = _MARKS[finding.level]
         topic = "" if finding.topic == last else finding.topic
         last = finding.topic or last
-        cells = [Cell(mark, colour), Cell(topic), Cell(clean(finding.words))]
-        rows.append([*cells, Cell(clean(finding.more), DIM)] if room >= WIDE else cells)
-    columns_of = (Column(), Column(), Column(slack=True), Column())
+        cells = [TextCell(mark, colour), TextCell(topic), TextCell(clean(finding.words))]
+        rows.append([*cells, TextCell(clean(finding.more), DIM)] if room >= WIDE else cells)
+    columns_of = (TextColumn(), TextColumn(), TextColumn(slack=True), TextColumn())
     yield from table(columns_of if room >= WIDE else columns_of[:3], rows, room)
     yield from _fixes(findings, room)
 
@@ -128,7 +126,7 @@ def _head(findings: Sequence[Finding]) -> str:
 
 
 def _fixes(findings: Sequence[Finding], room: int) -> Iterator[str]:
-    """Give what to type, each once, for what is to be looked at."""
+    """Yield what to type, each once, for what is to be looked at."""
     fixes = {finding.fix: finding for finding in findings if finding.fix}
     shown = [fix for fix, finding in fixes.items() if finding.level != "note"]
     shown = shown or list(fixes)[:3]

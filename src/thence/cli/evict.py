@@ -9,9 +9,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import short_id, tell, titled
-from thence.cli.completion import ids
-from thence.cli.keep import WAIT
+from thence.cli.columns import short_id, tell, title_text
 from thence.cli.terminal import as_json, cut, say, several, size, width
 from thence.errors import ThenceError
 
@@ -26,15 +24,17 @@ class NotEvicted(ThenceError):
 
 
 @click.command("evict", help="Remove transcripts; digests, costs and signals stay.")
-@click.argument("wanted", metavar="ID...", nargs=-1, required=True, shell_complete=ids)
+@click.argument(
+    "wanted", metavar="ID...", nargs=-1, required=True, shell_complete=options.complete_ids
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be removed; change nothing.")
 @click.option("--lose", is_flag=True, help="Also sessions that are not fully analysed yet.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def command(wanted: tuple[str, ...], *, dry_run: bool, lose: bool, yes: bool, json: bool) -> int:
     """Evict sessions."""
-    with wiring.store() as store, store.sweeping(WAIT):
-        rows = [wiring.session(store, one) for one in dict.fromkeys(wanted)]
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
+        rows = [wiring.session(store, name) for name in dict.fromkeys(wanted)]
         due = [row for row in rows if not row.session.evicted_at]
         _check(due, lose=lose)
         if not json:
@@ -79,7 +79,7 @@ def _check(rows: Sequence[SessionRow], *, lose: bool) -> None:
 def _tell(rows: Sequence[SessionRow], due: Sequence[SessionRow]) -> None:
     for row in rows:
         name = short_id(row.session.native_session_id)
-        title = titled(row.title)
+        title = title_text(row.title)
         what = size(row.raw_bytes) if row in due else "already removed"
         gone = (
             ", its original log is gone: this is the only copy" if row.gone and row in due else ""

@@ -14,7 +14,6 @@ import msgspec
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.keep import WAIT
 from thence.cli.terminal import clean
 from thence.errors import NotReadable, ThenceError
 
@@ -36,18 +35,18 @@ def command(words: tuple[str, ...], *, json: bool) -> int:
     """Run a command, then sweep."""
     code = run(words)
     report: SweepReport | None = None
-    told = None
+    problem = None
     if config.persistence():
         try:
             report = sweep()
         except (ThenceError, OSError) as error:
-            told = error.message if isinstance(error, ThenceError) else str(error)
+            problem = error.message if isinstance(error, ThenceError) else str(error)
     else:
-        told = "recording is switched off" if json else None
+        problem = "recording is switched off" if json else None
     if json:
-        click.echo(dumps(_object(words, code, report, told)), err=True)
-    elif told is not None:
-        click.echo(f"note: not imported: {clean(told)}; run thence sweep later", err=True)
+        click.echo(dumps(_object(words, code, report, problem)), err=True)
+    elif problem is not None:
+        click.echo(f"note: not imported: {clean(problem)}; run thence sweep later", err=True)
     return code
 
 
@@ -73,7 +72,7 @@ def _left_to_it() -> Iterator[None]:
     """Leave the keys that stop a program to the command: it decides, and we sweep after it."""
     names = (signal.SIGINT, signal.SIGQUIT)
     try:
-        before = [(number, signal.signal(number, _nothing)) for number in names]
+        before = [(number, signal.signal(number, _ignore)) for number in names]
     except ValueError:  # not in the main thread: who runs us handles signals
         yield
         return
@@ -84,12 +83,12 @@ def _left_to_it() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _nothing(_number: int, _frame: object) -> None:
+def _ignore(_number: int, _frame: object) -> None:
     """A handler of ours, unlike an ignored signal, is not handed on to the command."""
 
 
 def sweep() -> SweepReport:
     """Keep what is new, without a word."""
     known = wiring.adapters()
-    with wiring.store(must_exist=False) as store, store.sweeping(WAIT):
+    with wiring.store(must_exist=False) as store, store.sweeping(wiring.SWEEP_WAIT_S):
         return wiring.sweep_of(store).run(wiring.roots(known))

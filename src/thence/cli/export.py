@@ -6,7 +6,6 @@ import contextlib
 import json as text
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -23,7 +22,7 @@ from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
-    from thence.analytics.parquet import ExportReport, Progress
+    from thence.analytics.parquet import ExportReport
     from thence.bridge.otlp import Trace
     from thence.format.records import JSON
     from thence.memory.redact import Redactor
@@ -118,7 +117,7 @@ def command(
         raise NotReadable(f"{output} exists", hint="choose another name, or add --force")
     loaded = original(wanted)
     redactor = wiring.redactor() if redacted else None
-    body = exported(loaded, form, redactor, flatten=flatten, spans=spans)
+    body = export_lines(loaded, form, redactor, flatten=flatten, spans=spans)
     if json:
         say(as_json(_object(loaded, form, body, output, redactor)))
         return exit_code(loaded.skipped)
@@ -144,19 +143,19 @@ def _object(
     redactor: Redactor | None,
 ) -> JSON:
     """Say what was written into a file; without one, give it: records, messages or a text."""
-    told: dict[str, JSON] = {"session_uid": loaded.whole.uid, "as": form}
+    report: dict[str, JSON] = {"session_uid": loaded.whole.uid, "as": form}
     if output is not None:
         _write(output, body)
-        told |= {"path": str(output), "bytes": output.stat().st_size}
+        report |= {"path": str(output), "bytes": output.stat().st_size}
     elif form == "jsonl":
-        told["lines"] = [text.loads(line) for line in body]
+        report["lines"] = [text.loads(line) for line in body]
     elif form in ("messages", "atif", "otlp"):
-        told["messages" if form == "messages" else "document"] = text.loads("".join(body))
+        report["messages" if form == "messages" else "document"] = text.loads("".join(body))
     else:
-        told["text"] = "\n".join(body)
-    told["skipped"] = len(loaded.skipped)
-    told["redacted"] = None if redactor is None else sum(redactor.counts.values())
-    return told
+        report["text"] = "\n".join(body)
+    report["skipped"] = len(loaded.skipped)
+    report["redacted"] = None if redactor is None else sum(redactor.counts.values())
+    return report
 
 
 # -- all of them ----------------------------------------------------------------------------
@@ -179,43 +178,29 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
 
     from thence.analytics.exports import target_at
     from thence.analytics.parquet import export
+    from thence.cli.bar import export_progress
 
-    with wiring.store() as store, progress(shown=not json) as told:
+    with wiring.store() as store, export_progress(shown=not json) as show_progress:
         report = export(
-            store, target_at(target), dry_run=dry_run, notes=wiring.redacted_notes(), progress=told
+            store,
+            target_at(target),
+            dry_run=dry_run,
+            notes=wiring.redacted_notes(),
+            progress=show_progress,
         )
     if json:
         say(as_json(msgspec.to_builtins(report)))
     else:
-        tell(_exported(report))
+        tell(_describe_export(report))
     return 0
 
 
-@contextlib.contextmanager
-def progress(*, shown: bool) -> Iterator[Progress]:
-    """Show on a terminal how far an export is; nothing of it stays."""
-    last = 0.0
-    wiped = True
-
-    def told(what: str, done: int, of: int) -> None:
-        nonlocal last, wiped
-        if time.monotonic() - last >= 0.1:
-            last, wiped = time.monotonic(), False
-            click.echo(f"\r\x1b[2Kexporting: {done:,} of {of:,} {what}", nl=False, err=True)
-
-    try:
-        yield told if shown and sys.stderr.isatty() else lambda _what, _done, _of: None
-    finally:
-        if not wiped:
-            click.echo("\r\x1b[2K", nl=False, err=True)
-
-
-def _exported(report: ExportReport) -> Iterator[str]:
+def _describe_export(report: ExportReport) -> Iterator[str]:
     where = clean(tilde(report.target))
     gone = f", {report.removed:,} removed" if report.removed else ""
     if report.dry_run:
-        whole = "all of " if report.is_complete else ""
-        yield f"would read {whole}{several(report.read, 'session')}{gone}, into {where}"
+        everything = "all of " if report.is_complete else ""
+        yield f"would read {everything}{several(report.read, 'session')}{gone}, into {where}"
         return
     if not report.read and not report.removed:
         yield f"nothing changed: {several(report.sessions, 'session')} in {where}"
@@ -232,9 +217,9 @@ def _exported(report: ExportReport) -> Iterator[str]:
 
 
 def original(wanted: str) -> LoadedSession:
-    """Give a session as its agent wrote it, or else as it is kept."""
+    """Return a session as its agent wrote it, or else as it is kept."""
     from thence.agents.sessions import load
-    from thence.cli.kept import is_path
+    from thence.cli.lookup import is_path
     from thence.memory.fields import locate
     from thence.memory.recall import load_session, stored_ancestors
 
@@ -250,7 +235,7 @@ def original(wanted: str) -> LoadedSession:
         return load_session(store, row)
 
 
-def exported(
+def export_lines(
     loaded: LoadedSession,
     form: Form,
     redactor: Redactor | None,
@@ -258,32 +243,32 @@ def exported(
     flatten: bool = False,
     spans: Spans | None = None,
 ) -> Iterator[str]:
-    """Give the lines of an export."""
+    """Yield the lines of an export."""
     from thence.format import forms, spills
     from thence.memory.labels import Label
     from thence.memory.notes import note_events, read_notes
 
     if form in ("atif", "otlp"):
         # Before it is written: places of texts would not be right after it.
-        loaded = loaded if redactor is None else _redacted(loaded, redactor)
+        loaded = loaded if redactor is None else _redact(loaded, redactor)
         yield text.dumps(_document(loaded, form, spans or Spans()), separators=(",", ":"))
         return
-    whole = loaded.whole
-    label = wiring.labels().get(whole.uid, Label())
+    session = loaded.whole
+    label = wiring.labels().get(session.uid, Label())
     if form == "messages":
-        outputs = spills.texts([*whole.before.facts, *whole.facts])
-        yield _line(spills.inline_known(whole.messages().messages, outputs), redactor)
+        outputs = spills.texts([*session.before.facts, *session.facts])
+        yield _line(spills.inline_known(session.messages().messages, outputs), redactor)
     elif form == "jsonl":
-        notes = note_events(read_notes(wiring.home()), whole.uid)
-        lines = forms.lines(whole, notes, name=label.name, tags=list(label.tags))
-        for one in forms.flat(whole) if flatten else lines:
-            yield _line(one, redactor)
+        notes = note_events(read_notes(wiring.home()), session.uid)
+        lines = forms.lines(session, notes, name=label.name, tags=list(label.tags))
+        for line in forms.flat(session) if flatten else lines:
+            yield _line(line, redactor)
     else:
         write = forms.markdown if form == "markdown" else forms.page
-        made = write(whole, name=label.name)
+        made = write(session, name=label.name)
         # As a whole: a secret may stand on several lines.
-        told = "\n".join(made)
-        yield redactor.redact(told) if redactor is not None else told
+        page = "\n".join(made)
+        yield redactor.redact(page) if redactor is not None else page
 
 
 class Spans(NamedTuple):
@@ -293,7 +278,7 @@ class Spans(NamedTuple):
     openinference: bool = False
 
 
-def _redacted(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
+def _redact(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
     from thence.bridge.share import redact_session
 
     return redact_session(loaded, redactor)
@@ -336,15 +321,15 @@ def _send(wanted: str, endpoint: str, headers: tuple[str, ...], spans: Spans, *,
     """Send a session to a collector, redacted."""
     from thence.bridge.otlp import send
 
-    given = [header.partition("=") for header in headers]
-    if not all(name and equals for name, equals, _ in given):
+    pairs = [header.partition("=") for header in headers]
+    if not all(name and equals for name, equals, _ in pairs):
         raise click.UsageError("write a header as NAME=VALUE")
-    loaded = _redacted(original(wanted), wiring.redactor())
+    loaded = _redact(original(wanted), wiring.redactor())
     trace = _trace(loaded, spans)
-    requests = send(trace, endpoint, {name.strip(): value.strip() for name, _, value in given})
+    requests = send(trace, endpoint, {name.strip(): value.strip() for name, _, value in pairs})
     if json:
-        told = {"session_uid": trace.uid, "trace_id": trace.trace_id.hex(), "endpoint": endpoint}
-        say(as_json({**told, "spans": len(trace.spans), "requests": requests}))
+        report = {"session_uid": trace.uid, "trace_id": trace.trace_id.hex(), "endpoint": endpoint}
+        say(as_json({**report, "spans": len(trace.spans), "requests": requests}))
     else:
         tell([f"sent {several(len(trace.spans), 'span')} to {clean(endpoint)}, redacted"])
     return exit_code(loaded.skipped)

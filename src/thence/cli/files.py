@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, Cell, ago, present, short_ids, tell, titled, when
-from thence.cli.terminal import as_json, clean, cut, say, several, spaced, style, width
+from thence.cli.columns import DIM, TextCell, ago, present, short_ids, tell, title_text, when
+from thence.cli.terminal import as_json, clean, cut, justify, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
 
-SHOWN = 20
-REASONS = 3
+DEFAULT_ROWS = 20
+MAX_REASONS = 3
 """Prompts of one session that are shown before the rest is counted."""
 
 
@@ -25,7 +25,7 @@ REASONS = 3
 @click.option("--edited", is_flag=True, help="Only sessions that changed it.")
 @options.agent
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.utc
 @options.as_json
 def command(
@@ -45,16 +45,23 @@ def command(
 
     wanted = Filter(agent=agent, after=moment(since) if since else None)
     with wiring.store() as store:
-        found = sessions_touching(store, wanted, path)
+        sessions = sessions_touching(store, wanted, path)
         if edited:
-            found = [one for one in found if any(file["edits"] for file in one["files"])]
-        sums = len(found), sum(file["edits"] for one in found for file in one["files"])
-        for one in found[:number]:
-            one["why"] = reasons(store, one["session_uid"], [f["path"] for f in one["files"]])
+            sessions = [
+                session for session in sessions if any(file["edits"] for file in session["files"])
+            ]
+        sums = (
+            len(sessions),
+            sum(file["edits"] for session in sessions for file in session["files"]),
+        )
+        for session in sessions[:number]:
+            session["why"] = reasons(
+                store, session["session_uid"], [f["path"] for f in session["files"]]
+            )
     if json:
-        say(as_json(found[:number]))
+        say(as_json(sessions[:number]))
     else:
-        tell(lines(path, found[:number], sums, present(utc=utc), width()))
+        tell(lines(path, sessions[:number], sums, present(utc=utc), width()))
     return 0
 
 
@@ -63,39 +70,39 @@ def command(
 
 def lines(
     path: str,
-    found: Sequence[Mapping[str, JSON]],
+    sessions: Sequence[Mapping[str, JSON]],
     sums: tuple[int, int],
     at: datetime,
     room: int,
 ) -> Iterator[str]:
-    """Give the sessions, each with its reasons below."""
-    if not found:
+    """Yield the sessions, each with its reasons below."""
+    if not sessions:
         yield f"no stored session touched {clean(path)}"
         return
     number, edits = sums
     yield cut(f"{several(number, 'session')} touched {clean(path)}, {several(edits, 'edit')}", room)
     yield ""
-    ids = short_ids([one["session_uid"].partition(":")[2] for one in found])
-    for one in found:
-        yield from _session(one, ids[one["session_uid"].partition(":")[2]], at, room)
-    if number > len(found):
-        yield style(f"    and {number - len(found):,} more: -n {number}", fg=DIM)
+    ids = short_ids([session["session_uid"].partition(":")[2] for session in sessions])
+    for session in sessions:
+        yield from _session(session, ids[session["session_uid"].partition(":")[2]], at, room)
+    if number > len(sessions):
+        yield style(f"    and {number - len(sessions):,} more: -n {number}", fg=DIM)
 
 
-def _session(one: Mapping[str, JSON], name: str, at: datetime, room: int) -> Iterator[str]:
-    changed = any(file["edits"] for file in one["files"])
-    mark = Cell("■", "yellow") if changed else Cell("○")
-    title = titled(one["title"])
-    right = f"{_counts(one['files'])}  {ago(when(one['ended_at']), at):>6}"
-    shown = spaced(title, right, room - 6 - len(name))
-    yield f"  {mark.shown(mark.text)} {style(name, fg=DIM)}  {shown}"
-    why = one.get("why") or []
-    told = [reason for reason in why if reason["edits"]] or why
-    for reason in told[:REASONS]:
+def _session(session: Mapping[str, JSON], name: str, at: datetime, room: int) -> Iterator[str]:
+    changed = any(file["edits"] for file in session["files"])
+    mark = TextCell("■", "yellow") if changed else TextCell("○")
+    title = title_text(session["title"])
+    right = f"{_counts(session['files'])}  {ago(when(session['ended_at']), at):>6}"
+    shown = justify(title, right, room - 6 - len(name))
+    yield f"  {mark.paint(mark.text)} {style(name, fg=DIM)}  {shown}"
+    why = session.get("why") or []
+    reasons = [reason for reason in why if reason["edits"]] or why
+    for reason in reasons[:MAX_REASONS]:
         did = _counts([reason])
-        yield style(spaced(f"      › {clean(reason['prompt'])}", did, room), fg=DIM)
-    if len(told) > REASONS:
-        yield style(f"      and {len(told) - REASONS} more prompts", fg=DIM)
+        yield style(justify(f"      › {clean(reason['prompt'])}", did, room), fg=DIM)
+    if len(reasons) > MAX_REASONS:
+        yield style(f"      and {len(reasons) - MAX_REASONS} more prompts", fg=DIM)
 
 
 def _counts(files: Sequence[Mapping[str, JSON]]) -> str:

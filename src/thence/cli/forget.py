@@ -19,9 +19,8 @@ import click
 from thence.agents.profiles import label_of
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import short_id, tell, tilde, titled
-from thence.cli.completion import ids
-from thence.cli.keep import WAIT
+from thence.cli.columns import short_id, tell, tilde, title_text
+from thence.cli.deletion import OURS, forget, own_files
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
 from thence.errors import SessionBusy, ThenceError
 
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.memory.store import SessionRow, Store
 
-OURS = "thence"
 PIECE_BYTES: Final = 1 << 20
 """How much of a file is looked through at once."""
-LONG_ENOUGH = 24
+MIN_TITLE_CHARS = 24
 """Characters of a text that is looked for: shorter ones may be anywhere by chance."""
 
 
@@ -40,7 +38,7 @@ class StillThere(ThenceError):
     """The proof failed."""
 
 
-class Proof(NamedTuple):
+class ErasureProof(NamedTuple):
     """What was looked through, and what was found."""
 
     files: list[Path]
@@ -54,13 +52,13 @@ class Proof(NamedTuple):
     epilog="Removes it from store, index, digest and packs; if thence recorded it, its files too."
     " Files of other agents are listed, left alone and not imported again.",
 )
-@click.argument("wanted", metavar="ID", shell_complete=ids)
+@click.argument("wanted", metavar="ID", shell_complete=options.complete_ids)
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be removed; change nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
     """Forget a session, and prove it."""
-    with wiring.store() as store, store.sweeping(WAIT):
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
         row = wiring.session(store, wanted)
         own = list(own_files(row))
         if not json:
@@ -74,9 +72,9 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
         pending = forget(store, row, "deleted by thence store forget")
     proof = prove(wiring.home(), needles)
     if json:
-        say(as_json({**_about(row), **_told(proof), "pending": bool(pending)}))
+        say(as_json({**_about(row), **_as_object(proof), "pending": bool(pending)}))
     else:
-        tell(_proven(proof))
+        tell(_describe_proof(proof))
     if pending:
         raise SessionBusy(
             "some pages are still in use by a reader of the store",
@@ -88,75 +86,25 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
     return 0
 
 
-def forget(store: Store, row: SessionRow, why: str) -> list[str]:
-    """Delete a session for good; returns it if some of its pages are still in use."""
-    from thence.memory.notes import forget_notes
-
-    uid = row.session.session_uid
-    pending = store.remove([uid], why={uid: why}, forget=True)
-    home, name = wiring.home(), row.session.native_session_id
-    forget_notes(home, uid)
-    for path in _nudges(home, row):
-        path.unlink(missing_ok=True)
-    if row.session.flavor == OURS:
-        _remove_own(home, name)
-    wiring.let_go(store)
-    return pending
-
-
-def _remove_own(home: Path, name: str) -> None:
-    """Remove the files of a session of our own."""
-    from thence.journal import cleanup, history, permissions
-
-    for held in cleanup.inventory(home):
-        if held.session == name:
-            cleanup.remove(held)
-    permissions.remove_notes(home, name)
-    history.History(home).forget(name)
-
-
-def own_files(row: SessionRow) -> Iterator[Path]:
-    """Give the files that are ours to remove."""
-    if row.session.flavor != OURS:
-        return
-    from thence.journal import cleanup
-
-    for held in cleanup.inventory(wiring.home()):
-        if held.session == row.session.native_session_id:
-            if held.running:
-                raise SessionBusy(f"{held.session} is being written", hint="end it first")
-            yield from (file.path for file in held.segments)
-            yield from held.beside
-
-
-def _nudges(home: Path, row: SessionRow) -> Iterator[Path]:
-    from thence.memory import nudges
-
-    name = f"{row.session.flavor}-{row.session.native_session_id}.json"
-    yield from (home / nudges.FOLDER / start for start in (name, nudges.TAKEN_PREFIX + name))
-    last = home / nudges.LAST_NUDGES_FOLDER / row.session.flavor
-    with contextlib.suppress(OSError):
-        if row.session.native_session_id.encode() in last.read_bytes():
-            last.write_bytes(b"{}")  # that the hook was heard may be known, of what not
-
-
 # -- proof ----------------------------------------------------------------------------------
 
 
 def _needles(store: Store, row: SessionRow) -> list[str]:
-    """Give texts that must be nowhere afterwards: only this session has them."""
+    """Return texts that must be nowhere afterwards: only this session has them."""
     session = row.session
-    others = [one for one in store.sessions() if one.session.session_uid != session.session_uid]
+    others = [
+        other for other in store.sessions() if other.session.session_uid != session.session_uid
+    ]
     name = session.native_session_id  # what comes from it may go on naming it
-    named = any(edge.session == name for one in others for edge in one.edges)
+    named = any(edge.session == name for other in others for edge in other.edges)
     needles = [] if named else [name]
-    titles = {one.title for one in others}
-    if row.title and len(row.title) >= LONG_ENOUGH and row.title not in titles:
+    titles = {other.title for other in others}
+    if row.title and len(row.title) >= MIN_TITLE_CHARS and row.title not in titles:
         needles.append(row.title)
     return needles
 
 
-def prove(home: Path, needles: list[str]) -> Proof:
+def prove(home: Path, needles: list[str]) -> ErasureProof:
     """Look through every byte of the home."""
     files: list[Path] = []
     traces: list[tuple[Path, str]] = []
@@ -168,14 +116,14 @@ def prove(home: Path, needles: list[str]) -> Proof:
             continue
         files.append(path)
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            found: set[str] = set()
+            present: set[str] = set()
             tail = b""  # a text may lie across two pieces
             while piece := file.read(PIECE_BYTES):
                 total += len(piece)
-                found.update(needle for needle, raw in wanted if raw in tail + piece)
+                present.update(needle for needle, raw in wanted if raw in tail + piece)
                 tail = piece[-longest:]
-            traces += [(path, needle) for needle in needles if needle in found]
-    return Proof(files, total, traces)
+            traces += [(path, needle) for needle in needles if needle in present]
+    return ErasureProof(files, total, traces)
 
 
 # -- telling --------------------------------------------------------------------------------
@@ -191,7 +139,7 @@ def _about(row: SessionRow) -> dict[str, JSON]:
     }
 
 
-def _told(proof: Proof) -> dict[str, JSON]:
+def _as_object(proof: ErasureProof) -> dict[str, JSON]:
     return {
         "files_checked": [str(path) for path in proof.files],
         "bytes_checked": proof.bytes,
@@ -203,7 +151,7 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
     from thence.memory.fields import locate
 
     session = row.session
-    title = titled(row.title)
+    title = title_text(row.title)
     yield cut(f"forget {short_id(session.native_session_id)}  {title}", width())
     yield f"  {several(row.events, 'event')}, {size(row.raw_bytes)}, its digest and costs"
     for path in own:
@@ -214,11 +162,11 @@ def _plan(row: SessionRow, own: list[Path]) -> Iterator[str]:
         yield style(f"    rm {clean(tilde(locate(session.source_path)))}", bold=True)
 
 
-def _proven(proof: Proof) -> Iterator[str]:
+def _describe_proof(proof: ErasureProof) -> Iterator[str]:
     yield f"deleted; checked {several(len(proof.files), 'file')}, {size(proof.bytes)}:"
     folders = Counter(path.parent for path in proof.files)
     for folder, number in sorted(folders.items()):
-        found = sorted({place for place, _ in proof.traces if place.parent == folder})
-        told = f"{clean(tilde(str(folder)))}  {several(number, 'file')}"
-        mark = f"✗ {told}: {found[0].name}" if found else f"✓ {told}"
+        places = sorted({place for place, _ in proof.traces if place.parent == folder})
+        words = f"{clean(tilde(str(folder)))}  {several(number, 'file')}"
+        mark = f"✗ {words}: {places[0].name}" if places else f"✓ {words}"
         yield cut(f"  {mark}", width())

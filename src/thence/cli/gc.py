@@ -11,8 +11,7 @@ import click
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import DIM, Cell, Column, short_id, table, tell
-from thence.cli.keep import WAIT
+from thence.cli.columns import DIM, TextCell, TextColumn, short_id, table, tell
 from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
 from thence.errors import SKIPS
 
@@ -54,17 +53,16 @@ def command(
 ) -> int:
     """Plan, show, and do it."""
     from thence import Journal
-    from thence.cli.notes import write_losses
-    from thence.cli.sweep import lost_words
+    from thence.cli.notes import describe_losses, write_losses
 
-    told = wiring.settings()
-    journal = Journal(max_bytes=_size(max_bytes) if max_bytes else told["journal.max_bytes"])
-    most = max_sessions or told["journal.max_sessions"]
+    settings = wiring.settings()
+    journal = Journal(max_bytes=_size(max_bytes) if max_bytes else settings["journal.max_bytes"])
+    most = max_sessions or settings["journal.max_sessions"]
     steps = journal.cleanup(dry_run=True, max_sessions=most)
     steps = [step for step in steps if step.what != "keep"]
     if not wiring.has_store():
         return _without_store(journal, steps, dry_run=dry_run, yes=yes, json=json)
-    with wiring.store() as store, store.sweeping(WAIT):
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
         collection = Collection(store)
         plan = collection.plan() if dry_run else collection.final()
         if not json:
@@ -81,8 +79,8 @@ def command(
         losses = {"losses": collection.losses, "notes": problems}
         say(as_json(_object(plan, steps, dry_run=dry_run) | {"pending": pending, **losses}))
     elif collection.losses:
-        words = [f"LOST: {lost_words(collection.losses)}", *problems]
-        tell(style(line, fg="red") for one in words for line in wrap(clean(one), width()))
+        words = [f"LOST: {describe_losses(collection.losses)}", *problems]
+        tell(style(line, fg="red") for sentence in words for line in wrap(clean(sentence), width()))
     return SKIPS if collection.losses else 0
 
 
@@ -135,7 +133,7 @@ class Collection:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._policy = wiring.policy()
-        self._running = _running()
+        self._running = _running_sessions()
         self.losses: dict[str, str] = {}
         """What went without a digest, and why."""
 
@@ -145,8 +143,8 @@ class Collection:
         from thence.memory.places import only_copies
 
         known = self._store.known()
-        held = retention.inventory(known, self._running, failed, only_copies(known))
-        return retention.plan(self._policy, held, datetime.now(UTC))
+        inventory = retention.inventory(known, self._running, failed, only_copies(known))
+        return retention.plan(self._policy, inventory, datetime.now(UTC))
 
     def final(self) -> RetentionPlan:
         """Analyse what the plan wants analysed first, and plan again until it asks no more."""
@@ -155,7 +153,7 @@ class Collection:
             return plan
         wiring.sweep_of(self._store).run({})  # no folders: what is here and not digested, is
         known = self._store.known().sessions
-        failed = frozenset(uid for uid, one in known.items() if one.analysed is None)
+        failed = frozenset(uid for uid, session in known.items() if session.analysed is None)
         plan = self.plan(failed)
         return plan if not plan.again else self.plan(frozenset(known))
 
@@ -173,7 +171,7 @@ class Collection:
         return pending
 
 
-def _running() -> set[str]:
+def _running_sessions() -> set[str]:
     known = wiring.adapters()
     return {
         f"{name}:{live.session}"
@@ -213,13 +211,13 @@ def lines(
     """Say what goes and why."""
     gone = [*plan.of("evict"), *plan.of("drop_unanalysed")]
     if not plan.items and not steps:
-        held = size(plan.usage_before)
-        yield f"nothing to do: transcripts use {held}, below all limits"
+        used = size(plan.usage_before)
+        yield f"nothing to do: transcripts use {used}, below all limits"
         return
-    yield f"{'would remove' if would else 'removing'} {_counted(gone, steps)}"
+    yield f"{'would remove' if would else 'removing'} {_describe_counts(gone, steps)}"
     rows = [_cells(item) for item in plan.items] + [_step_cells(step) for step in steps]
     if room >= 100:
-        yield from table((*_START, Column(slack=True)), rows, room)
+        yield from table((*_START, TextColumn(slack=True)), rows, room)
         return
     heads = table(_START, [row[:-1] for row in rows], room)
     for row, head in zip(rows, heads, strict=True):  # the reason matters most: it is never cut
@@ -227,38 +225,38 @@ def lines(
         yield from (style(f"      {line}", fg=DIM) for line in wrap(row[-1].text, room - 6))
 
 
-_START = (Column(), Column(), Column(), Column(right=True))
+_START = (TextColumn(), TextColumn(), TextColumn(), TextColumn(right=True))
 
 
-def _counted(gone: Sequence[PlannedRemoval], steps: Sequence[CleanupStep]) -> str:
+def _describe_counts(gone: Sequence[PlannedRemoval], steps: Sequence[CleanupStep]) -> str:
     removed = [step for step in steps if step.what == "remove"]
     pruned = [step for step in steps if step.what == "prune"]
-    told = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
+    words = f"{several(len(gone), 'transcript')}, {size(sum(item.bytes for item in gone))}"
     if removed:
-        told += f", and {several(len(removed), 'session')} recorded by thence"
+        words += f", and {several(len(removed), 'session')} recorded by thence"
     if pruned:
-        told += f", and {several(len(pruned), 'file')} of old prompts"
-    return told
+        words += f", and {several(len(pruned), 'file')} of old prompts"
+    return words
 
 
-def _cells(item: PlannedRemoval) -> list[Cell]:
+def _cells(item: PlannedRemoval) -> list[TextCell]:
     agent, _, name = (item.session_uid or ":").partition(":")
     colour = _COLOURS.get(item.action)
     return [
-        Cell("▲" if colour else "○", colour),
-        Cell(_WORDS.get(item.action, item.action), colour),
-        Cell(f"{clean(agent)} {short_id(name)}".strip()),
-        Cell(size(item.bytes)),
-        Cell(clean(item.reason)),
+        TextCell("▲" if colour else "○", colour),
+        TextCell(_WORDS.get(item.action, item.action), colour),
+        TextCell(f"{clean(agent)} {short_id(name)}".strip()),
+        TextCell(size(item.bytes)),
+        TextCell(clean(item.reason)),
     ]
 
 
-def _step_cells(step: CleanupStep) -> list[Cell]:
+def _step_cells(step: CleanupStep) -> list[TextCell]:
     colour = _COLOURS.get(step.what)
     return [
-        Cell("▲" if colour else "○", colour),
-        Cell(step.what, colour),
-        Cell(step.session if step.what == "prune" else f"thence {short_id(step.session)}"),
-        Cell(size(step.segment.size if step.segment else step.files.size)),
-        Cell(clean(step.reason)),
+        TextCell("▲" if colour else "○", colour),
+        TextCell(step.what, colour),
+        TextCell(step.session if step.what == "prune" else f"thence {short_id(step.session)}"),
+        TextCell(size(step.segment.size if step.segment else step.files.size)),
+        TextCell(clean(step.reason)),
     ]

@@ -30,8 +30,8 @@ def command(ctx: click.Context, name: str | None, *, json: bool) -> int:
     formatter = ctx.make_formatter()
     for title, names in {**GROUPS, "More": more}.items():
         with formatter.section(title):
-            formatter.write_dl([(one, COMMANDS[one]) for one in names])
+            formatter.write_dl([(command_name, COMMANDS[command_name]) for command_name in names])
     with formatter.section("Earlier names that still work"):
-        formatter.write_dl([(one, f"thence {now}") for one, now in MOVED.items()])
+        formatter.write_dl([(command_name, f"thence {now}") for command_name, now in MOVED.items()])
     click.echo(formatter.getvalue().strip())
     return 0

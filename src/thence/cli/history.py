@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, NARROW, Cell, Column, ago, present, table, tell, when
+from thence.cli.columns import DIM, NARROW, TextCell, TextColumn, ago, present, table, tell, when
 from thence.cli.columns import project as folder
-from thence.cli.terminal import as_json, clean, cut, padded, say, width
+from thence.cli.terminal import as_json, clean, cut, pad_to, say, width
 from thence.errors import SessionNotFound
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.memory.store import Store
 
-SHOWN = 50
-MOST = 2_000
+DEFAULT_ROWS = 50
+MAX_PROMPTS = 2_000
 """Prompts of kept sessions that are looked at."""
 _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 
@@ -38,7 +38,7 @@ _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 @options.agent
 @options.project
 @click.option("--prefix", is_flag=True, help="Only prompts that start with the text.")
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @click.option("--pick", is_flag=True, help="Choose one by typing; print it in full.")
 @options.utc
 @options.as_json
@@ -56,51 +56,52 @@ def command(
     """Print prompts that hold a text, or the one of them that is chosen."""
     known = wiring.adapters()
     roots = wiring.roots(known, only=[agent] if agent else [])
-    typed = Typed(" ".join(text), agent=agent, project=project, prefix=prefix)
+    typed = PromptList(" ".join(text), agent=agent, project=project, prefix=prefix)
     for name, places in roots.items():
-        typed.add(own(name, known[name], places))
+        typed.add(own_prompts(name, known[name], places))
     if wiring.has_store():
         with wiring.store() as store:
-            typed.add(said(store, typed.text, agent))
-    found = typed.newest(max(number, MOST) if pick else number)
+            typed.add(stored_prompts(store, typed.text, agent))
+    prompts = typed.newest(max(number, MAX_PROMPTS) if pick else number)
     redact = wiring.redactor().redact if wiring.has_store() else None
     if redact is not None:
-        found = [{**one, "text": redact(one["text"])} for one in found]
+        prompts = [{**prompt, "text": redact(prompt["text"])} for prompt in prompts]
     if pick:
-        found = [_picked(found, present(utc=utc))]
+        prompts = [_pick(prompts, present(utc=utc))]
     if json:
-        say(as_json(found))
+        say(as_json(prompts))
     elif pick:
-        tell(map(clean, found[0]["text"].split("\n")), pager=False)
+        tell(map(clean, prompts[0]["text"].split("\n")), pager=False)
     else:
-        tell(lines(found, present(utc=utc), width()))
+        tell(lines(prompts, present(utc=utc), width()))
     return 0
 
 
-def _picked(found: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
+def _pick(prompts: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
     """Let the user choose a prompt, as with the Up-arrow of a shell."""
     from thence.cli import picker
 
     if not picker.possible():
         raise click.UsageError("--pick needs a terminal")
-    if not found:
+    if not prompts:
         raise SessionNotFound("no prompt found", hint="run thence sweep to import sessions")
     choices = [
-        picker.Choice(
-            f"{ago(when(one['ts']), at):>6}  {padded(clean(one['agent']), 6)}  {_flat(one)}",
-            f"{one['agent']} {_flat(one)} {clean(one['cwd'] or '')}",
-            tuple(map(clean, one["text"].split("\n")[:6])),
+        picker.PickerChoice(
+            f"{ago(when(prompt['ts']), at):>6}  "
+            f"{pad_to(clean(prompt['agent']), 6)}  {_flat(prompt)}",
+            f"{prompt['agent']} {_flat(prompt)} {clean(prompt['cwd'] or '')}",
+            tuple(map(clean, prompt["text"].split("\n")[:6])),
         )
-        for one in found
+        for prompt in prompts
     ]
-    return found[picker.pick(choices)]
+    return prompts[picker.pick(choices)]
 
 
-def _flat(one: Mapping[str, JSON]) -> str:
-    return clean(" ".join(one["text"].split()))
+def _flat(prompt: Mapping[str, JSON]) -> str:
+    return clean(" ".join(prompt["text"].split()))
 
 
-class Typed:
+class PromptList:
     """Prompts from the agents' own histories and from the store, each once."""
 
     def __init__(self, text: str, *, agent: str | None, project: str | None, prefix: bool) -> None:
@@ -108,7 +109,7 @@ class Typed:
         self._agent = agent
         self._project = (project or "").lower()
         self._prefix = prefix
-        self._found: dict[tuple[str, str, int], dict[str, JSON]] = {}
+        self._prompts: dict[tuple[str, str, int], dict[str, JSON]] = {}
 
     def add(self, prompts: Iterable[dict[str, JSON]]) -> None:
         """Add the prompts of one place that are wanted.
@@ -117,30 +118,32 @@ class Typed:
         stands in the other, and so on back.
         """
         times: Counter[tuple[str, str]] = Counter()
-        wanted = filter(self._wanted, prompts)
-        for one in sorted(wanted, key=lambda one: one["ts"] or "", reverse=True):
-            text = one["agent"], " ".join(one["text"].split())
+        wanted = filter(self._matches, prompts)
+        for prompt in sorted(wanted, key=lambda prompt: prompt["ts"] or "", reverse=True):
+            text = prompt["agent"], " ".join(prompt["text"].split())
             times[text] += 1
             key = *text, times[text]
-            before = self._found.get(key)
-            if before is None or (one["ts"] or "") > (before["ts"] or ""):
+            before = self._prompts.get(key)
+            if before is None or (prompt["ts"] or "") > (before["ts"] or ""):
                 more = before or {}
-                self._found[key] = {name: one[name] or more.get(name) for name in one}
+                self._prompts[key] = {name: prompt[name] or more.get(name) for name in prompt}
 
-    def _wanted(self, one: Mapping[str, JSON]) -> bool:
-        text, wanted = one["text"].lower(), self.text.lower()
+    def _matches(self, prompt: Mapping[str, JSON]) -> bool:
+        text, wanted = prompt["text"].lower(), self.text.lower()
         fits = text.startswith(wanted) if self._prefix else wanted in text
-        here = self._project in (one["cwd"] or "").lower()
-        return bool(text.strip()) and fits and here and self._agent in (None, one["agent"])
+        here = self._project in (prompt["cwd"] or "").lower()
+        return bool(text.strip()) and fits and here and self._agent in (None, prompt["agent"])
 
     def newest(self, number: int) -> list[dict[str, JSON]]:
-        """Give the last so many, the newest first."""
-        found = sorted(self._found.values(), key=lambda one: one["ts"] or "", reverse=True)
-        return found[:number]
+        """Return the last so many, the newest first."""
+        prompts = sorted(
+            self._prompts.values(), key=lambda prompt: prompt["ts"] or "", reverse=True
+        )
+        return prompts[:number]
 
 
-def own(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[str, JSON]]:
-    """Give the prompts of an agent's own history."""
+def own_prompts(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[str, JSON]]:
+    """Yield the prompts of an agent's own history."""
     for place in places:
         for prompt in adapter.prompts(place):
             moment = when(prompt.ts)
@@ -156,12 +159,12 @@ def own(name: str, adapter: Adapter, places: Sequence[Path]) -> Iterator[dict[st
 def _utc(moment: datetime | None) -> str | None:
     if moment is None:
         return None
-    told = moment.astimezone(UTC).isoformat(timespec="milliseconds")
-    return told.replace("+00:00", "Z")
+    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
 
 
-def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
-    """Give the prompts of sessions that are kept, by the index where a text is asked for."""
+def stored_prompts(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
+    """Yield the prompts of sessions that are kept, by the index where a text is asked for."""
     from thence.format.facts import Block, words_of
     from thence.memory.recall import body
     from thence.memory.search import parse
@@ -169,38 +172,50 @@ def said(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]
 
     quoted = " ".join(f'"{word}"' for word in text.replace('"', " ").split())
     asked = f"kind:user_msg {quoted}" + (f" agent:{agent}" if agent else "")
-    found = [
-        one
-        for one in store.search(parse(asked), MOST).matches
-        if one.state not in _NOT_TYPED and one.ref is not None
+    matches = [
+        match
+        for match in store.search(parse(asked), MAX_PROMPTS).matches
+        if match.state not in _NOT_TYPED and match.ref is not None
     ]
-    rows = store.sessions(Filter(uids=tuple({one.session_uid for one in found})))
+    rows = store.sessions(Filter(uids=tuple({match.session_uid for match in matches})))
     folders = {row.session.session_uid: row.session.cwd for row in rows}
-    for one in found:
-        name, _, session = one.session_uid.partition(":")
-        payload = body(store.blobs, one.ref or "")
-        moment = datetime.fromtimestamp(one.ts / 1000, UTC) if one.ts else None
+    for match in matches:
+        name, _, session = match.session_uid.partition(":")
+        payload = body(store.blobs, match.ref or "")
+        moment = datetime.fromtimestamp(match.ts / 1000, UTC) if match.ts else None
         yield {
             "ts": _utc(moment),
             "agent": name,
             "session": session,
-            "cwd": folders.get(one.session_uid),
+            "cwd": folders.get(match.session_uid),
             "text": words_of(Block("user_msg", "user", payload=payload)),
         }
 
 
-def lines(found: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Iterator[str]:
-    """Give prompts as rows, one line each."""
-    if not found:
+def lines(prompts: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Iterator[str]:
+    """Yield prompts as rows, one line each."""
+    if not prompts:
         yield "no prompt found"
         return
     narrow = room < NARROW
-    columns = [Column(), Column(right=True), Column(), Column(), Column(slack=True)]
+    columns = [
+        TextColumn(),
+        TextColumn(right=True),
+        TextColumn(),
+        TextColumn(),
+        TextColumn(slack=True),
+    ]
     if narrow:
         del columns[2:4]
-    rows: list[list[Cell]] = []
-    for one in found:
-        where = [] if narrow else [Cell(one["agent"]), Cell(cut(folder(one["cwd"]), 14), DIM)]
-        said = Cell(_flat(one))
-        rows.append([Cell("›", "blue"), Cell(ago(when(one["ts"]), at), DIM), *where, said])
+    rows: list[list[TextCell]] = []
+    for prompt in prompts:
+        where = (
+            []
+            if narrow
+            else [TextCell(prompt["agent"]), TextCell(cut(folder(prompt["cwd"]), 14), DIM)]
+        )
+        text = TextCell(_flat(prompt))
+        rows.append(
+            [TextCell("›", "blue"), TextCell(ago(when(prompt["ts"]), at), DIM), *where, text]
+        )
     yield from table(columns, rows, room)

@@ -22,8 +22,8 @@ from thence.cli.columns import (
     DIM,
     TICKS,
     WIDE,
-    Cell,
-    Column,
+    TextCell,
+    TextColumn,
     ago,
     money,
     present,
@@ -33,17 +33,17 @@ from thence.cli.columns import (
     table,
     tell,
     tilde,
-    titled,
+    title_text,
     when,
 )
 from thence.cli.terminal import (
     as_json,
     clean,
     cut,
+    justify,
     say,
     several,
     size,
-    spaced,
     style,
     width,
     wrap,
@@ -73,13 +73,13 @@ if TYPE_CHECKING:
 QUEUE: Final = "queue"
 HEARD: Final = "hooks"
 """Folders of what hooks leave, as `thence.memory.nudges` has them; that reads adapters besides."""
-FEW: Final = 5
+MAX_ROWS: Final = 5
 """Rows of a section that are shown before the rest is counted."""
-RISKS: Final = 2
-DAYS: Final = 14
+MAX_RISKS: Final = 2
+CHART_DAYS: Final = 14
 KEPT_SHARE: Final = 0.6
 """Bytes that are kept for a byte that is read, at most."""
-PACE: Final = 25_000_000
+SWEEP_BYTES_PER_S: Final = 25_000_000
 """Bytes that a first sweep reads in a second, as a careful guess."""
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -92,7 +92,7 @@ def show(*, json: bool, utc: bool) -> None:
     at = present(utc=utc)
     if not wiring.has_store():
         known = wiring.adapters()
-        first = First(known, wiring.roots(known), at)
+        first = FirstScreen(known, wiring.roots(known), at)
         if json:
             say(as_json(first.object()))
         else:
@@ -102,7 +102,7 @@ def show(*, json: bool, utc: bool) -> None:
     roots = wiring.roots(known)
     with wiring.store() as store:
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
-        home.heard = heard(wiring.home())
+        home.hooks_heard = last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
         home.budgets = wiring.budget_uses(store, at)
         if json:
@@ -128,19 +128,21 @@ class Home:
                 self.standing.setdefault(how, []).append(row)
         self._ids = short_ids([row.session.native_session_id for row in open_now])
         self._today = at.date()
-        spent = totals_by_day(store, Filter(after=self._back(DAYS)), self._zone, by_agent=True)
-        self._days = [msgspec.structs.replace(one, key=one.key[::-1]) for one in spent]
+        spent = totals_by_day(
+            store, Filter(after=self._back(CHART_DAYS)), self._zone, by_agent=True
+        )
+        self._days = [msgspec.structs.replace(total, key=total.key[::-1]) for total in spent]
         self._week = {
-            one.key[0]: one for one in store.totals(["agent"], Filter(after=self._back(7)))
+            total.key[0]: total for total in store.totals(["agent"], Filter(after=self._back(7)))
         }
         self.total = store.totals()[0]
-        self.heard: Mapping[str, datetime] = {}
+        self.hooks_heard: Mapping[str, datetime] = {}
         self.announced: datetime | None = None
         """From when on sessions go by their age, if that is announced."""
         self.budgets: list[BudgetUse] = []
 
     def _back(self, days: int) -> int:
-        """Give the start of the day so many days ago, today counted."""
+        """Return the start of the day so many days ago, today counted."""
         return millis(midnight(self._today - timedelta(days=days - 1), self._zone))
 
     @property
@@ -151,7 +153,7 @@ class Home:
     # -- as an object -------------------------------------------------------------------
 
     def object(self) -> JSON:
-        """Give everything that the screen says."""
+        """Return everything that the screen says."""
         return {
             "sessions": self.total.sessions,
             **{
@@ -175,7 +177,7 @@ class Home:
                     "week": _spent(week),
                     "days": [_usd(self._on(agent, day)) for day in self._dates()],
                 }
-                for agent, week in sorted(self._week.items(), key=lambda one: one[0] or "")
+                for agent, week in sorted(self._week.items(), key=lambda pair: pair[0] or "")
             ],
             "store": {
                 "raw_bytes": self.total.raw_bytes,
@@ -184,18 +186,18 @@ class Home:
                 "rule": rule(self.policy),
             },
             "budgets": [msgspec.to_builtins(use) for use in self.budgets],
-            "hooks_heard": {agent: seen.isoformat() for agent, seen in self.heard.items()},
+            "hooks_heard": {agent: seen.isoformat() for agent, seen in self.hooks_heard.items()},
         }
 
     # -- as text ------------------------------------------------------------------------
 
     def lines(self, room: int) -> Iterator[str]:
-        """Give the screen, sections without rows left out."""
+        """Yield the screen, sections without rows left out."""
         waiting = self.standing.get("waiting", [])
         verb = "needs" if len(waiting) == 1 else "need"
         first = f"{several(len(waiting), 'session')} {verb} you" if waiting else ""
         clock = f"{self.at:%a} {self.at.day} {self.at:%b %Y, %H:%M}"
-        yield style(spaced(first or "Nothing needs you", clock, room), bold=True)
+        yield style(justify(first or "Nothing needs you", clock, room), bold=True)
         yield from self._section("", "waiting", room)
         yield from self._section("running", "running", room)
         yield from self._section("idle, unfinished", "idle", room)
@@ -209,12 +211,12 @@ class Home:
         if self.announced is not None and self.announced > self.at:
             words = f"The oldest transcripts are removed from {self.announced:%Y-%m-%d} on"
             yield style(cut(f"{words}; thence store gc -n lists them", room), fg="yellow")
-        if self.heard:
-            told = (
+        if self.hooks_heard:
+            reports = (
                 f"{clean(label_of(agent))} {_since(seen, self.at)}"
-                for agent, seen in self.heard.items()
+                for agent, seen in self.hooks_heard.items()
             )
-            yield cut(f"hooks  active: {', '.join(told)}", room)
+            yield cut(f"hooks  active: {', '.join(reports)}", room)
         yield ""
         yield from commands(self._next(), room)
 
@@ -226,33 +228,33 @@ class Home:
         if name:
             yield name
         wide = room >= WIDE
-        cells = [self._open(row, how, wide=wide) for row in rows[:FEW]]
+        cells = [self._open_cells(row, how, wide=wide) for row in rows[:MAX_ROWS]]
         yield from table(_OPEN_WIDE if wide else _OPEN, cells, room)
-        if len(rows) > FEW:
-            yield style(f"    and {len(rows) - FEW} more: thence ls --running", fg=DIM)
+        if len(rows) > MAX_ROWS:
+            yield style(f"    and {len(rows) - MAX_ROWS} more: thence ls --running", fg=DIM)
 
-    def _open(self, row: SessionRow, how: Standing, *, wide: bool) -> list[Cell]:
+    def _open_cells(self, row: SessionRow, how: Standing, *, wide: bool) -> list[TextCell]:
         mark, colour = {"waiting": ("◆", "yellow"), "running": ("●", "cyan")}.get(how, ("●", DIM))
         session = row.session
-        told = self.now.live.get(session.session_uid)
-        title = titled(row.title)
-        if how == "waiting" and told is not None and told.waiting_for:
-            title = f"{clean(told.waiting_for)}: {title}"
+        live = self.now.live.get(session.session_uid)
+        title = title_text(row.title)
+        if how == "waiting" and live is not None and live.waiting_for:
+            title = f"{clean(live.waiting_for)}: {title}"
         cells = [
-            Cell(mark, colour),
-            Cell(self._ids[session.native_session_id], DIM),
-            Cell(clean(session.flavor)),
-            Cell(cut(project(row.folder), 16)),
+            TextCell(mark, colour),
+            TextCell(self._ids[session.native_session_id], DIM),
+            TextCell(clean(session.flavor)),
+            TextCell(cut(project(row.folder), 16)),
         ]
         if wide:
-            cells.append(Cell(cut(clean(session.git_branch or ""), 16)))
-        cells.append(Cell(title))
+            cells.append(TextCell(cut(clean(session.git_branch or ""), 16)))
+        cells.append(TextCell(title))
         if wide:
-            cells.append(Cell(row_cost(row)))
-        return [*cells, Cell(ago(when(session.ended_at), self.at))]
+            cells.append(TextCell(row_cost(row)))
+        return [*cells, TextCell(ago(when(session.ended_at), self.at))]
 
     def _at_risk(self, room: int) -> Iterator[str]:
-        from thence.cli.ls import risk_lines
+        from thence.cli.risks import risk_lines
 
         if not self.risks:
             return
@@ -262,41 +264,49 @@ class Home:
             f"at risk: {_whose(self.risks)} {verb} these soon, and thence has not stored them yet",
             room,
         )
-        yield from risk_lines(self.risks[:RISKS], room)
-        if len(self.risks) > RISKS:
-            yield style(f"    and {len(self.risks) - RISKS} more within a week", fg=DIM)
+        yield from risk_lines(self.risks[:MAX_RISKS], room)
+        if len(self.risks) > MAX_RISKS:
+            yield style(f"    and {len(self.risks) - MAX_RISKS} more within a week", fg=DIM)
 
     # -- money --------------------------------------------------------------------------
 
-    def _dates(self, days: int = DAYS) -> list[str]:
+    def _dates(self, days: int = CHART_DAYS) -> list[str]:
         return [(self._today - timedelta(days=back)).isoformat() for back in range(days)][::-1]
 
     def _on(self, agent: str | None, day: str) -> Total:
-        return next((one for one in self._days if one.key == (agent, day)), Total(()))
+        return next((total for total in self._days if total.key == (agent, day)), Total(()))
 
     def _spending(self, room: int) -> Iterator[str]:
         if not self._week:
             return
         yield ""
         wide = room >= WIDE
-        dates = self._dates(DAYS if wide else 7)
+        dates = self._dates(CHART_DAYS if wide else 7)
         today = dates[-1]
-        rows: list[list[Cell]] = [
+        rows: list[list[TextCell]] = [
             [
-                Cell(" "),
-                Cell(clean(label_of(agent or ""))),
+                TextCell(" "),
+                TextCell(clean(label_of(agent or ""))),
                 *_figures(self._on(agent, today)),
                 *_figures(week),
-                Cell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
+                TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
             ]
-            for agent, week in sorted(self._week.items(), key=lambda one: one[0] or "")
+            for agent, week in sorted(self._week.items(), key=lambda pair: pair[0] or "")
         ]
         now, week = _sum(self._on(agent, today) for agent in self._week), _sum(self._week.values())
         dead = f"discarded branches {money(now.dead)} and {money(week.dead)}" if week.dead else ""
         if len(rows) > 1 or dead:
-            rows.append([Cell(" "), Cell("all"), *_figures(now), *_figures(week), Cell(dead, DIM)])
+            rows.append(
+                [
+                    TextCell(" "),
+                    TextCell("all"),
+                    *_figures(now),
+                    *_figures(week),
+                    TextCell(dead, DIM),
+                ]
+            )
         heads = ["", "", "", "today", "", "this week", f"{len(dates)} days"]
-        yield from table(_SPENDING, [[Cell(head, DIM) for head in heads], *rows], room)
+        yield from table(_SPENDING, [[TextCell(head, DIM) for head in heads], *rows], room)
 
     def _size(self, room: int) -> str:
         """Say what the store takes, against its caps."""
@@ -305,47 +315,47 @@ class Home:
         bar = 21 if room >= 72 else 0
         drawn = f"{_gauge(used, soft, hard, bar)}  " if bar and hard else ""
         caps = f"soft {size(soft)}, hard {size(hard)}"
-        held = several(self.total.sessions, "session")
-        return cut(f"store  {size(used)}  {drawn}{caps}  {held}", room)
+        sessions = several(self.total.sessions, "session")
+        return cut(f"store  {size(used)}  {drawn}{caps}  {sessions}", room)
 
     def _next(self) -> list[tuple[str, str]]:
-        """Give what is worth typing now, the most pressing first."""
-        found: list[tuple[str, str]] = []
+        """Return what is worth typing now, the most pressing first."""
+        commands: list[tuple[str, str]] = []
         for row in self.standing.get("waiting", [])[:1]:
             name = self._ids[row.session.native_session_id]
-            found.append((f"resume {argument(name)}", "resume the waiting session"))
+            commands.append((f"resume {argument(name)}", "resume the waiting session"))
         if self.risks:
             about = _about(sum(risk.size for risk in self.risks))
-            found.append(("sweep", f"store the {len(self.risks)} at risk, {about}"))
-        found += [
+            commands.append(("sweep", f"store the {len(self.risks)} at risk, {about}"))
+        commands += [
             ("sweep", "import new activity"),
             ("ls", "all sessions, newest first"),
             ("search WORDS", "find what was said or done"),
             ("serve", "open the viewer"),
         ]
-        return found
+        return commands
 
 
 _OPEN = (
-    *(Column(), Column(), Column(), Column()),
-    *(Column(slack=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(), TextColumn()),
+    *(TextColumn(slack=True), TextColumn(right=True)),
 )
 _OPEN_WIDE = (
-    *(Column(), Column(), Column(), Column(), Column()),
-    *(Column(slack=True), Column(right=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(), TextColumn(), TextColumn()),
+    *(TextColumn(slack=True), TextColumn(right=True), TextColumn(right=True)),
 )
 _SPENDING = (
-    *(Column(), Column(), Column(right=True), Column(right=True)),
-    *(Column(right=True), Column(right=True), Column()),
+    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
+    *(TextColumn(right=True), TextColumn(right=True), TextColumn()),
 )
 
 
-def commands(found: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    """Give up to three commands that there are, each with its reason."""
+def commands(wanted: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
+    """Yield up to three commands that there are, each with its reason."""
     from thence.cli import COMMANDS
 
     shown: dict[str, tuple[str, str]] = {}
-    for typed, why in found:
+    for typed, why in wanted:
         name = typed.split()[0]
         if name in COMMANDS:
             shown.setdefault(name, (typed, why))
@@ -372,7 +382,7 @@ def _gauge(used: int, soft: int, hard: int, room: int) -> str:
     )
 
 
-def heard(home: Path) -> dict[str, datetime]:
+def last_heard(home: Path) -> dict[str, datetime]:
     """Say when the hook of each agent was last heard, the latest first."""
     last: dict[str, float] = {}
     for folder in (HEARD, QUEUE):
@@ -383,13 +393,13 @@ def heard(home: Path) -> dict[str, datetime]:
                     last[agent] = max(
                         last.get(agent, 0), entry.stat(follow_symlinks=False).st_mtime
                     )
-    latest = sorted(last.items(), key=lambda one: -one[1])
+    latest = sorted(last.items(), key=lambda pair: -pair[1])
     return {agent: datetime.fromtimestamp(seen, UTC) for agent, seen in latest}
 
 
 def _since(seen: datetime, at: datetime) -> str:
-    told = ago(seen, at)
-    return f"{told} ago" if told[0].isdigit() else told
+    passed = ago(seen, at)
+    return f"{passed} ago" if passed[0].isdigit() else passed
 
 
 def _whose(risks: Iterable[Risk]) -> str:
@@ -400,23 +410,23 @@ def _whose(risks: Iterable[Risk]) -> str:
 
 def _about(much: int) -> str:
     """Guess how long a sweep of so many bytes takes."""
-    return f"about {max(round(much / PACE), 1)} s"
+    return f"about {max(round(much / SWEEP_BYTES_PER_S), 1)} s"
 
 
-def _figures(total: Total) -> tuple[Cell, Cell]:
-    return Cell(f"{total.sessions}"), Cell(money(total.ticks, total.unpriced))
+def _figures(total: Total) -> tuple[TextCell, TextCell]:
+    return TextCell(f"{total.sessions}"), TextCell(money(total.ticks, total.unpriced))
 
 
 def _sum(totals: Iterable[Total]) -> Total:
     out = Total(())
-    for one in totals:
+    for total in totals:
         out = Total(
             (),
-            sessions=out.sessions + one.sessions,
-            live=out.live + one.live,
-            dead=out.dead + one.dead,
-            side=out.side + one.side,
-            unpriced=out.unpriced + one.unpriced,
+            sessions=out.sessions + total.sessions,
+            live=out.live + total.live,
+            dead=out.dead + total.dead,
+            side=out.side + total.side,
+            unpriced=out.unpriced + total.unpriced,
         )
     return out
 
@@ -437,15 +447,15 @@ def _usd(total: Total) -> float:
 # -- before the first sweep -----------------------------------------------------------------
 
 
-class First:
+class FirstScreen:
     """What is on this machine, and what a sweep would do with it."""
 
     def __init__(self, known: Mapping[str, Adapter], roots: Roots, at: datetime) -> None:
         self._known = known
         self._at = at
-        self.found = [self._look(name, roots.get(name, ())) for name in known]
-        self.bytes = sum(one["bytes"] for one in self.found)
-        self.sessions = sum(one["sessions"] for one in self.found)
+        self.agents = [self._look(name, roots.get(name, ())) for name in known]
+        self.bytes = sum(agent["bytes"] for agent in self.agents)
+        self.sessions = sum(agent["sessions"] for agent in self.agents)
         self.risks = at_risk(known, roots, None, at=at.timestamp())
 
     def _look(self, name: str, places: Sequence[Path]) -> dict[str, JSON]:
@@ -468,8 +478,8 @@ class First:
         }
 
     def object(self) -> JSON:
-        """Give what was found."""
-        return {"first_run": True, "found": self.found, "at_risk": len(self.risks)}
+        """Return the agents of this machine and how many of their sessions are at risk."""
+        return {"first_run": True, "found": self.agents, "at_risk": len(self.risks)}
 
     def lines(self, room: int) -> Iterator[str]:
         """Say what was found and what would be done, before anything is."""
@@ -478,60 +488,62 @@ class First:
             bold=True,
         )
         yield ""
-        present = [one for one in self.found if one["sessions"]]
-        yield from table(_FOUND, [self._cells(one) for one in present or self.found], room)
-        if present and len(present) < len(self.found):
-            absent = ", ".join(label_of(one["agent"]) for one in self.found if not one["sessions"])
+        present = [agent for agent in self.agents if agent["sessions"]]
+        yield from table(_FOUND, [self._cells(agent) for agent in present or self.agents], room)
+        if present and len(present) < len(self.agents):
+            absent = ", ".join(
+                label_of(agent["agent"]) for agent in self.agents if not agent["sessions"]
+            )
             yield style(cut(f"  not found: {absent}", room), fg=DIM)
         yield ""
-        kept = f", about {size(int(self.bytes * KEPT_SHARE))}" if self.bytes else ""
+        much = f", about {size(int(self.bytes * KEPT_SHARE))}" if self.bytes else ""
         place = clean(tilde(str(wiring.home())))
-        said = (
+        promise = (
             "thence reads these files and never changes them. It stores a copy, secrets redacted,"
-            f" in {place}{kept}. Nothing leaves this machine. {rule(wiring.policy())}"
+            f" in {place}{much}. Nothing leaves this machine. {rule(wiring.policy())}"
         )
-        yield from wrap(said, room)
+        yield from wrap(promise, room)
         if self.risks:
             many = several(len(self.risks), "session")
             deleted = f"{many} will be deleted by {_whose(self.risks)} within a week."
             yield style(cut(deleted, room), fg="red")
         yield ""
         if self.sessions:
-            found = [("sweep", f"import them, {_about(self.bytes)}")]
-            yield from commands(found, room)
+            next_step = [("sweep", f"import them, {_about(self.bytes)}")]
+            yield from commands(next_step, room)
             yield from commands([("sweep -n", "show what it would do")], room)
         else:
             sample, made_up = "read a sample session", "try it on sample sessions"
             yield from commands([("show --sample", sample), ("demo", made_up)], room)
 
     def _usual(self, agent: str) -> list[str]:
-        """Give where an agent's sessions would be."""
+        """Return where an agent's sessions would be."""
         return [
             clean(tilde(str(path))) for path in self._known[agent].roots(Path.home(), os.environ)
         ]
 
-    def _cells(self, one: dict[str, JSON]) -> list[Cell]:
-        if not one["sessions"]:
+    def _cells(self, agent: dict[str, JSON]) -> list[TextCell]:
+        if not agent["sessions"]:
             return [
-                Cell(" "),
-                Cell(label_of(one["agent"])),
-                Cell("-"),
-                Cell(""),
-                Cell(f"not found (looked in {', '.join(self._usual(one['agent']))})", DIM),
-                Cell(""),
+                TextCell(" "),
+                TextCell(label_of(agent["agent"])),
+                TextCell("-"),
+                TextCell(""),
+                TextCell(f"not found (looked in {', '.join(self._usual(agent['agent']))})", DIM),
+                TextCell(""),
             ]
-        days = one["oldest_days"]
+        days = agent["oldest_days"]
         return [
-            Cell(" "),
-            Cell(label_of(one["agent"])),
-            Cell(several(one["sessions"], "session")),
-            Cell(size(one["bytes"])),
-            Cell(clean(", ".join(map(tilde, one["roots"])))),
-            Cell(f"oldest {several(days, 'day')}" if days else "", DIM),
+            TextCell(" "),
+            TextCell(label_of(agent["agent"])),
+            TextCell(several(agent["sessions"], "session")),
+            TextCell(size(agent["bytes"])),
+            TextCell(clean(", ".join(map(tilde, agent["roots"])))),
+            TextCell(f"oldest {several(days, 'day')}" if days else "", DIM),
         ]
 
 
 _FOUND = (
-    *(Column(), Column(), Column(right=True), Column(right=True)),
-    *(Column(slack=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
+    *(TextColumn(slack=True), TextColumn(right=True)),
 )

@@ -13,7 +13,7 @@ import click
 
 from thence.cli import hooking, hooks, launcher, options, wiring
 from thence.cli.changes import confirm, show
-from thence.cli.columns import DIM, Cell, Column, present, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, present, table, tell, tilde
 from thence.cli.screen import say, width
 from thence.cli.terminal import as_json, clean
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from thence.format.records import JSON
 
-SOON = 3.0
+SWEEP_DELAY_S = 3.0
 """Seconds between the first nudge and the sweep that it starts: more of them come together."""
 
 _agents = click.argument("agents", nargs=-1, type=hooks.NAMES)
@@ -39,8 +39,8 @@ def command() -> None:
     """Group what is done about hooks."""
 
 
-def _wanted(agents: Sequence[str]) -> list[str]:
-    """Give the agents that are asked for, else those that are on this machine."""
+def _wanted_agents(agents: Sequence[str]) -> list[str]:
+    """Return the agents that are asked for, else those that are on this machine."""
     return list(agents or wiring.agents_here("hooks"))
 
 
@@ -67,7 +67,7 @@ def install(
     agents: tuple[str, ...], via: str | None, *, brief: bool, dry_run: bool, yes: bool, json: bool
 ) -> int:
     """Install the hooks of agents."""
-    names = _wanted(agents)
+    names = _wanted_agents(agents)
     if not names:
         tell(["no agent found on this machine", "  thence hook install AGENT creates its settings"])
         return 0
@@ -112,7 +112,10 @@ def _change(
     if json:
         say(
             as_json(
-                [_told(agent, edit, done=edit.changes and not dry_run) for agent, edit in edits]
+                [
+                    _as_object(agent, edit, done=edit.changes and not dry_run)
+                    for agent, edit in edits
+                ]
             )
         )
     elif due and not dry_run:
@@ -122,7 +125,7 @@ def _change(
     return 0
 
 
-def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
+def _as_object(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
     return {
         "agent": agent,
         "path": str(edit.path),
@@ -141,28 +144,41 @@ def _told(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
 @options.utc
 def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     """Print how hooks stand."""
-    found = [_status_or_error(agent) for agent in _wanted(agents)]
+    statuses = [_status_or_error(agent) for agent in _wanted_agents(agents)]
     if json:
-        say(as_json(found))
+        say(as_json(statuses))
     else:
         now = present(utc=utc)
-        rows = [_cells(one, now) for one in found if "error" not in one]
-        tell(table((Column(), Column(), Column(), Column(slack=True)), rows, width()))
-        tell([clean(f"  ▲ {one['agent']}  {one['error']}") for one in found if "error" in one])
-    return 1 if any("error" in one for one in found) else 0
+        rows = [_cells(entry, now) for entry in statuses if "error" not in entry]
+        tell(
+            table((TextColumn(), TextColumn(), TextColumn(), TextColumn(slack=True)), rows, width())
+        )
+        tell(
+            [
+                clean(f"  ▲ {entry['agent']}  {entry['error']}")
+                for entry in statuses
+                if "error" in entry
+            ]
+        )
+    return 1 if any("error" in entry for entry in statuses) else 0
 
 
 def _status_or_error(agent: str) -> dict[str, JSON]:
     """Return how an agent's hook stands, or why nobody can say: one does not hide the others."""
     try:
         return hooks.status_of(agent)
-    except hooking.Refused as error:
+    except hooking.EditRefused as error:
         return {"agent": agent, "error": error.message}
 
 
-def _cells(one: dict[str, JSON], now: datetime) -> list[Cell]:
-    mark, words, colour = hooks.told_of(one, now)
-    return [Cell(mark, colour), Cell(one["agent"]), Cell(words), Cell(tilde(one["path"]), DIM)]
+def _cells(status: dict[str, JSON], now: datetime) -> list[TextCell]:
+    mark, words, colour = hooks.describe_status(status, now)
+    return [
+        TextCell(mark, colour),
+        TextCell(status["agent"]),
+        TextCell(words),
+        TextCell(tilde(status["path"]), DIM),
+    ]
 
 
 # -- the sweep that a nudge starts ----------------------------------------------------------
@@ -172,7 +188,7 @@ def sweep_soon() -> None:
     """Sweep once, a little later; what comes meanwhile is swept with it."""
     from thence.cli import main
 
-    time.sleep(SOON)
+    time.sleep(SWEEP_DELAY_S)
     with contextlib.suppress(OSError):
         os.nice(10)
     # From here on a nudge starts a new sweep: this one may already have passed its session.

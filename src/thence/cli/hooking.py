@@ -45,13 +45,13 @@ _MARKS: Final[Mapping[Role, re.Pattern[str]]] = {
 """What our commands are known by."""
 
 
-class Refused(BadConfig):
+class EditRefused(BadConfig):
     """The agent's settings cannot be changed safely."""
 
     exit_code = 1
 
 
-class Place(NamedTuple):
+class HookPlace(NamedTuple):
     """Where an agent is told whom to call."""
 
     agent: str
@@ -106,9 +106,11 @@ def _lines(body: bytes | None) -> list[str]:
     return (body or b"").decode("utf-8", "replace").splitlines()
 
 
-def place_in(root: Path, agent: str, file: HookFile, roles: Collection[Role] = CAPTURE) -> Place:
+def place_in(
+    root: Path, agent: str, file: HookFile, roles: Collection[Role] = CAPTURE
+) -> HookPlace:
     """Return where an agent whose folder this is reads what to call."""
-    return Place(agent, root / file.path, file, frozenset(roles))
+    return HookPlace(agent, root / file.path, file, frozenset(roles))
 
 
 def program(agent: str, home: Path, role: Role = "capture") -> list[str]:
@@ -125,7 +127,7 @@ def _entry(command: str, timeout: int) -> dict[str, Any]:
 # -- what is there --------------------------------------------------------------------------
 
 
-class State(NamedTuple):
+class HookState(NamedTuple):
     """How our lines stand in an agent's settings."""
 
     installed: bool
@@ -139,30 +141,35 @@ class State(NamedTuple):
     """The program of a command of ours that is no longer there."""
 
 
-def state(place: Place, home: Path) -> State:
+def state(place: HookPlace, home: Path) -> HookState:
     """Look how our lines stand."""
     body = body_of(place.path)
     if body is None:
-        return State(installed=False)
+        return HookState(installed=False)
     if place.is_notify:
-        told = toml_of(place.path, body).get("notify") or []
-        ours = _is_ours(told, CAPTURE)
-        same = ours and told == [*_notify(place, home, _then(told)), *_then(told)]
-        return State(installed=ours, elsewhere=ours and not same, gone=_gone(told) if ours else "")
+        notify = toml_of(place.path, body).get("notify") or []
+        ours = _is_ours(notify, CAPTURE)
+        same = ours and notify == [
+            *_notify(place, home, _previous_program(notify)),
+            *_previous_program(notify),
+        ]
+        return HookState(
+            installed=ours, elsewhere=ours and not same, gone=_gone(notify) if ours else ""
+        )
     data = json_of(place.path, body)
-    found = {
+    ours_by_event = {
         event: [entry for entry in entries if _is_our_entry(entry, place.roles)]
         for event, entries in _events(place.path, data)
     }
-    commands = [c for entries in found.values() for c in _commands(entries)]
+    commands = [c for entries in ours_by_event.values() for c in _commands(entries)]
     mine = [c for c in commands if isinstance(c, str) and _is_ours(c, place.roles)]
     wanted = {role: _command(place.agent, home, role) for role in place.roles}
     missing = tuple(
         event
         for role, event, _ in place.entries(home)
-        if not any(_is_ours(c, {role}) for c in _commands(found.get(event, [])))
+        if not any(_is_ours(c, {role}) for c in _commands(ours_by_event.get(event, [])))
     )
-    return State(
+    return HookState(
         installed=bool(mine),
         missing=missing if mine else (),
         elsewhere=any(c not in wanted.values() for c in mine),
@@ -185,7 +192,7 @@ def _gone(command: str | list[str]) -> str:
 # -- putting in and taking out --------------------------------------------------------------
 
 
-def install(place: Place, home: Path) -> Edit:
+def install(place: HookPlace, home: Path) -> Edit:
     """Plan how our lines come in; no change where they are there already."""
     body = body_of(place.path)
     now = state(place, home)
@@ -201,10 +208,10 @@ def install(place: Place, home: Path) -> Edit:
     hooks = data.setdefault("hooks", {})
     for event, entry in entries:
         hooks.setdefault(event, []).append(entry)
-    return Edit(place.path, body, _changed(data, cleared, steps))
+    return Edit(place.path, body, _insert_items(data, cleared, steps))
 
 
-def uninstall(place: Place, home: Path) -> Edit:
+def uninstall(place: HookPlace, home: Path) -> Edit:
     """Plan how our lines go: the file as it was, if nobody else changed it since."""
     body = body_of(place.path)
     if body is None or not state(place, home).installed:
@@ -218,7 +225,7 @@ def uninstall(place: Place, home: Path) -> Edit:
         return Edit(place.path, body, before)
     if before is None and not data:
         return Edit(place.path, body, None)
-    return Edit(place.path, body, _checked(data, body, _text_without(place, body)))
+    return Edit(place.path, body, _check_or_rewrite(data, body, _text_without(place, body)))
 
 
 def has_ours(body: bytes | None) -> bool:
@@ -232,7 +239,9 @@ def carry_out(edit: Edit, *, keep: bool) -> None:
     path = edit.path.resolve()  # a link, as people have them to where they keep settings, stays one
     backup = backup_of(edit.path)
     if body_of(edit.path) != edit.before:
-        raise Refused(f"{edit.path} was changed by another program", hint="run the command again")
+        raise EditRefused(
+            f"{edit.path} was changed by another program", hint="run the command again"
+        )
     if edit.after is None:
         path.unlink()
     else:
@@ -259,7 +268,7 @@ def write(path: Path, body: bytes, mode: int) -> None:
         passing.replace(path)
     except OSError as error:
         passing.unlink(missing_ok=True)
-        raise Refused(
+        raise EditRefused(
             f"{path} cannot be written: {error.strerror}", hint="nothing was changed"
         ) from (error)
 
@@ -276,14 +285,14 @@ def body_of(path: Path) -> bytes | None:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise Refused(
+                raise EditRefused(
                     f"{path} is not a regular file", hint="replace it with a regular file"
                 )
             return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Refused(
+        raise EditRefused(
             f"{path} cannot be read: {error.strerror}", hint="check its permissions"
         ) from error
 
@@ -315,9 +324,11 @@ def json_of(path: Path, body: bytes) -> dict[str, Any]:
     try:
         data = json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{path}: not valid JSON: {error}", hint="fix it, then try again") from error
+        raise EditRefused(
+            f"{path}: not valid JSON: {error}", hint="fix it, then try again"
+        ) from error
     if not isinstance(data, dict):
-        raise Refused(f"{path}: not an object", hint="it should start with {")
+        raise EditRefused(f"{path}: not an object", hint="it should start with {")
     return data
 
 
@@ -331,8 +342,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _events(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     hooks = data.get("hooks", {})
-    if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):
-        raise Refused(
+    if not isinstance(hooks, dict) or not all(
+        isinstance(entries, list) for entries in hooks.values()
+    ):
+        raise EditRefused(
             f"{path}: hooks: not lists by event", hint="see the agent's own documentation"
         )
     yield from hooks.items()
@@ -340,21 +353,21 @@ def _events(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, list[Any
 
 def _commands(entries: list[Any]) -> Iterator[object]:
     for entry in entries:
-        told = entry.get("hooks") if isinstance(entry, dict) else None
-        for one in told if isinstance(told, list) else ():
-            yield one.get("command") if isinstance(one, dict) else None
+        hooks = entry.get("hooks") if isinstance(entry, dict) else None
+        for hook in hooks if isinstance(hooks, list) else ():
+            yield hook.get("command") if isinstance(hook, dict) else None
 
 
-def _without(place: Place, data: dict[str, Any]) -> None:
+def _without(place: HookPlace, data: dict[str, Any]) -> None:
     """Take our commands out, and what is empty only because of that."""
     for event, entries in list(_events(place.path, data)):
         left = []
         for entry in entries:
             if _is_our_entry(entry, place.roles):
                 rest = [
-                    one
-                    for one in entry["hooks"]
-                    if not _is_our_entry({"hooks": [one]}, place.roles)
+                    hook
+                    for hook in entry["hooks"]
+                    if not _is_our_entry({"hooks": [hook]}, place.roles)
                 ]
                 if rest:
                     left.append({**entry, "hooks": rest})
@@ -385,20 +398,20 @@ def _insertions(
         there.add(event)
 
 
-def _changed(
+def _insert_items(
     data: dict[str, Any], body: bytes | None, steps: list[tuple[json_text.Path, str]]
 ) -> bytes:
     """Return the file with these items in it, everything else as it was."""
     if not (body or b"").strip():
-        return _written(data, body)
+        return _format_json(data, body)
     text = (body or b"").decode()
     bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
     for path, item in steps:
         text = json_text.append(text, path, item)
-    return _checked(data, body, (bom + text).encode())
+    return _check_or_rewrite(data, body, (bom + text).encode())
 
 
-def _text_without(place: Place, body: bytes) -> bytes:
+def _text_without(place: HookPlace, body: bytes) -> bytes:
     """Return the file without our commands, and what is empty only because of that."""
     text = body.decode()
     bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
@@ -410,14 +423,14 @@ def _text_without(place: Place, body: bytes) -> bytes:
     return (bom + text).encode()
 
 
-def _first_of_ours(place: Place, text: str) -> list[str | int] | None:
+def _first_of_ours(place: HookPlace, text: str) -> list[str | int] | None:
     """Return where the first command of ours stands: with its entry, if that holds no other."""
     for event, entries in _events(place.path, json.loads(text)):
         for at, entry in enumerate(entries):
             ours = [_is_ours(command, place.roles) for command in _commands([entry])]
             if any(ours):
-                whole: list[str | int] = ["hooks", event, at]
-                return whole if all(ours) else [*whole, "hooks", ours.index(True)]
+                entry_path: list[str | int] = ["hooks", event, at]
+                return entry_path if all(ours) else [*entry_path, "hooks", ours.index(True)]
     return None
 
 
@@ -427,9 +440,9 @@ def _value_at(data: Any, path: json_text.Path) -> Any:
     return data
 
 
-def _checked(data: dict[str, Any], body: bytes | None, after: bytes) -> bytes:
+def _check_or_rewrite(data: dict[str, Any], body: bytes | None, after: bytes) -> bytes:
     """Return the text that was changed in place if it says what it should, else one made anew."""
-    return after if json.loads(after) == data else _written(data, body)
+    return after if json.loads(after) == data else _format_json(data, body)
 
 
 def _same_json(data: dict[str, Any], body: bytes) -> bool:
@@ -438,10 +451,10 @@ def _same_json(data: dict[str, Any], body: bytes) -> bool:
     except ValueError:
         return False
     # An empty list of hooks that was there before went with ours.
-    return bool(data == before or data == _pruned(before))
+    return bool(data == before or data == _prune(before))
 
 
-def _pruned(data: Any) -> Any:
+def _prune(data: Any) -> Any:
     if not isinstance(data, dict) or not isinstance(data.get("hooks"), dict):
         return data
     hooks = {event: entries for event, entries in data["hooks"].items() if entries}
@@ -449,7 +462,7 @@ def _pruned(data: Any) -> Any:
     return {**rest, "hooks": hooks} if hooks else rest
 
 
-def _written(data: dict[str, Any], like: bytes | None) -> bytes:
+def _format_json(data: dict[str, Any], like: bytes | None) -> bytes:
     """Write JSON the way the file was written."""
     text = (like or b"").decode("utf-8", "replace")
     indent = re.search(r"\{\r?\n([ \t]+)\"", text)
@@ -472,10 +485,10 @@ def toml_of(path: Path, body: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(body.decode().removeprefix(BOM))
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{path}: not TOML: {error}", hint="fix it, then try again") from error
+        raise EditRefused(f"{path}: not TOML: {error}", hint="fix it, then try again") from error
 
 
-def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
+def _notify(place: HookPlace, home: Path, then: list[str]) -> list[str]:
     """Return our part of `notify`: the whole of it, or what stands before the user's own program.
 
     The agent gives what it says as the last argument. A shell runs our program and then becomes the
@@ -484,57 +497,59 @@ def _notify(place: Place, home: Path, then: list[str]) -> list[str]:
     ours = program(place.agent, home)
     if not then:
         return ours
-    said = _SHELL_START + '{} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
-    return ["/bin/sh", "-c", said.format(shlex.join(ours)), THEN]
+    script = _SHELL_START + '{} "$said" </dev/null >/dev/null 2>&1; exec "$@"'
+    return ["/bin/sh", "-c", script.format(shlex.join(ours)), THEN]
 
 
-def _with_notify(place: Place, body: bytes, home: Path) -> bytes:
+def _with_notify(place: HookPlace, body: bytes, home: Path) -> bytes:
     """Return the file with our program as `notify`, before one that is there already."""
-    told = toml_of(place.path, body).get("notify")
-    if told is not None and not _is_texts(told):
-        raise Refused(f"{place.path}: notify: not a list of strings", hint="fix it, then try again")
-    if told and _is_ours(told, CAPTURE):
-        body = _cleared(place, body)
-        told = _then(told)
-    then = told or []
+    notify = toml_of(place.path, body).get("notify")
+    if notify is not None and not _is_texts(notify):
+        raise EditRefused(
+            f"{place.path}: notify: not a list of strings", hint="fix it, then try again"
+        )
+    if notify and _is_ours(notify, CAPTURE):
+        body = _clear_notify(place, body)
+        notify = _previous_program(notify)
+    then = notify or []
     value = [*_notify(place, home, then), *then]
-    return _edited(
+    return _edit_notify(
         place, body, value, _before_theirs(body.decode(), value[: -len(then)] if then else [])
     )
 
 
-def _without_notify(place: Place, body: bytes, before: bytes | None) -> bytes | None:
-    after = _cleared(place, body)
+def _without_notify(place: HookPlace, body: bytes, before: bytes | None) -> bytes | None:
+    after = _clear_notify(place, body)
     if before is not None and toml_of(place.path, after) == toml_of(place.path, before):
         return before
     return None if before is None and not after.strip() else after
 
 
-def _cleared(place: Place, body: bytes) -> bytes:
+def _clear_notify(place: HookPlace, body: bytes) -> bytes:
     """Return the file without our part of `notify`."""
-    then = _then(toml_of(place.path, body).get("notify"))
+    then = _previous_program(toml_of(place.path, body).get("notify"))
     text = body.decode()
-    return _edited(place, body, then, _without_ours(text) if then else _without_all(text))
+    return _edit_notify(place, body, then, _without_ours(text) if then else _without_all(text))
 
 
-def _then(told: Any) -> list[str]:
+def _previous_program(notify: Any) -> list[str]:
     """Return the program that was there before ours."""
-    return told[told.index(THEN) + 1 :] if THEN in told else []
+    return notify[notify.index(THEN) + 1 :] if THEN in notify else []
 
 
-def _edited(place: Place, body: bytes, value: list[str], tries: Iterator[str]) -> bytes:
+def _edit_notify(place: HookPlace, body: bytes, value: list[str], tries: Iterator[str]) -> bytes:
     """Return the first text in which `notify` has this value and nothing else has changed."""
     wanted = {name: old for name, old in toml_of(place.path, body).items() if name != "notify"}
     if value:
         wanted["notify"] = value
     line = f"notify = {json.dumps(value, ensure_ascii=False)}" if value else ""
-    for new in itertools.chain(tries, _replaced(body.decode(), line)):
+    for new in itertools.chain(tries, _replacements(body.decode(), line)):
         try:
             if tomllib.loads(new.removeprefix(BOM)) == wanted:
                 return new.encode()
         except ValueError:
             continue
-    raise Refused(
+    raise EditRefused(
         f"{place.path}: cannot find where notify is set",
         hint=f"add it yourself, above the first [table]: {line or 'no notify'}",
     )
@@ -560,7 +575,7 @@ def _without_ours(text: str) -> Iterator[str]:
 def _without_all(text: str) -> Iterator[str]:
     """Yield texts without the assignment; a comment behind it stays."""
     for match in _NOTIFY.finditer(text):
-        for end in (found.end() for found in re.finditer(r"\]", text[match.end() :])):
+        for end in (bracket.end() for bracket in re.finditer(r"\]", text[match.end() :])):
             rest = text[match.end() + end :]
             comment = re.match(r"[ \t]*(#[^\n]*\n?)", rest)
             blank = re.match(r"[ \t]*\r?(\n|\Z)", rest)
@@ -570,7 +585,7 @@ def _without_all(text: str) -> Iterator[str]:
                 yield text[: match.start()] + rest[blank.end() :]
 
 
-def _replaced(text: str, line: str) -> Iterator[str]:
+def _replacements(text: str, line: str) -> Iterator[str]:
     """Yield texts with this line in place of the assignment, whole lines of it, or at the top."""
     line = f"{line}\n" if line else ""
     for match in _NOTIFY.finditer(text):
@@ -583,4 +598,4 @@ def _replaced(text: str, line: str) -> Iterator[str]:
 
 
 def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

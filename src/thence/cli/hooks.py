@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thence import config
-from thence.cli import config as own_settings
-from thence.cli import hooking, launcher, options, wiring
+from thence.cli import hooking, launcher, options, settings_file, wiring
 from thence.cli.columns import ago, tilde
 from thence.errors import ThenceError
 
@@ -32,14 +31,14 @@ def names() -> list[str]:
     return NAMES.names()
 
 
-def places_of(name: str) -> list[hooking.Place]:
+def places_of(name: str) -> list[hooking.HookPlace]:
     """Return where an agent of this machine is told whom to call, the usual place first."""
     agent = wiring.agents()[name]
     root = wiring.root_of(agent)
     return [hooking.place_in(root, name, file) for file in agent.profile.hooks]
 
 
-def brief_place(name: str) -> hooking.Place | None:
+def brief_place(name: str) -> hooking.HookPlace | None:
     """Return where an agent is told to ask for the brief; None for one that cannot be."""
     places = [place for place in places_of(name) if place.file.brief is not None]
     return places[0]._replace(roles=hooking.BRIEF) if places else None
@@ -70,7 +69,7 @@ def installs(
     home = wiring.home()
     out: list[tuple[str, hooking.Edit]] = []
     for agent in agents:
-        wanted = [_chosen(agent, via)] if capture else []
+        wanted = [_choose_place(agent, via)] if capture else []
         asks = brief_place(agent) if brief else None
         if asks is not None:
             if wanted and wanted[0].path == asks.path:
@@ -81,7 +80,7 @@ def installs(
     return out
 
 
-def _chosen(name: str, via: str | None) -> hooking.Place:
+def _choose_place(name: str, via: str | None) -> hooking.HookPlace:
     """Return the place for a form, else the usual one."""
     places = places_of(name)
     return next((place for place in places if place.file.form == via), places[0])
@@ -90,7 +89,7 @@ def _chosen(name: str, via: str | None) -> hooking.Place:
 def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
     """Plan that hooks start sweeps; where the user's settings say otherwise, what is missing."""
     path = home / config.FILE
-    cadence, origin = wiring.settings().values[own_settings.CADENCE]
+    cadence, origin = wiring.settings().values[settings_file.CADENCE]
     if cadence == "on-hook":
         return None, None
     line = f'cadence = "on-hook" in [session_memory.retention] of {tilde(str(path))}'
@@ -100,8 +99,8 @@ def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
             f" To change that, write {line}"
         )
     try:
-        return own_settings.with_sweeps_on_hook(path, hooking.body_of(path)), None
-    except hooking.Refused:
+        return settings_file.with_sweeps_on_hook(path, hooking.body_of(path)), None
+    except hooking.EditRefused:
         return None, f"hooks do not start an import. To change that: {line}"
 
 
@@ -119,7 +118,7 @@ def removals(
     is_last = not any(_calls_us(agent) for agent in names() if agent not in agents)
     if "capture" in roles and is_last:
         path = home / config.FILE
-        own = own_settings.without_sweeps_on_hook(path, hooking.body_of(path))
+        own = settings_file.without_sweeps_on_hook(path, hooking.body_of(path))
         out += [(OWN, own)] if own.changes else []
     return out
 
@@ -128,7 +127,7 @@ def _calls_us(agent: str) -> bool:
     """Whether an agent has our hook, or settings of which nobody can say."""
     try:
         return status_of(agent)["installed"] is True
-    except hooking.Refused:
+    except hooking.EditRefused:
         return True
 
 
@@ -154,14 +153,14 @@ def _is_own_file(agent: str, path: Path) -> bool:
 
 
 def status_of(agent: str) -> dict[str, JSON]:
-    """Give how an agent's hook stands, and when it was last heard."""
+    """Return how an agent's hook stands, and when it was last heard."""
     home = wiring.home()
     states = [(place, hooking.state(place, home)) for place in places_of(agent)]
-    place, state = next((one for one in states if one[1].installed), states[0])
+    place, state = next((pair for pair in states if pair[1].installed), states[0])
     asks = brief_place(agent)
     brief = hooking.state(asks, home) if asks is not None else None
     seen = last_nudge(home, agent)
-    waiting = _waiting(home, agent)
+    waiting = _waiting_sessions(home, agent)
     return {
         "agent": agent,
         "path": str(place.path),
@@ -173,21 +172,21 @@ def status_of(agent: str) -> dict[str, JSON]:
         "brief": None if brief is None else brief.installed,
         "last_nudge": seen.isoformat() if seen is not None else None,
         "heard": len(waiting),
-        "stored": _stored(agent, waiting),
+        "stored": _count_stored(agent, waiting),
         "late": any(time.time() - at > LATE_S for at in waiting.values()),
-        "cadence": wiring.settings()[own_settings.CADENCE],
-        "cadence_origin": wiring.settings().values[own_settings.CADENCE].origin,
+        "cadence": wiring.settings()[settings_file.CADENCE],
+        "cadence_origin": wiring.settings().values[settings_file.CADENCE].origin,
     }
 
 
-def _waiting(home: Path, agent: str) -> dict[str, float]:
+def _waiting_sessions(home: Path, agent: str) -> dict[str, float]:
     """Return the sessions that no sweep has read since they were nudged about, with the times."""
     from thence.memory import nudges
 
     return {nudge.session: at for nudge, at in nudges.waiting_nudges(home) if nudge.agent == agent}
 
 
-def _stored(agent: str, sessions: Collection[str]) -> int | None:
+def _count_stored(agent: str, sessions: Collection[str]) -> int | None:
     """Count which of these sessions are stored; None where the store cannot be read."""
     if not sessions or not wiring.has_store():
         return 0
@@ -201,50 +200,52 @@ def _stored(agent: str, sessions: Collection[str]) -> int | None:
         return None
 
 
-def told_of(one: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
+def describe_status(status: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
     """Say in words how a hook stands: mark, words, colour."""
     from thence.cli.columns import when
 
-    seen = when(one["last_nudge"])
+    seen = when(status["last_nudge"])
     alive = f", last report {_since(seen, now)}" if seen is not None else ", no report yet"
-    if one["gone"]:
-        return "▲", f"the hook starts a program that is gone: {tilde(one['gone'])}", "red"
-    if not one["installed"]:
-        words = "installed for the brief only" if one["brief"] else "not installed"
+    if status["gone"]:
+        return "▲", f"the hook starts a program that is gone: {tilde(status['gone'])}", "red"
+    if not status["installed"]:
+        words = "installed for the brief only" if status["brief"] else "not installed"
         return "○", words, None
     for name, words in (
         ("off", "installed, but hooks are disabled in the agent"),
         ("elsewhere", "installed for another thence: install it again"),
         ("missing", "partly installed: install it again"),
     ):
-        if one[name]:
+        if status[name]:
             return "▲", words, "red"
-    if not one["heard"]:
-        return "✓", f"installed{', brief too' if one['brief'] else ''}{alive}", "green"
-    stored = "unknown" if one["stored"] is None else one["stored"]
-    words = f"installed; reported {one['heard']}, imported {stored}"
-    if one["cadence"] != "on-hook":
-        chosen = one["cadence_origin"] != "default"
+    if not status["heard"]:
+        return "✓", f"installed{', brief too' if status['brief'] else ''}{alive}", "green"
+    stored = "unknown" if status["stored"] is None else status["stored"]
+    words = f"installed; reported {status['heard']}, imported {stored}"
+    if status["cadence"] != "on-hook":
+        chosen = status["cadence_origin"] != "default"
         words += ": hooks do not start an import"
         return ("✓", words, "green") if chosen else ("▲", words, "red")
-    return ("▲", f"{words}: the import is late", "red") if one["late"] else ("✓", words, "green")
+    return ("▲", f"{words}: the import is late", "red") if status["late"] else ("✓", words, "green")
 
 
-def fix_of(one: dict[str, JSON]) -> str:
-    """Return the command that mends what `told_of` says."""
-    is_late = one["installed"] and one["late"] and one["cadence"] == "on-hook"
-    wrong = any(one[name] for name in ("gone", "off", "elsewhere", "missing"))
-    brief = " --brief" if one["brief"] else ""
-    return "thence sweep" if is_late and not wrong else f"thence hook install {one['agent']}{brief}"
+def fix_of(status: dict[str, JSON]) -> str:
+    """Return the command that mends what `describe_status` says."""
+    is_late = status["installed"] and status["late"] and status["cadence"] == "on-hook"
+    wrong = any(status[name] for name in ("gone", "off", "elsewhere", "missing"))
+    brief = " --brief" if status["brief"] else ""
+    return (
+        "thence sweep" if is_late and not wrong else f"thence hook install {status['agent']}{brief}"
+    )
 
 
 def _since(seen: datetime, now: datetime) -> str:
-    told = ago(seen, now)
-    return "just now" if told == "now" else f"{told} ago" if told[0].isdigit() else told
+    passed = ago(seen, now)
+    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
 
 
 def last_nudge(home: Path, agent: str) -> datetime | None:
-    """Give when an agent's hook last left a nudge, taken or not."""
+    """Return when an agent's hook last left a nudge, taken or not."""
     from datetime import UTC, datetime
 
     from thence.memory import nudges
@@ -254,5 +255,5 @@ def last_nudge(home: Path, agent: str) -> datetime | None:
     folders = ((home / nudges.FOLDER, name) for name in names)
     for folder, start in (*folders, (home / nudges.LAST_NUDGES_FOLDER, agent)):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            times += [one.stat().st_mtime for one in entries if one.name.startswith(start)]
+            times += [entry.stat().st_mtime for entry in entries if entry.name.startswith(start)]
     return datetime.fromtimestamp(max(times), UTC) if times else None

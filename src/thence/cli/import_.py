@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options, wiring
+from thence.cli import load_command, options, wiring
 from thence.cli.columns import tell
 from thence.cli.terminal import as_json, clean, say, several
 from thence.errors import SKIPS
@@ -16,9 +16,6 @@ from thence.errors import SKIPS
 if TYPE_CHECKING:
     from thence.bridge.frames import Parcel
     from thence.bridge.incoming import Arrival, Incoming
-
-WAIT_S = 30.0
-"""How long an import waits for a sweep to end."""
 
 
 @click.command(
@@ -53,26 +50,24 @@ def command(
     from thence.bridge.incoming import read_file
 
     if not paths:
-        from thence.cli.sweep import command as sweep
-
-        code: int = ctx.invoke(sweep, dry_run=dry_run, json=json)
+        code: int = ctx.invoke(load_command("sweep"), dry_run=dry_run, json=json)
         return code
     files = [(path, read_file(path, identities)) for path in paths]
-    arrivals = _stored(files, dry_run=dry_run)
+    arrivals = _store(files, dry_run=dry_run)
     if json:
         import msgspec
 
         say(as_json({"dry_run": dry_run, "sessions": msgspec.to_builtins(arrivals)}))
     else:
         tell(_lines(arrivals, dry_run=dry_run))
-    return SKIPS if any(one.status in _REFUSED for one in arrivals) else 0
+    return SKIPS if any(arrival.status in _REFUSED for arrival in arrivals) else 0
 
 
-def _stored(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arrival]:
+def _store(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arrival]:
     from thence.bridge.incoming import Importer
 
     out: list[Arrival] = []
-    with wiring.store(must_exist=False) as store, store.sweeping(WAIT_S):
+    with wiring.store(must_exist=False) as store, store.sweeping(wiring.SWEEP_WAIT_S):
         importer = Importer(
             store,
             wiring.redactor(),
@@ -85,13 +80,13 @@ def _stored(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Ar
                 out.append(arrival)
                 if arrival.status == "new" and not dry_run:
                     _label(arrival, parcel)
-        if any(one.status in ("new", "updated") for one in out) and not dry_run:
+        if any(arrival.status in ("new", "updated") for arrival in out) and not dry_run:
             wiring.sweep_of(store).run({})  # digests, and who owns what
     return out
 
 
 def _label(arrival: Arrival, parcel: Parcel) -> None:
-    """Give a session the name and the tags that it had where it comes from."""
+    """Add the name and the tags that a session had where it comes from."""
     from thence.cli import notes
     from thence.format.normal import Session, one_line
     from thence.memory.labels import MAX_NAME_CHARS, BadTag, tag_of
@@ -121,16 +116,16 @@ _WORDS = {
 
 
 def _lines(arrivals: Sequence[Arrival], *, dry_run: bool) -> Iterator[str]:
-    for one in arrivals:
-        what = _WORDS.get(one.status)
+    for arrival in arrivals:
+        what = _WORDS.get(arrival.status)
         if what is None:
             done = "would be " if dry_run else ""
-            what = f"{done}{'imported' if one.status == 'new' else 'updated'}"
-            what += f", {several(one.events, 'event')}"
-            if secrets := sum(one.redacted.values()):
+            what = f"{done}{'imported' if arrival.status == 'new' else 'updated'}"
+            what += f", {several(arrival.events, 'event')}"
+            if secrets := sum(arrival.redacted.values()):
                 what += f", {several(secrets, 'secret')} redacted"
-        title = f"  {clean(one.title)}" if one.title else ""
-        yield f"{clean(one.session_uid)}  {what}{title}"
+        title = f"  {clean(arrival.title)}" if arrival.title else ""
+        yield f"{clean(arrival.session_uid)}  {what}{title}"
     if arrivals and not dry_run:
         uid = clean(arrivals[-1].session_uid)
         yield f"thence open {uid} opens it; thence resume {uid} --with AGENT continues it"

@@ -20,7 +20,7 @@ from thence.agents import Adapter, Source, adapters
 from thence.agents.files import MAX_LIST_BYTES, Plain, Zstandard, measure_source, open_regular
 from thence.agents.sessions import LoadedSession, check_readable, find_source, load_source
 from thence.cli import options
-from thence.cli.reading import exit_code, flowed, notices, skipped_line
+from thence.cli.reading import exit_code, flow, notices, skipped_line
 from thence.cli.screen import tell
 from thence.cli.terminal import (
     as_json,
@@ -43,14 +43,14 @@ from thence.memory.readouts import open_loaded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LIMIT = 96 << 20
+MAX_ANALYSED_BYTES = 96 << 20
 """Bytes of the largest session that is put together here."""
 
-RECORDS = 150_000
+MAX_ANALYSED_RECORDS = 150_000
 """Records of the longest file whose session is."""
 
-GONE = ("dead", "rolled_back")
-ON_LINE = ("live", "orphaned")
+DISCARDED_STATES = ("dead", "rolled_back")
+LIVE_STATES = ("live", "orphaned")
 
 
 @click.command(
@@ -62,18 +62,18 @@ ON_LINE = ("live", "orphaned")
 @options.as_json
 def command(path: str, *, json: bool) -> int:
     """Print the counts of one file."""
-    from thence.cli.kept import file_of
+    from thence.cli.lookup import file_of
 
-    told = inspected(file_of(path))
+    report = inspect_file(file_of(path))
     if json:
-        say(as_json(told))
+        say(as_json(report))
     else:
-        tell(text(told, width()))
-    return exit_code(told["skipped"])
+        tell(text(report, width()))
+    return exit_code(report["skipped"])
 
 
-def inspected(path: Path) -> dict[str, JSON]:
-    """Give all that is known of one file, by the names of the contract."""
+def inspect_file(path: Path) -> dict[str, JSON]:
+    """Return all that is known of one file, by the names of the contract."""
     check_readable(path)
     adapter, source = find_source(path, adapters()) or (None, None)
     if path.is_dir():
@@ -85,35 +85,40 @@ def inspected(path: Path) -> dict[str, JSON]:
         message = f"a database has no lines to count: {path}"
         raise NotReadable(message, hint=f"thence show {path} shows its last session")
     own = source.files if source else ()
-    told = _counted(path, is_document=any(f.is_document and Path(f.path) == path for f in own))
-    told["agent"] = source.adapter if source else None
-    told["session_id"] = source.session if source else None
-    told |= _untold()
+    report = _count_file(path, is_document=any(f.is_document and Path(f.path) == path for f in own))
+    report["agent"] = source.adapter if source else None
+    report["session_id"] = source.session if source else None
+    report |= _empty_session()
     if adapter is None or source is None:
-        told["notices"] = [Notice("unknown", "no known agent writes such a file")]
-    elif (total := measure_source(source)[0]) > LIMIT or told["good_records"] > RECORDS:
-        most = f"up to {size(LIMIT)} and {RECORDS:,} records a session is analysed"
-        told["notices"] = [
+        report["notices"] = [Notice("unknown", "no known agent writes such a file")]
+    elif (total := measure_source(source)[0]) > MAX_ANALYSED_BYTES or report[
+        "good_records"
+    ] > MAX_ANALYSED_RECORDS:
+        most = (
+            f"up to {size(MAX_ANALYSED_BYTES)} and {MAX_ANALYSED_RECORDS:,} records"
+            " a session is analysed"
+        )
+        report["notices"] = [
             Notice(
                 "too large to tell active and discarded branches apart", f"{size(total)}; {most}"
             )
         ]
     else:
-        told |= _session(adapter, source, path)
-    return told
+        report |= _session(adapter, source, path)
+    return report
 
 
 # -- the file -------------------------------------------------------------------------------
 
 
-def _counted(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
+def _count_file(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
     """Return what a file holds, line by line; a document is one record, however many lines."""
     try:
         handle = open_regular(str(path))
     except OSError as error:
         message = f"cannot open {path}: {error.strerror}"
         raise NotReadable(message, hint="thence opens regular files, not links") from None
-    counts, whole = Counts(), sha256()
+    counts, digest = Counts(), sha256()
     try:
         length = os.fstat(handle).st_size
         plain = Plain(handle, length)
@@ -125,19 +130,19 @@ def _counted(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
             for place, line, ended in codec.split(content.chunks(0)):
                 counts.add(place, line, ended=ended)
         for chunk in plain.chunks(0):
-            whole.update(chunk)
+            digest.update(chunk)
     except OSError as error:
         message = f"cannot read {path}: {error.strerror}"
         raise NotReadable(message, hint="the disk may be failing") from None
     finally:
         os.close(handle)
-    return {"file": str(path), "bytes": length, "sha256": whole.hexdigest(), **counts.to_dict()}
+    return {"file": str(path), "bytes": length, "sha256": digest.hexdigest(), **counts.to_dict()}
 
 
 # -- the session ----------------------------------------------------------------------------
 
 
-def _untold() -> dict[str, JSON]:
+def _empty_session() -> dict[str, JSON]:
     """The fields of a session that is not put together."""
     empty: tuple[str, ...] = ("live", "dead", "lower_bound", "edges", "notices", "skipped")
     none = ("title", "states", "turn", "spent")
@@ -146,24 +151,24 @@ def _untold() -> dict[str, JSON]:
 
 def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
     loaded = load_source(adapter, source)
-    whole = loaded.whole
+    session = loaded.whole
     states: Counter[str] = Counter()
     ids: dict[str, list[int]] = {}
-    for event in whole.events:
+    for event in session.events:
         state = event.state.value if event.state else ""
         states[state] += 1
         ids.setdefault(state, []).append(event.event_id)
     name = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
     here = [skip for skip in loaded.skipped if os.path.abspath(skip.source) == name]  # noqa: PTH100
     return {
-        "title": whole.title,
+        "title": session.title,
         "states": dict(states),
-        "live": [one for state in ON_LINE for one in ids.get(state, ())],
-        "dead": [one for state in GONE for one in ids.get(state, ())],
-        "turn": whole.turn(),
+        "live": [event_id for state in LIVE_STATES for event_id in ids.get(state, ())],
+        "dead": [event_id for state in DISCARDED_STATES for event_id in ids.get(state, ())],
+        "turn": session.turn(),
         "spent": _spent(loaded),
-        "lower_bound": sorted({notice.detail for notice in whole.unbilled}),
-        "edges": whole.edges,
+        "lower_bound": sorted({notice.detail for notice in session.unbilled}),
+        "edges": session.edges,
         "salvaged": sum(skip.salvaged for skip in here),
         "skipped": here,
         "notices": notices(open_loaded(loaded)),
@@ -178,98 +183,98 @@ def _spent(loaded: LoadedSession) -> JSON:
 # -- as text --------------------------------------------------------------------------------
 
 
-def text(told: dict[str, JSON], room: int) -> Iterator[str]:
-    """Give the counts as lines: a name to the left, what there is to know to the right."""
-    title = told["title"] or Path(told["file"]).name
+def text(report: dict[str, JSON], room: int) -> Iterator[str]:
+    """Yield the counts as lines: a name to the left, what there is to know to the right."""
+    title = report["title"] or Path(report["file"]).name
     yield style(cut(clean(title.split("\n")[0]), room), bold=True)
-    who = [told["agent"] or "unknown agent", told["session_id"], size(told["bytes"])]
+    who = [report["agent"] or "unknown agent", report["session_id"], size(report["bytes"])]
     yield style(cut(clean(" · ".join(filter(None, who))), room), fg="bright_black")
     yield ""
-    for name, said in _rows(told):
-        for at, line in enumerate(flowed(said, room - 10)):
+    for name, parts in _rows(report):
+        for at, line in enumerate(flow(parts, room - 10)):
             yield style(f"{name if not at else '':<10}", fg="bright_black") + line
-    yield from _damage(told, room)
+    yield from _damage(report, room)
 
 
-def _rows(told: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
-    blank, longest = told["blank_lines"], told["longest_line"]
+def _rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
+    blank, longest = report["blank_lines"], report["longest_line"]
     yield (
         "lines",
         [
-            f"{told['lines']:,}",
-            f"{told['bad_lines']:,} bad" if told["bad_lines"] else "none bad",
+            f"{report['lines']:,}",
+            f"{report['bad_lines']:,} bad" if report["bad_lines"] else "none bad",
             f"{blank:,} blank" if blank else "",
             f"longest {size(longest)}",
-            "no newline at the end" if told["no_final_newline"] else "",
+            "no newline at the end" if report["no_final_newline"] else "",
         ],
     )
-    yield "records", _ranked(told["records_by_type"])
-    if "unique_uuids" in told:
-        yield "links", _links(told)
-    if "tool_use" in told:
-        lost = told["orphaned_tool_use_ids"]
+    yield "records", _rank(report["records_by_type"])
+    if "unique_uuids" in report:
+        yield "links", _links(report)
+    if "tool_use" in report:
+        lost = report["orphaned_tool_use_ids"]
         yield (
             "tools",
             [
-                several(told["tool_use"], "call"),
-                several(told["tool_result"], "result"),
+                several(report["tool_use"], "call"),
+                several(report["tool_result"], "result"),
                 f"{len(lost):,} without a result" if lost else "",
             ],
         )
-    if "tokens" in told:
-        yield "tokens", [f"{name.replace('_', ' ')} {n:,}" for name, n in told["tokens"].items()]
+    if "tokens" in report:
+        yield "tokens", [f"{name.replace('_', ' ')} {n:,}" for name, n in report["tokens"].items()]
     for name in ("models", "client_versions"):
-        if told.get(name):
-            yield name.rpartition("_")[2], _ranked(told[name])
-    if told.get("first_timestamp"):
-        yield "time", [f"{told['first_timestamp'][:19]} to {told['last_timestamp'][:19]}"]
-    yield from _session_rows(told)
+        if report.get(name):
+            yield name.rpartition("_")[2], _rank(report[name])
+    if report.get("first_timestamp"):
+        yield "time", [f"{report['first_timestamp'][:19]} to {report['last_timestamp'][:19]}"]
+    yield from _session_rows(report)
 
 
-def _session_rows(told: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
-    if told["states"]:
-        yield "states", [f"{state} {n:,}" for state, n in told["states"].items()]
-        spent = told["spent"]
+def _session_rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
+    if report["states"]:
+        yield "states", [f"{state} {n:,}" for state, n in report["states"].items()]
+        spent = report["spent"]
         parts = [f"{short(spent[name].total)} {name}" for name in ("live", "dead", "side")]
         yield "spent", [part for part in parts if not part.startswith("0 ")] or ["no tokens"]
-        yield "turn", [told["turn"].state.value, "torn last line" if told["turn"].torn else ""]
-    for edge in told["edges"][:5]:
+        yield "turn", [report["turn"].state.value, "torn last line" if report["turn"].torn else ""]
+    for edge in report["edges"][:5]:
         way = "to" if edge.child else "from"
         yield "tie", [f"{edge.link} {way} {edge.session}", edge.how]
 
 
-def _ranked(named: dict[str, int]) -> list[str]:
-    """Give what there is most of first; of many kinds the rest together."""
+def _rank(named: dict[str, int]) -> list[str]:
+    """Return what there is most of first; of many kinds the rest together."""
     order = sorted(named.items(), key=lambda pair: (-pair[1], pair[0]))
     rest = sum(number for _, number in order[12:])
     shown = [f"{cut(name, 40)} {number:,}" for name, number in order[:12]]
     return [*shown, f"{rest:,} of {len(order) - 12} more"] if rest else shown or ["none"]
 
 
-def _links(told: dict[str, JSON]) -> list[str]:
+def _links(report: dict[str, JSON]) -> list[str]:
     named = (
-        ("root", told["roots"]),
-        ("leaf", told["leaves"]),
-        ("broken parent", told["broken_parents"]),
-        ("repeated uuid", told["duplicate_uuid_records"]),
-        ("fork point", told["fork_points"]),
-        ("boundary", told["compact_boundaries"]),
-        ("sidechain record", told["sidechain_records"]),
+        ("root", report["roots"]),
+        ("leaf", report["leaves"]),
+        ("broken parent", report["broken_parents"]),
+        ("repeated uuid", report["duplicate_uuid_records"]),
+        ("fork point", report["fork_points"]),
+        ("boundary", report["compact_boundaries"]),
+        ("sidechain record", report["sidechain_records"]),
     )
     plural = {"leaf": "leaves", "boundary": "boundaries"}
     return [
-        several(told["unique_uuids"], "uuid"),
+        several(report["unique_uuids"], "uuid"),
         *(f"{n:,} {plural.get(name, name + 's') if n != 1 else name}" for name, n in named if n),
     ]
 
 
-def _damage(told: dict[str, JSON], room: int) -> Iterator[str]:
-    skipped: list[Skipped] = told["skipped"]
-    if skipped or told["notices"] or told["lower_bound"]:
+def _damage(report: dict[str, JSON], room: int) -> Iterator[str]:
+    skipped: list[Skipped] = report["skipped"]
+    if skipped or report["notices"] or report["lower_bound"]:
         yield ""
     for skip in skipped[:10]:
         yield cut(skipped_line(skip), room)
     if len(skipped) > 10:
         yield f"and {len(skipped) - 10:,} more skipped lines; --json has them all"
-    for notice in told["notices"]:
+    for notice in report["notices"]:
         yield from wrap(f"note: {notice.what}: {notice.detail}", room)

@@ -17,7 +17,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
 
 
-class Item(NamedTuple):
+class JsonItem(NamedTuple):
     """One member of an object or one element of an array: its key or index, and where it lies."""
 
     name: str | int
@@ -63,9 +63,9 @@ def _start_of(text: str, path: Path) -> int:
     return at
 
 
-def _items(text: str, at: int) -> list[Item]:
+def _items(text: str, at: int) -> list[JsonItem]:
     """Return the items of the object or array that begins there."""
-    items: list[Item] = []
+    items: list[JsonItem] = []
     is_object = text[at] == "{"
     position = _skip(text, at + 1)
     while text[position] not in "}]":
@@ -74,7 +74,7 @@ def _items(text: str, at: int) -> list[Item]:
             name, position = _decode(text, position)
             position = _skip(text, _skip(text, position) + 1)  # over the colon
         _, end = _decode(text, position)
-        items.append(Item(name, start, position, end))
+        items.append(JsonItem(name, start, position, end))
         position = _skip(text, end)
         if text[position] == ",":
             position = _skip(text, position + 1)

@@ -6,23 +6,21 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import short_id, tell
-from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say
-
-WAIT = 30.0
-"""Seconds that a change waits for a sweep to end."""
 
 
 @click.command("keep", help="Pin sessions: their transcripts are never removed.")
-@click.argument("wanted", metavar="ID...", nargs=-1, required=True, shell_complete=ids)
+@click.argument(
+    "wanted", metavar="ID...", nargs=-1, required=True, shell_complete=options.complete_ids
+)
 @click.option("--off", is_flag=True, help="Unpin them.")
 @options.as_json
 def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
     """Pin sessions, or let them go."""
     from thence.memory.pins import set_pinned
 
-    with wiring.store() as store, store.sweeping(WAIT):
-        rows = [wiring.session(store, one) for one in wanted]
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
+        rows = [wiring.session(store, name) for name in wanted]
         set_pinned(store, rows, is_pinned=not off)
         evicted = [row for row in rows if row.session.evicted_at]
     if json:

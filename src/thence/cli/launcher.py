@@ -159,14 +159,14 @@ def refresh(home: Path, *, tells: bool = True) -> str | None:
 
 def _value(pattern: re.Pattern[str], text: str) -> str:
     """Return the word that a line of the script assigns."""
-    found = pattern.search(text)
+    match = pattern.search(text)
     try:
-        words = shlex.split(found[1]) if found else []
+        words = shlex.split(match[1]) if match else []
     except ValueError:
         words = []
     return words[0] if words else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return tuple(map(int, found.groups())) if found else (0, 0)
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return tuple(map(int, match.groups())) if match else (0, 0)

@@ -12,22 +12,23 @@ from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
     NARROW,
+    TITLE_COLUMNS,
     WIDE,
-    Cell,
-    Column,
+    TextCell,
+    TextColumn,
     ago,
     money,
     present,
     project,
     row_cost,
-    short_id,
     short_ids,
     table,
     tell,
-    titled,
+    title_text,
     when,
 )
-from thence.cli.terminal import as_json, clean, columns, cut, say, several, size, spaced, width
+from thence.cli.risks import risk_lines
+from thence.cli.terminal import as_json, clean, columns, cut, justify, say, several, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
 Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
-SHOWN = 20
+DEFAULT_ROWS = 20
 
 
 class OutcomeName(click.Choice[str]):
@@ -79,7 +80,7 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 )
 @click.option("--tree", is_flag=True, help="Show forks and subagents below their parents.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), default="recent", show_default=True)
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.view("--todos", "List open to-dos instead.")
 @options.utc
 @options.as_json
@@ -163,7 +164,7 @@ class Listing:
         self.total = _total(store, wanted, self.rows if running else None)
 
     def object(self, row: SessionRow) -> JSON:
-        """Give a session as others read it: its fields, and what a list shows besides."""
+        """Return a session as others read it: its fields, and what a list shows besides."""
         from thence.memory.standing import session_object
 
         return session_object(row, self.now.of(row, self.at.timestamp()))
@@ -171,7 +172,7 @@ class Listing:
     # -- text ---------------------------------------------------------------------------
 
     def lines(self, room: int, *, tree: bool = False) -> Iterator[str]:
-        """Give the list as text, the sums last."""
+        """Yield the list as text, the sums last."""
         from thence.memory.descent import descent
 
         rows = descent(self.rows) if tree else [(row, 0) for row in self.rows]
@@ -183,40 +184,40 @@ class Listing:
             yield from table(_WIDE if wide else _USUAL, cells, room, head=wide and bool(rows))
         yield self._sums(room)
 
-    def _cells(self, row: SessionRow, depth: int, *, wide: bool) -> list[Cell]:
+    def _cells(self, row: SessionRow, depth: int, *, wide: bool) -> list[TextCell]:
         session = row.session
         step = "  " * (depth - 1) + "└ " if depth else ""
         name = step + self._ids[session.native_session_id]
         first = [
             self._mark(row),
-            Cell(name, DIM),
-            Cell(clean(session.flavor)),
-            Cell(ago(when(session.ended_at), self.at), DIM),
+            TextCell(name, DIM),
+            TextCell(clean(session.flavor)),
+            TextCell(ago(when(session.ended_at), self.at), DIM),
         ]
-        title, cost = Cell(_title(row)), Cell(row_cost(row))
+        title, cost = TextCell(_title(row)), TextCell(row_cost(row))
         if not wide:
             return [*first, title, cost]
         dead = row.ticks.get("dead", 0)
         return [
             *first,
-            Cell(cut(project(row.folder), 16)),
-            Cell(cut(clean(session.git_branch or ""), 16)),
+            TextCell(cut(project(row.folder), 16)),
+            TextCell(cut(clean(session.git_branch or ""), 16)),
             title,
-            Cell(_graph(row, open_turn=self.now.of(row, self.at.timestamp()) is not None)),
-            Cell(money(dead) if dead else "·", DIM),
+            TextCell(_graph(row, open_turn=self.now.of(row, self.at.timestamp()) is not None)),
+            TextCell(money(dead) if dead else "·", DIM),
             cost,
         ]
 
-    def _mark(self, row: SessionRow) -> Cell:
+    def _mark(self, row: SessionRow) -> TextCell:
         standing = self.now.of(row, self.at.timestamp())
         mark = _STANDING[standing] if standing else _OUTCOMES.get(row.session.outcome)
-        return Cell(*mark) if mark else Cell("○")
+        return TextCell(*mark) if mark else TextCell("○")
 
     def _narrow(self, rows: Iterable[tuple[SessionRow, int]], room: int) -> Iterator[str]:
         for row, depth in rows:
             mark, session = self._mark(row), row.session
-            yield f"{mark.shown(mark.text)} {cut('  ' * depth + _title(row), room - 2)}"
-            told = "  ".join(
+            yield f"{mark.paint(mark.text)} {cut('  ' * depth + _title(row), room - 2)}"
+            details = "  ".join(
                 (
                     self._ids[session.native_session_id],
                     clean(session.flavor),
@@ -224,7 +225,7 @@ class Listing:
                 )
             )
             cost = row_cost(row)
-            yield Cell("", DIM).shown(f"  {spaced(told, cost, room - 2)}")
+            yield TextCell("", DIM).paint(f"  {justify(details, cost, room - 2)}")
 
     def _sums(self, room: int) -> str:
         total = self.total
@@ -235,28 +236,30 @@ class Listing:
         parts = [several(total.sessions, "session"), cost]
         if total.dead:
             parts.append(f"{money(total.dead)} on discarded branches")
-        said = ", ".join(parts)
+        words = ", ".join(parts)
         if (more := total.sessions - len(self.rows)) > 0:
-            said += f" · {more:,} more: -n {total.sessions}"
-        if total.unpriced and columns(said) + 40 < room:
-            said += f" · + {total.unpriced:,} tokens have no price"
-        elif is_bound and columns(said) + 40 < room:
-            said += " · + some usage is missing"
-        return cut(said, room)
+            words += f" · {more:,} more: -n {total.sessions}"
+        if total.unpriced and columns(words) + 40 < room:
+            words += f" · + {total.unpriced:,} tokens have no price"
+        elif is_bound and columns(words) + 40 < room:
+            words += " · + some usage is missing"
+        return cut(words, room)
 
 
-_START = (Column(), Column("id"), Column("agent"), Column("age", right=True))
-TITLE = 30
-"""Columns that a title gets at least, if it is so long: other columns are left out before."""
-_USUAL = (*_START, Column("title", slack=True, least=TITLE), Column("cost", right=True))
+_START = (TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True))
+_USUAL = (
+    *_START,
+    TextColumn("title", slack=True, least=TITLE_COLUMNS),
+    TextColumn("cost", right=True),
+)
 _WIDE = (
     *_START,
-    Column("project", drop=1),
-    Column("branch", drop=3),
-    Column("title", slack=True, least=TITLE),
-    Column("graph", drop=4),
-    Column("discarded", right=True, drop=2),
-    Column("cost", right=True),
+    TextColumn("project", drop=1),
+    TextColumn("branch", drop=3),
+    TextColumn("title", slack=True, least=TITLE_COLUMNS),
+    TextColumn("graph", drop=4),
+    TextColumn("discarded", right=True, drop=2),
+    TextColumn("cost", right=True),
 )
 
 
@@ -265,7 +268,7 @@ def _title(row: SessionRow) -> str:
     origin = ["· imported"] if row.imported is not None else []
     if row.machine is not None:
         origin = [f"· on {clean(row.machine)}"]
-    return " ".join([titled(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
+    return " ".join([title_text(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
 
 
 def _graph(row: SessionRow, *, open_turn: bool) -> str:
@@ -293,15 +296,15 @@ def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
     from thence.memory.standing import at_risk
 
     known = wiring.tellers()
-    found = at_risk(known, wiring.roots(known), store)
-    found = [risk for risk in found if _fits(risk, wanted)]
+    risks = at_risk(known, wiring.roots(known), store)
+    risks = [risk for risk in risks if _fits(risk, wanted)]
     if json:
-        say(as_json([_risk_object(risk) for risk in found[: wanted.limit]]))
+        say(as_json([_risk_object(risk) for risk in risks[: wanted.limit]]))
         return 0
-    shown = found[: wanted.limit]
+    shown = risks[: wanted.limit]
     lines = list(risk_lines(shown, width()))
-    kept = "; thence sweep stores them" if found else ""
-    lines.append(f"{several(len(found), 'session')} at risk{kept}")
+    hint = "; thence sweep stores them" if risks else ""
+    lines.append(f"{several(len(risks), 'session')} at risk{hint}")
     tell(lines)
     return 0
 
@@ -317,32 +320,3 @@ def _risk_object(risk: Risk) -> JSON:
 
     fields: dict[str, JSON] = msgspec.to_builtins(risk.session)
     return {**fields, "deleted_in_days": round(risk.days, 2), "kept": risk.row is not None}
-
-
-def risk_lines(risks: Sequence[Risk], room: int) -> Iterator[str]:
-    """Give the rows of sessions that are about to be deleted."""
-    yield from table(_RISKS, [_risk_cells(risk) for risk in risks], room)
-
-
-_RISKS = (
-    *(Column(), Column(), Column(), Column(slack=True)),
-    *(Column(right=True), Column(right=True)),
-)
-
-
-def _risk_cells(risk: Risk) -> list[Cell]:
-    known = clean(" ".join((risk.row.title or "").split())) if risk.row else ""
-    days = "today" if risk.days < 1 else f"in {int(risk.days)} d"
-    return [
-        Cell("▲", "red"),
-        Cell(short_id(risk.source.session), DIM),
-        Cell(risk.source.adapter),
-        Cell(f"{known}, grown since" if known else clean(_place(risk.source.path))),
-        Cell(size(risk.size)),
-        Cell(days, "red"),
-    ]
-
-
-def _place(path: str) -> str:
-    """Name the folder that a session's file lies in."""
-    return path.rpartition("/")[0].rpartition("/")[2]

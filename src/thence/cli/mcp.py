@@ -10,7 +10,7 @@ import click
 from thence import __version__
 from thence.cli import launcher, options, registering, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, table, tell, tilde
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
 
@@ -50,7 +50,7 @@ def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
 
 
 def questions(store: Store) -> Questions:
-    """Give what may be asked of this home."""
+    """Return what may be asked of this home."""
     from thence.cli import notes
     from thence.memory.dismissals import dismissed_todos
     from thence.memory.labels import searchable_notes
@@ -68,15 +68,17 @@ def questions(store: Store) -> Questions:
 def _listen(made: object, port: int) -> None:
     import uvicorn
 
-    from thence.cli.serve import HOST, _listener
+    from thence.cli import viewer
     from thence.serve import gate, mcp
     from thence.serve.limits import LimitedServer
 
-    listener = _listener(HOST, port)
-    guard = gate.AuthMiddleware(HOST, listener.getsockname()[1], key=gate.home_key(wiring.home()))
+    listener = viewer.listen(viewer.HOST, port)
+    guard = gate.AuthMiddleware(
+        viewer.HOST, listener.getsockname()[1], key=gate.home_key(wiring.home())
+    )
     tell(
         [
-            f"http://{gate.authority(HOST, guard.port)}{mcp.PATH}",
+            f"http://{gate.authority(viewer.HOST, guard.port)}{mcp.PATH}",
             f"Authorization: Bearer {guard.token}",
             "this machine only; Ctrl-C stops it",
         ]
@@ -120,7 +122,7 @@ def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) 
 
 
 def _change(
-    changes: list[tuple[str, registering.Change]],
+    changes: list[tuple[str, registering.ServerChange]],
     done: str,
     *,
     dry_run: bool,
@@ -143,13 +145,13 @@ def _change(
     elif changes and not dry_run and done == "installed":
         launcher.ensure(wiring.home())
     if json:
-        say(as_json([_told(agent, one, dry_run=dry_run) for agent, one in changes]))
+        say(as_json([_as_object(agent, change, dry_run=dry_run) for agent, change in changes]))
     elif due and not dry_run:
         tell([f"{done}: {', '.join(agent for agent, _ in due)}"])
     return 0
 
 
-def _told(agent: str, change: registering.Change, *, dry_run: bool) -> JSON:
+def _as_object(agent: str, change: registering.ServerChange, *, dry_run: bool) -> JSON:
     return {
         "agent": agent,
         "path": str(change.path),
@@ -164,7 +166,7 @@ def _told(agent: str, change: registering.Change, *, dry_run: bool) -> JSON:
 @options.as_json
 def status(agents: tuple[str, ...], *, json: bool) -> int:
     """Print where the server is known."""
-    found = [
+    places = [
         {
             "agent": agent,
             "path": str(registering.place_of(agent).path),
@@ -173,15 +175,16 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
         for agent in agents or registering.present()
     ]
     if json:
-        say(as_json(found))
+        say(as_json(places))
         return 0
-    told = {
-        "none": Cell("not installed"),
-        "installed": Cell("installed", "green"),
-        "elsewhere": Cell("installed for another thence: install it again", "red"),
+    words = {
+        "none": TextCell("not installed"),
+        "installed": TextCell("installed", "green"),
+        "elsewhere": TextCell("installed for another thence: install it again", "red"),
     }
     rows = [
-        [Cell(one["agent"]), told[one["state"]], Cell(tilde(one["path"]), DIM)] for one in found
+        [TextCell(place["agent"]), words[place["state"]], TextCell(tilde(place["path"]), DIM)]
+        for place in places
     ]
-    tell(table((Column(), Column(), Column(slack=True)), rows, width()))
+    tell(table((TextColumn(), TextColumn(), TextColumn(slack=True)), rows, width()))
     return 0

@@ -6,12 +6,11 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import short_id, tell
-from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say
 
 
 @click.command("name", help="Name a session. Without NAME: show its name.")
-@click.argument("wanted", metavar="ID", shell_complete=ids)
+@click.argument("wanted", metavar="ID", shell_complete=options.complete_ids)
 @click.argument("words", metavar="[NAME]...", nargs=-1)
 @click.option("--off", is_flag=True, help="Remove the name; the session has its own title again.")
 @options.as_json

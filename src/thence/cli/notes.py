@@ -18,7 +18,7 @@ import click
 from thence import config
 from thence.cli import wiring
 from thence.cli.columns import DIM, ago, present, project, short_id, tell, tilde, when
-from thence.cli.terminal import as_json, clean, say, style, width, wrap
+from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
 from thence.errors import BadConfig, ThenceError
 from thence.memory.notes import note_path, read_notes
 from thence.memory.store import DATA_LOSS
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from thence.memory.notes import Kind, Note, Origin
     from thence.memory.store import Store
 
-PATIENCE: Final = 5.0
+HUB_TIMEOUT_S: Final = 5.0
 """Seconds that a hub may take to answer."""
-LISTED: Final = 20
+MAX_LISTED: Final = 20
 
 
 def file_of(kind: Kind) -> Path:
@@ -67,7 +67,7 @@ def _append(kind: Kind, payload: dict[str, JSON]) -> dict[str, JSON]:
     return {"type": kind, "ts": event.ts, "uuid": event.uuid, **payload}
 
 
-def post(told: dict[str, JSON]) -> str | None:
+def post(message: dict[str, JSON]) -> str | None:
     """Post a line to the hub, if one is set; why that did not work, if it did not."""
     hub = wiring.settings()["session_memory.hub"]
     if not hub:
@@ -76,10 +76,10 @@ def post(told: dict[str, JSON]) -> str | None:
     from urllib.error import URLError
     from urllib.request import Request, urlopen
 
-    body = json.dumps(told).encode()
+    body = json.dumps(message).encode()
     request = Request(hub, body, {"Content-Type": "application/json"})  # noqa: S310 - checked
     try:
-        with urlopen(request, timeout=PATIENCE):  # noqa: S310 - http and https only
+        with urlopen(request, timeout=HUB_TIMEOUT_S):  # noqa: S310 - http and https only
             return None
     except (URLError, OSError, ValueError) as error:
         return f"{hub} did not accept it: {error}"
@@ -90,19 +90,19 @@ def write_losses(losses: Mapping[str, str]) -> list[str]:
     problems: list[str] = []
     for uid, reason in losses.items():
         try:
-            told = write("note", f"{DATA_LOSS}: {uid}: {reason}", uid, origin="thence")
+            note = write("note", f"{DATA_LOSS}: {uid}: {reason}", uid, origin="thence")
         except (ThenceError, OSError) as error:
             problems.append(f"the loss of {uid} could not be recorded: {error}")
             continue
-        if failed := post(told):
+        if failed := post(note):
             problems.append(f"the hub was not informed of the loss of {uid}: {failed}")
     return list(dict.fromkeys(problems))
 
 
 def post_digests(store: Store, uids: Sequence[str]) -> str | None:
     """Post the digests of sessions to the hub, if that is set; why that did not work, if so."""
-    told = wiring.settings()
-    if not (uids and told["session_memory.hub"] and told["session_memory.hub_digests"]):
+    settings = wiring.settings()
+    if not (uids and settings["session_memory.hub"] and settings["session_memory.hub_digests"]):
         return None
     from thence.memory.store import Filter
 
@@ -120,12 +120,12 @@ def handle(kind: Kind, words: tuple[str, ...], wanted: str | None, *, json: bool
     text = " ".join(words).strip()
     if not text:
         raise click.UsageError("no text given")
-    told = write(kind, text, session, origin="cli")
-    failed = post(told)
+    note = write(kind, text, session, origin="cli")
+    failed = post(note)
     if failed:
         click.echo(f"note: {clean(failed)}; it is saved in the file", err=True)
     if json:
-        say(as_json(told))
+        say(as_json(note))
     else:
         tell([f"saved to {clean(tilde(str(file_of(kind))))}"])
     return 0
@@ -147,7 +147,7 @@ def _list(kind: Kind, session: str | None, *, json: bool) -> int:
         say(as_json([_object(note) for note in notes]))
         return 0
     now = present()
-    for note in reversed(notes[-LISTED:]):
+    for note in reversed(notes[-MAX_LISTED:]):
         of = f"session {short_id(note.session_uid.partition(':')[2])}" if note.session_uid else ""
         parts = (ago(when(note.ts), now), project(note.cwd), clean(of), note.author)
         tell([style(f"{parts[0]:>6}  {'  '.join(filter(None, parts[1:]))}", fg=DIM)])
@@ -164,3 +164,11 @@ def _object(note: Note) -> JSON:
     fields: dict[str, JSON] = msgspec.to_builtins(note)
     kind = fields.pop("kind")
     return {"type": kind, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def describe_losses(losses: Mapping[str, str]) -> str:
+    """Say in a sentence how many sessions were lost, and why the first of them was."""
+    many, reason = several(len(losses), "session"), next(iter(losses.values()), "")
+    were = "was" if len(losses) == 1 else "were"
+    why = reason.removesuffix(": data loss")
+    return f"{many} {were} removed before it was fully analysed: {why}"

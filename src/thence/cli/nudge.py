@@ -17,9 +17,9 @@ import os
 import sys
 import time
 
-LARGEST = 1 << 20
+MAX_INPUT_BYTES = 1 << 20
 """Bytes of stdin that are looked at; agents put whole tool results into what they say."""
-STALE = 120.0
+STALE_AFTER_S = 120.0
 """Seconds after which a sweep that was announced and never began is not waited for."""
 
 _SESSION = ("session_id", "sessionId", "thread-id", "thread_id")
@@ -35,20 +35,20 @@ def main(arguments: list[str]) -> None:
         pass
 
 
-def leave(agent: str, home: str, given: str | None) -> None:
+def leave(agent: str, home: str, message: str | None) -> None:
     """Write one nudge."""
-    said = _said(given)
+    fields = _read_message(message)
     # Grok runs Claude Code's hooks too, and says who it is.
     agent = "grok" if "GROK_HOOK_EVENT" in os.environ else agent
-    session = _first(said, _SESSION) or os.environ.get("GROK_SESSION_ID", "")
+    session = _first(fields, _SESSION) or os.environ.get("GROK_SESSION_ID", "")
     folder = os.path.join(home, "queue")  # noqa: PTH118 - pathlib alone takes longer than all of this
     if not os.path.isdir(folder):  # noqa: PTH112
         os.mkdir(folder, 0o700)  # noqa: PTH102
     nudge: dict[str, object] = {
         "agent": agent,
-        "event": _first(said, _EVENT),
+        "event": _first(fields, _EVENT),
         "session": session,
-        "transcript_path": _first(said, _PATH) or None,
+        "transcript_path": _first(fields, _PATH) or None,
         "ts": time.time(),
     }
     _write(folder, _name(agent, session), nudge)
@@ -56,23 +56,23 @@ def leave(agent: str, home: str, given: str | None) -> None:
         _sweep_soon(home)
 
 
-def _said(given: str | None) -> dict[str, object]:
-    if given is None:
+def _read_message(message: str | None) -> dict[str, object]:
+    if message is None:
         if os.isatty(0):
             return {}
         parts: list[bytes] = []
         while part := os.read(0, 1 << 16):  # to its end: a pipe that breaks would be noticed
-            if len(parts) < LARGEST >> 12:
+            if len(parts) < MAX_INPUT_BYTES >> 12:
                 parts.append(part)
-        given = b"".join(parts)[:LARGEST].decode("utf-8", "replace")
+        message = b"".join(parts)[:MAX_INPUT_BYTES].decode("utf-8", "replace")
     try:
-        said = _parsed(given.strip())
+        fields = _parse(message.strip())
     except (ValueError, StopIteration, RecursionError, SystemError):  # the core's own words for it
-        said = _start_of(given)
-    return said if isinstance(said, dict) else {}
+        fields = _start_of(message)
+    return fields if isinstance(fields, dict) else {}
 
 
-def _parsed(text: str) -> object:
+def _parse(text: str) -> object:
     """Read JSON; by the bare core of Python's reader, which loads in no time, where there is it."""
     try:
         from _json import make_scanner
@@ -102,14 +102,14 @@ def _start_of(text: str) -> dict[str, object]:
     import re
 
     wanted = "|".join((*_SESSION, *_EVENT, *_PATH))
-    found = re.findall(rf'"({wanted})"\s*:\s*"([^"\\]{{1,4096}})"', text[:65_536])
-    return dict(reversed(found))
+    pairs = re.findall(rf'"({wanted})"\s*:\s*"([^"\\]{{1,4096}})"', text[:65_536])
+    return dict(reversed(pairs))
 
 
-def _first(said: dict[str, object], names: tuple[str, ...]) -> str:
-    """Give the first of these that is a text."""
+def _first(fields: dict[str, object], names: tuple[str, ...]) -> str:
+    """Return the first of these that is a text."""
     for name in names:
-        value = said.get(name)
+        value = fields.get(name)
         if isinstance(value, str) and value:
             return value[:4096]
     return ""
@@ -131,11 +131,11 @@ def _write(folder: str, name: str, nudge: dict[str, object]) -> None:
     handle = os.open(passing, flags, 0o600)
     body = _json(nudge).encode()
     try:
-        whole = os.write(handle, body) == len(body)
+        is_complete = os.write(handle, body) == len(body)
     except OSError:
-        whole = False
+        is_complete = False
     os.close(handle)
-    if whole:
+    if is_complete:
         os.replace(passing, path)  # noqa: PTH105
     else:
         os.unlink(passing)  # noqa: PTH108
@@ -164,7 +164,7 @@ def _on_hook(home: str) -> bool:
     """Whether the settings ask for a sweep; a look at the line, for a parser takes too long."""
     try:
         with open(f"{home}/config.toml", "rb") as file:  # noqa: PTH123
-            lines = file.read(LARGEST).split(b"\n")
+            lines = file.read(MAX_INPUT_BYTES).split(b"\n")
     except OSError:
         return False
     settings = (line.split(b"#")[0] for line in lines)
@@ -175,7 +175,7 @@ def _sweep_soon(home: str) -> None:
     """Start one sweep that waits a little, unless one is waiting already."""
     due = f"{home}/sweep.due"
     try:
-        if time.time() - os.stat(due).st_mtime < STALE:  # noqa: PTH116
+        if time.time() - os.stat(due).st_mtime < STALE_AFTER_S:  # noqa: PTH116
             return
         os.unlink(due)  # noqa: PTH108
     except FileNotFoundError:

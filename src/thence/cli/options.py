@@ -11,6 +11,9 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from thence.agents.profiles import Part
 
+MAX_COMPLETIONS = 30
+"""Ids that a shell offers."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 as_json = click.option("--json", "json", is_flag=True, help="Print JSON.")
@@ -97,3 +100,28 @@ class AgentName(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Return the names that begin like this."""
         return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
+
+
+def complete_ids(
+    _context: click.Context, _parameter: click.Parameter, typed: str
+) -> list[CompletionItem]:
+    """Return the ids of the newest sessions that begin with what was typed."""
+    from thence.cli import wiring
+    from thence.cli.columns import short_ids
+    from thence.cli.terminal import clean, cut
+    from thence.errors import ThenceError
+    from thence.memory.store import Filter
+
+    try:
+        with wiring.store() as store:
+            rows = list(store.sessions(Filter(uid=typed or None, limit=MAX_COMPLETIONS)))
+    except ThenceError:  # completing is no time to complain
+        return []
+    short = short_ids([row.session.native_session_id for row in rows])
+    return [
+        CompletionItem(
+            max(short[row.session.native_session_id], typed, key=len),
+            help=cut(clean(f"{row.session.flavor}: {' '.join((row.title or '').split())}"), 60),
+        )
+        for row in rows
+    ]

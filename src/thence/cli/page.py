@@ -15,19 +15,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from functools import cached_property
 
-from thence.cli.calls import answer_of, run_of, telling
+from thence.cli.calls import answer_of, run_of, telling_line
 from thence.cli.columns import when
-from thence.cli.reading import flowed, notices, promises, skipped_line
+from thence.cli.reading import flow, notices, promises, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
     clean,
     columns,
     cut,
     format_duration,
+    justify,
     several,
     short,
     size,
-    spaced,
     style,
     wrap,
 )
@@ -47,14 +47,14 @@ from thence.memory.notes import Note
 from thence.memory.readouts import OpenedSession
 from thence.memory.recall import event_name
 
-FEW = 5
+MAX_ROWS = 5
 """How many of a kind are named before the rest is counted."""
 
-LONG = 24
+MAX_PROSE_LINES = 24
 """How many lines of one text are shown before the rest is only measured."""
 
 _DIM = "bright_black"
-_GONE = (State.DEAD, State.ROLLED_BACK)
+_DISCARDED = (State.DEAD, State.ROLLED_BACK)
 STATES = {
     State.REPLAYED: "copied",
     State.INTERNAL: "internal",
@@ -108,7 +108,7 @@ class Page:
         self.full = full
 
     def lines(self) -> list[str]:
-        """Give the whole page."""
+        """Return the whole page."""
         return [*self.head(), "", *self.body(), "", *self.foot()]
 
     # -- what is known of the session ---------------------------------------------------
@@ -177,7 +177,7 @@ class Page:
             short_id(self.session.native),
             *(f"#{clean(tag)}" for tag in self.label.tags),
         ]
-        for line in flowed(filter(None, parts), self.room):
+        for line in flow(filter(None, parts), self.room):
             yield style(line, fg=_DIM)
 
     def _day(self, started: str | None) -> str:
@@ -205,7 +205,7 @@ class Page:
     # -- the turns ----------------------------------------------------------------------
 
     def body(self) -> Iterator[str]:
-        """Give the live line, and what parted from it in its place."""
+        """Yield the live line, and what parted from it in its place."""
         yield from self._before()
         yield from self._branches(-1)
         yield from self._run(self.chain, "")
@@ -215,7 +215,7 @@ class Page:
         yield self._turn()
 
     def _before(self) -> Iterator[str]:
-        """Give the line in the sessions that this one continues, each with its border."""
+        """Yield the line in the sessions that this one continues, each with its border."""
         for part in self.session.inherited(self.to, boundaries=not self.opened):
             if not self.own:
                 above = OpenedSession(part.session, self.opened_session.agent, [], [])
@@ -231,25 +231,25 @@ class Page:
         return style(cut(words, self.room), fg=_DIM)
 
     def part(self, places: Sequence[int]) -> Iterator[str]:
-        """Give some records of a line, and nothing that parted from it."""
+        """Return some records of a line, and nothing that parted from it."""
         return self._run(places, "", parted=False)
 
     def _run(self, places: Sequence[int], step: str, *, parted: bool = True) -> Iterator[str]:
-        """Give a run of records, a step to the right if it is a branch."""
+        """Yield a run of records, a step to the right if it is a branch."""
         copies: list[int] = []
         for place in places:
             if self.session.states[place] is State.REPLAYED and not (step or self.opened):
                 copies.append(place)
                 continue
-            yield from self._copied(copies, step)
+            yield from self._copies(copies, step)
             copies = []
             yield from self._record(place, step)
             if parted and not step:
                 yield from self._branches(place)
-        yield from self._copied(copies, step)
+        yield from self._copies(copies, step)
 
-    def _copied(self, places: list[int], step: str) -> Iterator[str]:
-        """Give the part of the line that was copied from the session that owns it."""
+    def _copies(self, places: list[int], step: str) -> Iterator[str]:
+        """Yield the part of the line that was copied from the session that owns it."""
         if places:
             if not self.own:
                 for place in places:
@@ -262,7 +262,7 @@ class Page:
     def _record(self, place: int, step: str) -> Iterator[str]:
         record = self.session.records[place]
         if record.node.flags & Is.CLEARS:
-            yield from self._cleared(place, step)
+            yield from self._clear_mark(place, step)
         if record.node.flags & Is.SUMMARY:
             yield from self._summary(place, step)
         elif record.node.flags & Is.PROMPT:
@@ -308,16 +308,16 @@ class Page:
         return out
 
     def _prose(self, text: str, step: str) -> Iterator[str]:
-        """Give a text, its end left out when it is long."""
+        """Yield a text, its end left out when it is long."""
         text = text.strip("\n")
         rest = ""
         if not self.full:
-            text, rest = _begun(text, LONG, LONG * self.room)
+            text, rest = _split_after(text, MAX_PROSE_LINES, MAX_PROSE_LINES * self.room)
         for line in wrap(text, self.room - 6 - len(step)):
             yield f"{step}│    {line}".rstrip()
         if rest:
             yield self._dim(
-                spaced(f"{step}│    … {size(len(rest))} more", "--full", self._prose_room)
+                justify(f"{step}│    … {size(len(rest))} more", "--full", self._prose_room)
             )
 
     def _dim(self, row: str) -> str:
@@ -330,7 +330,9 @@ class Page:
     def _summary(self, place: int, step: str) -> Iterator[str]:
         """A compaction: how much it stands for, and what it says."""
         record = self.session.records[place]
-        summed = [p for p in self._summed if self.session.states[p] in (State.LIVE, State.ORPHANED)]
+        summed = [
+            p for p in self._summed_places if self.session.states[p] in (State.LIVE, State.ORPHANED)
+        ]
         when = f" {clock}" if (clock := self._clock(record)) else ""
         much = f", {self.sum_of(summed)} summed up" if summed and not step else ""
         yield style(cut(f"{step}═    compacted{when}{much}", self.room), fg="cyan")
@@ -341,21 +343,25 @@ class Page:
             if block is (prose or record.blocks)[-1]:
                 yield from self._prose(text_in(block), step)
             else:
-                yield self._injected(block, step)
+                yield self._injection(block, step)
         if not step and not self.opened:
-            yield from self._closed([b for p in self._summed for b in self.parted.get(p, ())])
+            yield from self._closed_branches(
+                [b for p in self._summed_places for b in self.branches_by_place.get(p, ())]
+            )
 
-    def _cleared(self, place: int, step: str) -> Iterator[str]:
+    def _clear_mark(self, place: int, step: str) -> Iterator[str]:
         """Say that the context was cleared, and how much stands before."""
         when = f" {clock}" if (clock := self._clock(self.session.records[place])) else ""
-        before = [] if step or self.opened else self._summed  # opened, all of it is shown
+        before = [] if step or self.opened else self._summed_places  # opened, all of it is shown
         live = [p for p in before if self.session.states[p] in (State.LIVE, State.ORPHANED)]
         much = f", {self.sum_of(live)} before" if live else ""
         yield style(cut(f"{step}═    context cleared{when}{much}", self.room), fg="cyan")
-        yield from self._closed([b for p in before for b in self.parted.get(p, ())])
+        yield from self._closed_branches(
+            [b for p in before for b in self.branches_by_place.get(p, ())]
+        )
 
     @cached_property
-    def _summed(self) -> list[int]:
+    def _summed_places(self) -> list[int]:
         """The records of the live line that a compaction or a cleared context left out."""
         shown = set(self.chain)
         return [place for place in self.line if place not in shown]
@@ -366,8 +372,8 @@ class Page:
         if block.kind == "tool_call":
             yield from self._call(block, step)
         elif block.kind == "thinking":
-            said = f"… {clean(block.summary) or 'thought'}"
-            yield self._dim(cut(f"{step}│    {said}", self._prose_room))
+            words = f"… {clean(block.summary) or 'thought'}"
+            yield self._dim(cut(f"{step}│    {words}", self._prose_room))
         elif block.kind == "assistant_msg":
             yield from self._prose(text_in(block), step)
         elif block.kind == "error":
@@ -375,35 +381,35 @@ class Page:
         elif block.kind == "decision":
             yield cut(f"{step}◇    decided: {clean(_first(text_in(block)))}", self.room)
         elif record.node.flags & Is.INTERRUPTS:
-            said = clean(_first(text_in(block))) or "interrupted"
-            yield style(cut(f"{step}○    {said}", self.room), fg="red")
+            words = clean(_first(text_in(block))) or "interrupted"
+            yield style(cut(f"{step}○    {words}", self.room), fg="red")
         elif block.role == "user" and block.kind in ("lifecycle", "user_msg"):
-            yield self._injected(block, step)
+            yield self._injection(block, step)
         elif self.full and (output := full_output(block)):
             yield from self._prose(output, step)
 
-    def _injected(self, block: SessionEvent, step: str) -> str:
+    def _injection(self, block: SessionEvent, step: str) -> str:
         """What the harness put into the user's mouth: one dim line and how long it is."""
-        said = text_in(block)
-        how = size(len(said)) if len(said) > 200 else ""
-        left = f"{step}·    {clean(one_line(said))}"
-        return style(spaced(left, how, self._prose_room), fg=_DIM)
+        text = text_in(block)
+        how = size(len(text)) if len(text) > 200 else ""
+        left = f"{step}·    {clean(one_line(text))}"
+        return style(justify(left, how, self._prose_room), fg=_DIM)
 
     def _call(self, block: SessionEvent, step: str) -> Iterator[str]:
         pair = self.calls.get(block.call or "")
-        said = block.summary or kinds.summary(block.tool or "", block.payload)
-        said = clean(said.replace(self._here, "") if self._here else said)
+        words = block.summary or kinds.summary(block.tool or "", block.payload)
+        words = clean(words.replace(self._here, "") if self._here else words)
         if pair is None or not pair.outcome.ended:
-            lost = spaced(f"{step}○    {said}", "interrupted, no result", self._row_room)
+            lost = justify(f"{step}○    {words}", "interrupted, no result", self._row_room)
             yield style(lost, fg="red")
         else:
-            yield from self._ended(pair, said, step)
+            yield from self._finished_call(pair, words, step)
         channel = self.agents.get(block.call or "")
         if channel is not None and channel not in self._shown:
             yield from self._agent(channel, block.call or "", step)
         for edge in self._children.get(block.call or "", ()):
-            said = f"{step}├─▸  its session is {clean(edge.session)}"
-            yield style(cut(said, self.room), fg="bright_magenta")
+            words = f"{step}├─▸  its session is {clean(edge.session)}"
+            yield style(cut(words, self.room), fg="bright_magenta")
 
     @cached_property
     def _here(self) -> str:
@@ -411,11 +417,11 @@ class Page:
         cwd = (self.session.head.session.cwd or "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
-    def _ended(self, pair: joins.Call, said: str, step: str) -> Iterator[str]:
+    def _finished_call(self, pair: joins.Call, words: str, step: str) -> Iterator[str]:
         outcome = pair.outcome
         if outcome.reason in _CUT_SHORT:
             why = outcome.reason
-            row = spaced(f"{step}{_CUT_SHORT[why]}    {said}", why, self._row_room)
+            row = justify(f"{step}{_CUT_SHORT[why]}    {words}", why, self._row_room)
             yield style(row, fg="red")
             return
         failed, tests = outcome.is_red, outcome.tests
@@ -423,13 +429,13 @@ class Page:
         colour = "red" if failed else {"✓": "green", "■": "yellow"}.get(mark, "")
         counts = run_of(tests) if tests else ""
         start = "│  › " if mark == "│" else f"{mark}    "
-        row = f"{step}{start}{said}" + (f"   {counts}" if counts else "")
-        shown = spaced(row, self._figures(pair, failed=failed), self._row_room)
+        row = f"{step}{start}{words}" + (f"   {counts}" if counts else "")
+        shown = justify(row, self._figures(pair, failed=failed), self._row_room)
         yield style(shown, fg=colour) if colour else shown
         if failed and not counts:
             result = pair.result
             text = text_of(result.payload) or output.text(result.payload) if result else ""
-            most = clean(telling(text, at_end=pair.effect.is_script))
+            most = clean(telling_line(text, at_end=pair.effect.is_script))
             if most:
                 yield self._dim(cut(f"{step}│      {most}", self._prose_room))
 
@@ -448,37 +454,41 @@ class Page:
     # -- branches -----------------------------------------------------------------------
 
     @cached_property
-    def parted(self) -> dict[int, list[Branch]]:
+    def branches_by_place(self) -> dict[int, list[Branch]]:
         """Discarded branches by the fact of the live line that they part from; -1 for no record."""
         out: dict[int, list[Branch]] = {}
         graph, home = self.session.graph, frozenset(self.line)
-        branches = [one for one in graph.branches if one.start not in home]  # the rest is shown
+        branches = [
+            branch for branch in graph.branches if branch.start not in home
+        ]  # the rest is shown
         for branch, at in zip(branches, graph.parting_events(branches, home), strict=True):
             out.setdefault(at, []).append(branch)
         return out
 
     def _branches(self, place: int) -> Iterator[str]:
-        branches = self.parted.get(place, [])
+        branches = self.branches_by_place.get(place, [])
         if not self.opened:
-            yield from self._closed(branches)
+            yield from self._closed_branches(branches)
             return
         for branch in branches:
-            yield style(cut(f"├─╮  {self._named(branch)}", self.room), fg=_DIM)
+            yield style(cut(f"├─╮  {self._describe_branch(branch)}", self.room), fg=_DIM)
             yield from (style(row, fg=_DIM) for row in self._run(branch.events, "│ "))
             yield style("│ ╳", fg=_DIM)
 
-    def _closed(self, branches: Sequence[Branch]) -> Iterator[str]:
-        shown = branches if len(branches) <= FEW else branches[: FEW - 1]
+    def _closed_branches(self, branches: Sequence[Branch]) -> Iterator[str]:
+        shown = branches if len(branches) <= MAX_ROWS else branches[: MAX_ROWS - 1]
         for branch in shown:
             how = self._how_to_see(branch.start)
-            yield style(spaced(f"├─╳  {self._named(branch)}", how, self._row_room), fg=_DIM)
+            yield style(
+                justify(f"├─╳  {self._describe_branch(branch)}", how, self._row_room), fg=_DIM
+            )
         rest = branches[len(shown) :]
         if rest:
             much = self.sum_of([place for branch in rest for place in branch.events])
-            said = f"├─╳  {several(len(rest), 'more discarded branch')}, {much}"
-            yield style(cut(said, self.room), fg=_DIM)
+            words = f"├─╳  {several(len(rest), 'more discarded branch')}, {much}"
+            yield style(cut(words, self.room), fg=_DIM)
 
-    def _named(self, branch: Branch) -> str:
+    def _describe_branch(self, branch: Branch) -> str:
         back = self.session.states[branch.start] is State.ROLLED_BACK
         return f"{'rolled back' if back else 'discarded branch'}, {self.sum_of(branch.events)}"
 
@@ -526,8 +536,8 @@ class Page:
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
         took = f", {format_duration(passed)}" if passed > 0 else ""
         name = self.agent_name(channel) or channel.removeprefix("agent:")
-        said = f"├─▸  {clean(name)}, {self.sum_of(places, turns=False)}{took}"
-        yield style(cut(f"{step}{said}", self.room), fg="bright_magenta")
+        words = f"├─▸  {clean(name)}, {self.sum_of(places, turns=False)}{took}"
+        yield style(cut(f"{step}{words}", self.room), fg="bright_magenta")
         if self.opened:
             yield from self._run(places, f"{step}│ ")
         pair = self.calls.get(call)
@@ -540,18 +550,18 @@ class Page:
     def _turn(self) -> str:
         if self.to is not None and self.to not in self.session.graph.chain(boundaries=False):
             side = self.session.records[self.to].channel != "main"
-            said = "end of the subagent" if side else "end of a discarded branch"
-            return style(f"╳    {said}; the active branch is elsewhere", fg=_DIM)
+            words = "end of the subagent" if side else "end of a discarded branch"
+            return style(f"╳    {words}; the active branch is elsewhere", fg=_DIM)
         now = self.session.turn()
-        mark, said, colour = _TURNS[now.state]
+        mark, words, colour = _TURNS[now.state]
         torn = "; its last line is cut off" if now.torn else ""
-        return style(f"{mark}    {said}{torn}", fg=colour)
+        return style(f"{mark}    {words}{torn}", fg=colour)
 
     def foot(self) -> Iterator[str]:
         """Say what became of all events, and what a reader should know besides."""
         counts = Counter(row.event.state for row in self.session.rows)
         named = [f"{STATES[state]} {counts[state]:,}" for state in reversed(State) if counts[state]]
-        yield from flowed(named or ["no events"], self.room)
+        yield from flow(named or ["no events"], self.room)
         gone = [row.event for row in self.session.rewritten]
         if gone:
             yield f"{several(len(gone), 'event')} no longer in any log, which was rewritten"
@@ -561,20 +571,20 @@ class Page:
         yield from self._few(open_ones, "open to-do", fg="yellow")
         written = (f"{note.kind}, {note.author}: {_first(note.text)}" for note in self.notes)
         yield from self._few(written, "decision and note")
-        told = [e for e in self.session.edges if e.session not in self.channels]
-        told = [e for e in told if not (e.child and e.call in self.calls)]
-        yield from self._few(map(_tie, told), "tie")
+        edges = [e for e in self.session.edges if e.session not in self.channels]
+        edges = [e for e in edges if not (e.child and e.call in self.calls)]
+        yield from self._few(map(_tie, edges), "tie")
         yield from self._few(map(skipped_line, self.opened_session.skipped), "skipped line")
         yield from self._few(
             (f"note: {n.what}: {n.detail}" for n in notices(self.opened_session)), "note"
         )
 
-    def _few(self, said: Iterable[str], noun: str, **how: str | bool) -> Iterator[str]:
-        found = list(said)
-        for one in found[:FEW]:
-            yield style(cut(clean(one), self.room), **how)
-        if len(found) > FEW:
-            yield f"and {several(len(found) - FEW, f'more {noun}')}"
+    def _few(self, texts: Iterable[str], noun: str, **how: str | bool) -> Iterator[str]:
+        all_texts = list(texts)
+        for text in all_texts[:MAX_ROWS]:
+            yield style(cut(clean(text), self.room), **how)
+        if len(all_texts) > MAX_ROWS:
+            yield f"and {several(len(all_texts) - MAX_ROWS, f'more {noun}')}"
 
 
 def _cost(rows: Iterable[StoredEvent]) -> tuple[int, int]:
@@ -590,7 +600,7 @@ def _cost(rows: Iterable[StoredEvent]) -> tuple[int, int]:
 # -- words ----------------------------------------------------------------------------------
 
 
-def _begun(text: str, lines: int, length: int) -> tuple[str, str]:
+def _split_after(text: str, lines: int, length: int) -> tuple[str, str]:
     """Part a text after so many lines or characters; what is only a little longer stays whole."""
     end = -1
     for _ in range(lines):

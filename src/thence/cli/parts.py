@@ -19,11 +19,11 @@ FILE: Final = "setup.json"
 Name = Literal["hooks", "brief", "mcp", "sweep", "service", "completion"]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
 
-Change = hooking.Edit | registering.Change
+Change = hooking.Edit | registering.ServerChange
 Way = scheduling.Means | services.Service
 
 
-class Planned(NamedTuple):
+class PartChange(NamedTuple):
     """Changes of files, by whose they are, and how they are made."""
 
     changes: list[tuple[str, Change]]
@@ -35,14 +35,14 @@ class Planned(NamedTuple):
         return [(whose, change) for whose, change in self.changes if change.changes]
 
 
-class Part(NamedTuple):
+class SetupPart(NamedTuple):
     """One part of a setup. `whose` names agents, a way to run something, or a shell."""
 
     name: Name
     question: str
     whose: Callable[[], list[str]]
-    install: Callable[[Sequence[str]], Planned]
-    remove: Callable[[Sequence[str]], Planned]
+    install: Callable[[Sequence[str]], PartChange]
+    remove: Callable[[Sequence[str]], PartChange]
     problem: Callable[[str], str]
     """Says what is wrong with an installed part; empty if nothing is."""
 
@@ -50,34 +50,34 @@ class Part(NamedTuple):
 # -- hooks and brief ------------------------------------------------------------------------
 
 
-def _hooks(agents: Sequence[str]) -> Planned:
+def _hooks(agents: Sequence[str]) -> PartChange:
     edits = hooks.installs(agents)
     own, _ = hooks.sweeps_on_hook(wiring.home())
     if own is not None:
         edits.append((hooks.OWN, own))
-    return _planned(edits, lambda due: hooks.apply(due, keep=True))
+    return _plan_edits(edits, lambda due: hooks.apply(due, keep=True))
 
 
-def _brief(agents: Sequence[str]) -> Planned:
+def _brief(agents: Sequence[str]) -> PartChange:
     edits = hooks.installs(agents, capture=False, brief=True)
-    return _planned(edits, lambda due: hooks.apply(due, keep=True))
+    return _plan_edits(edits, lambda due: hooks.apply(due, keep=True))
 
 
-def _without(role: hooking.Role) -> Callable[[Sequence[str]], Planned]:
-    def remove(agents: Sequence[str]) -> Planned:
+def _without(role: hooking.Role) -> Callable[[Sequence[str]], PartChange]:
+    def remove(agents: Sequence[str]) -> PartChange:
         known = [name for name in agents if name in hooks.names()]
         edits = hooks.removals(known, {role}) if known else []
-        return _planned(edits, lambda due: hooks.apply(due, keep=False))
+        return _plan_edits(edits, lambda due: hooks.apply(due, keep=False))
 
     return remove
 
 
-def _planned(
+def _plan_edits(
     edits: Sequence[tuple[str, hooking.Edit]],
     write: Callable[[Sequence[tuple[str, hooking.Edit]]], None],
-) -> Planned:
+) -> PartChange:
     due = [(whose, edit) for whose, edit in edits if edit.changes]
-    return Planned([*edits], lambda: write(due))
+    return PartChange([*edits], lambda: write(due))
 
 
 def _hook_problem(role: hooking.Role) -> Callable[[str], str]:
@@ -87,7 +87,9 @@ def _hook_problem(role: hooking.Role) -> Callable[[str], str]:
         usable = [p for p in hooks.places_of(agent) if not p.is_notify or role == "capture"]
         places = [place._replace(roles=frozenset({role})) for place in usable]
         states = [hooking.state(place, wiring.home()) for place in places]
-        state = next((state for state in states if state.installed), hooking.State(installed=False))
+        state = next(
+            (state for state in states if state.installed), hooking.HookState(installed=False)
+        )
         if state.gone:
             return f"starts a program that is gone: {state.gone}"
         return "" if state.installed and not state.elsewhere else "is not there any more"
@@ -98,25 +100,25 @@ def _hook_problem(role: hooking.Role) -> Callable[[str], str]:
 # -- the server, for agents that ask --------------------------------------------------------
 
 
-def _servers(agents: Sequence[str]) -> Planned:
+def _servers(agents: Sequence[str]) -> PartChange:
     entry = registering.own_entry()
-    return _registered([(name, registering.install(_server(name), entry)) for name in agents])
+    return _plan_changes([(name, registering.install(_server(name), entry)) for name in agents])
 
 
-def _without_servers(agents: Sequence[str]) -> Planned:
-    return _registered(registering.removals([n for n in agents if n in registering.names()]))
+def _without_servers(agents: Sequence[str]) -> PartChange:
+    return _plan_changes(registering.removals([n for n in agents if n in registering.names()]))
 
 
-def _server(agent: str) -> registering.Place:
+def _server(agent: str) -> registering.ServerPlace:
     return registering.place_of(agent)
 
 
-def _registered(changes: Sequence[tuple[str, registering.Change]]) -> Planned:
+def _plan_changes(changes: Sequence[tuple[str, registering.ServerChange]]) -> PartChange:
     def carry_out() -> None:
         for _, change in changes:
             registering.carry_out(change)
 
-    return Planned([*changes], carry_out)
+    return PartChange([*changes], carry_out)
 
 
 def _server_problem(agent: str) -> str:
@@ -129,40 +131,40 @@ def _server_problem(agent: str) -> str:
 # -- what runs by itself --------------------------------------------------------------------
 
 
-def _sweeps(_: Sequence[str]) -> Planned:
+def _sweeps(_: Sequence[str]) -> PartChange:
     way = scheduling.means()
     plan = way.install("daily")
-    return _timed(way, plan)
+    return _plan_way(way, plan)
 
 
-def _timed(way: Way, plan: scheduling.Plan) -> Planned:
-    return Planned([(way.name, edit) for edit in plan.edits], lambda: way.carry_out(plan))
+def _plan_way(way: Way, plan: scheduling.SchedulePlan) -> PartChange:
+    return PartChange([(way.name, edit) for edit in plan.edits], lambda: way.carry_out(plan))
 
 
-def _service(_: Sequence[str]) -> Planned:
+def _service(_: Sequence[str]) -> PartChange:
     way = services.service()
-    return _timed(way, way.start())
+    return _plan_way(way, way.start())
 
 
 def _timers() -> Sequence[scheduling.Means]:
-    return scheduling.installed()
+    return scheduling.active_means()
 
 
 def _viewers() -> Sequence[services.Service]:
-    return services.installed()
+    return services.active_services()
 
 
 def _without_ways(
     installed: Callable[[], Sequence[Way]],
-) -> Callable[[Sequence[str]], Planned]:
-    def remove(names: Sequence[str]) -> Planned:
-        ways = [_timed(way, way.uninstall()) for way in installed() if way.name in names]
+) -> Callable[[Sequence[str]], PartChange]:
+    def remove(names: Sequence[str]) -> PartChange:
+        ways = [_plan_way(way, way.uninstall()) for way in installed() if way.name in names]
 
         def carry_out() -> None:
             for way in ways:
                 way.carry_out()
 
-        return Planned([change for way in ways for change in way.changes], carry_out)
+        return PartChange([change for way in ways for change in way.changes], carry_out)
 
     return remove
 
@@ -181,7 +183,7 @@ def _ways(name: Callable[[], str]) -> Callable[[], list[str]]:
     def whose() -> list[str]:
         try:
             return [name()]
-        except hooking.Refused:
+        except hooking.EditRefused:
             return []
 
     return whose
@@ -190,19 +192,19 @@ def _ways(name: Callable[[], str]) -> Callable[[], list[str]]:
 # -- completion -----------------------------------------------------------------------------
 
 
-def _completion(names: Sequence[str]) -> Planned:
+def _completion(names: Sequence[str]) -> PartChange:
     edits = [(name, edit) for name in names for edit in shells.install(name, wiring.home())]
-    return _planned(edits, lambda due: _written(due, keep=True))
+    return _plan_edits(edits, lambda due: _write_edits(due, keep=True))
 
 
-def without_completion(names: Sequence[str]) -> Planned:
+def without_completion(names: Sequence[str]) -> PartChange:
     """Plan how completion goes from shells."""
     known = [name for name in names if name in shells.SHELLS]
     edits = [(name, edit) for name in known for edit in shells.uninstall(name, wiring.home())]
-    return _planned(edits, lambda due: _written(due, keep=False))
+    return _plan_edits(edits, lambda due: _write_edits(due, keep=False))
 
 
-def _written(edits: Iterable[tuple[str, hooking.Edit]], *, keep: bool) -> None:
+def _write_edits(edits: Iterable[tuple[str, hooking.Edit]], *, keep: bool) -> None:
     for _, edit in edits:
         hooking.carry_out(edit, keep=keep)
 
@@ -212,8 +214,8 @@ def _completion_problem(shell: str) -> str:
     return "" if is_there else "is not there any more"
 
 
-PARTS: Final[tuple[Part, ...]] = (
-    Part(
+PARTS: Final[tuple[SetupPart, ...]] = (
+    SetupPart(
         "hooks",
         "Install hooks, so that sessions are stored as they go on",
         lambda: wiring.agents_here("hooks"),
@@ -221,7 +223,7 @@ PARTS: Final[tuple[Part, ...]] = (
         _without("capture"),
         _hook_problem("capture"),
     ),
-    Part(
+    SetupPart(
         "brief",
         "Tell each new session what the last one in its repository left (thence brief)",
         lambda: [name for name in wiring.agents_here("hooks") if hooks.brief_place(name)],
@@ -229,7 +231,7 @@ PARTS: Final[tuple[Part, ...]] = (
         _without("brief"),
         _hook_problem("brief"),
     ),
-    Part(
+    SetupPart(
         "mcp",
         "Let agents search past sessions (MCP)",
         registering.present,
@@ -237,7 +239,7 @@ PARTS: Final[tuple[Part, ...]] = (
         _without_servers,
         _server_problem,
     ),
-    Part(
+    SetupPart(
         "sweep",
         "Import once a day, whatever hooks miss",
         _ways(lambda: scheduling.means().name),
@@ -245,7 +247,7 @@ PARTS: Final[tuple[Part, ...]] = (
         _without_ways(_timers),
         _way_problem(_timers),
     ),
-    Part(
+    SetupPart(
         "service",
         "Run the viewer from login on",
         _ways(lambda: services.service().name),
@@ -253,7 +255,7 @@ PARTS: Final[tuple[Part, ...]] = (
         _without_ways(_viewers),
         _way_problem(_viewers),
     ),
-    Part(
+    SetupPart(
         "completion",
         "Complete commands and ids in your shell",
         lambda: [shell] if (shell := shells.own_shell()) else [],
@@ -267,20 +269,20 @@ PARTS: Final[tuple[Part, ...]] = (
 # -- what was installed ---------------------------------------------------------------------
 
 
-def recorded(home: Path) -> dict[Name, list[str]]:
+def read_record(home: Path) -> dict[Name, list[str]]:
     """Return what setup has installed: whose, by part. A file that is not ours says nothing."""
     try:
-        told = json.loads(hooking.body_of(home / FILE) or b"{}")
+        record = json.loads(hooking.body_of(home / FILE) or b"{}")
     except (ValueError, RecursionError, ThenceError):
         return {}
-    installed: Any = told.get("installed") if isinstance(told, dict) else None
+    installed: Any = record.get("installed") if isinstance(record, dict) else None
     if not isinstance(installed, dict):
         return {}
     out: dict[Name, list[str]] = {}
     for name in NAMES:
         whose = installed.get(name)
         if isinstance(whose, list) and whose:
-            out[name] = [one for one in whose if isinstance(one, str)]
+            out[name] = [owner for owner in whose if isinstance(owner, str)]
     return out
 
 
@@ -301,7 +303,7 @@ def is_launcher_used() -> bool:
     places = [place for name in hooks.names() for place in hooks.places_of(name)]
     paths = [place.path for place in places]
     paths += [registering.place_of(name).path for name in registering.names()]
-    ways: list[Way] = [*scheduling.installed(), *services.installed()]
+    ways: list[Way] = [*scheduling.active_means(), *services.active_services()]
     bodies = [_body(path) for path in dict.fromkeys(paths)]
     return bool(ways) or any(start in body for body in bodies)
 
@@ -309,5 +311,5 @@ def is_launcher_used() -> bool:
 def _body(path: Path) -> str:
     try:
         return (hooking.body_of(path) or b"").decode("utf-8", "replace")
-    except hooking.Refused:
+    except hooking.EditRefused:
         return ""

@@ -14,7 +14,7 @@ from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 if TYPE_CHECKING:
     from thence.memory.patterns import Pattern
 
-SHOWN = 5
+DEFAULT_ROWS = 5
 """Patterns of one kind that are shown before the rest is counted."""
 
 _HEADS = {
@@ -30,7 +30,7 @@ _HEADS = {
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.view("--signals", "List single signals instead: loops, repeated errors, corrections.")
 @options.as_json
 def command(
@@ -50,38 +50,38 @@ def command(
     wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
     with wiring.store() as store:
         known = memories(store.read_table("digests", wanted), store.read_table("signals", wanted))
-    found = [one for one in patterns(known) if kind in (None, one.kind)]
+    matches = [pattern for pattern in patterns(known) if kind in (None, pattern.kind)]
     if json:
-        say(as_json(found))
+        say(as_json(matches))
     else:
-        tell(lines(found, len(known), number, width()))
+        tell(lines(matches, len(known), number, width()))
     return 0
 
 
-def lines(found: Sequence[Pattern], sessions: int, number: int, room: int) -> Iterator[str]:
-    """Give patterns, kind by kind, each with what helped and where to look."""
-    if not found:
+def lines(matches: Sequence[Pattern], sessions: int, number: int, room: int) -> Iterator[str]:
+    """Yield patterns, kind by kind, each with what helped and where to look."""
+    if not matches:
         yield f"no patterns in {several(sessions, 'session')} yet"
         return
-    yield f"{several(len(found), 'pattern')} in {several(sessions, 'session')}"
+    yield f"{several(len(matches), 'pattern')} in {several(sessions, 'session')}"
     for kind, (head, colour) in _HEADS.items():
-        some = [one for one in found if one.kind == kind]
+        some = [pattern for pattern in matches if pattern.kind == kind]
         if not some:
             continue
         yield ""
         yield style(head, bold=True)
-        for one in some[:number]:
-            yield from _pattern(one, colour, room)
+        for pattern in some[:number]:
+            yield from _pattern(pattern, colour, room)
         if len(some) > number:
             yield style(f"    and {len(some) - number} more: -n {len(some)}", fg=DIM)
 
 
-def _pattern(one: Pattern, colour: str, room: int) -> Iterator[str]:
-    yield style("  ▲ ", fg=colour) + cut(_flat(one.text), room - 4)
-    for cure in one.cures[:2]:
+def _pattern(pattern: Pattern, colour: str, room: int) -> Iterator[str]:
+    yield style("  ▲ ", fg=colour) + cut(_flat(pattern.text), room - 4)
+    for cure in pattern.cures[:2]:
         helped = f"fixed in {several(cure.sessions, 'session')}: {_flat(cure.what)}"
         yield style("    ✓ ", fg="green") + cut(helped, room - 6)
-    seen = ", ".join(short_id(proof.uid.partition(":")[2]) for proof in one.evidence[:4])
+    seen = ", ".join(short_id(proof.uid.partition(":")[2]) for proof in pattern.evidence[:4])
     yield style(cut(f"      {seen}", room), fg=DIM)
 
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from thence.cli.screen import coloured
+from thence.cli.screen import is_coloured
 from thence.cli.terminal import columns, cut
 
 _ENTER: Final = ("\r", "\n")
@@ -30,7 +30,7 @@ _KEY: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)
 _PAGES: Final = {"\x1b[5~": -1, "\x1b[6~": 1}
 
 
-class Choice(NamedTuple):
+class PickerChoice(NamedTuple):
     """One thing that can be chosen. All its texts are clean."""
 
     line: str
@@ -39,14 +39,14 @@ class Choice(NamedTuple):
     preview: tuple[str, ...] = ()
 
 
-class Left(Exception):
+class PickCancelled(Exception):
     """Nothing was chosen."""
 
 
 class Picker:
     """The state of choosing."""
 
-    def __init__(self, choices: Sequence[Choice], *, colour: bool = True) -> None:
+    def __init__(self, choices: Sequence[PickerChoice], *, colour: bool = True) -> None:
         self._choices = choices
         self._colour = colour
         self.typed = ""
@@ -54,7 +54,7 @@ class Picker:
         self._page = 10
 
     @property
-    def fitting(self) -> list[int]:
+    def matching(self) -> list[int]:
         """Which choices hold all words that were typed."""
         words = self.typed.lower().split()
         return [
@@ -64,10 +64,10 @@ class Picker:
         ]
 
     def press(self, key: str) -> int | None:
-        """Take a key; the number of the choice when it is made, `Left` when there is none."""
+        """Take a key; return the choice once it is made, raise `PickCancelled` on leaving."""
         if key in _LEAVE:
-            raise Left
-        fitting = self.fitting
+            raise PickCancelled
+        fitting = self.matching
         if key in _ENTER:
             return fitting[self.at] if fitting else None
         if key in _UP or key in _DOWN:
@@ -94,15 +94,15 @@ class Picker:
 
     def lines(self, width: int, height: int) -> Iterator[str]:
         """Draw it."""
-        fitting = self.fitting
+        fitting = self.matching
         chosen = self._choices[fitting[self.at]] if fitting else None
         preview = chosen.preview if chosen else ()
         room = max(height - 3 - min(len(preview), 6), 3)
         self._page = room
         first = max(min(self.at - room // 2, len(fitting) - room), 0)
-        told = f"{len(fitting):,} of {len(self._choices):,}"
-        typed = cut(f"> {self.typed}", max(width - len(told) - 2, 4))
-        yield typed + " " * max(width - columns(typed) - len(told), 1) + self._dim(told)
+        counts = f"{len(fitting):,} of {len(self._choices):,}"
+        typed = cut(f"> {self.typed}", max(width - len(counts) - 2, 4))
+        yield typed + " " * max(width - columns(typed) - len(counts), 1) + self._dim(counts)
         for number in fitting[first : first + room]:
             here = number == fitting[self.at]
             line = cut(self._choices[number].line, width - 2)
@@ -124,9 +124,9 @@ def possible() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def pick(choices: Sequence[Choice]) -> int:
+def pick(choices: Sequence[PickerChoice]) -> int:
     """Let the user choose; `click.Abort` when nothing is chosen."""
-    picker = Picker(choices, colour=coloured(sys.stderr))
+    picker = Picker(choices, colour=is_coloured(sys.stderr))
     with _raw():
         try:
             while True:
@@ -134,7 +134,7 @@ def pick(choices: Sequence[Choice]) -> int:
                 for key in _keys():
                     if (chosen := picker.press(key)) is not None:
                         return chosen
-        except Left:
+        except PickCancelled:
             raise click.Abort from None
 
 
@@ -166,7 +166,7 @@ def _raw() -> Iterator[None]:
 
 
 def _keys() -> Iterator[str]:
-    """Give the keys that were pressed: a sequence for those that send one, else a character."""
+    """Yield the keys that were pressed: a sequence for those that send one, else a character."""
     handle = sys.stdin.fileno()
     body = os.read(handle, 1024)
     while select.select([handle], [], [], 0.02)[0] and len(body) < 1 << 16:
@@ -175,7 +175,7 @@ def _keys() -> Iterator[str]:
             break
         body += more
     if not body:
-        raise Left
+        raise PickCancelled
     yield from split(body.decode("utf-8", "replace"))
 
 

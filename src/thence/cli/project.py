@@ -9,7 +9,6 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
-from thence.cli.keep import WAIT
 from thence.cli.terminal import as_json, clean, say
 from thence.errors import SessionNotFound
 
@@ -36,7 +35,7 @@ def merge(old: str, new: str | None, *, undo: bool, json: bool) -> int:
     if undo is (new is not None):
         raise click.UsageError("give OLD and NEW, or OLD and --undo")
     home = wiring.home()
-    with wiring.store() as store, store.sweeping(WAIT):
+    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
         book = read_book(home)
         known = {total.key[0] or "" for total in store.totals(["project"])}
         known |= book.merged.keys() | book.applied.keys()

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from thence.team.postgres import Postgres
     from thence.team.pushing import PushMark, PushPlan, PushProject, PushReport
 
-WAIT = 30.0
-"""Seconds that a push waits for another one of this machine."""
-
 
 class NotReachable(ThenceError):
     """The store of the team does not answer; nothing is lost by that."""
@@ -59,14 +56,14 @@ def command(url: str | None, *, dry_run: bool, json: bool) -> int:
             hint="use thence store copy to copy an entire store",
         )
     exclude = [*settings["session_memory.exclude"], *settings["session_memory.push.private"]]
-    noted = Noted(wiring.home(), address)
+    noted = PushMarks(wiring.home(), address)
     with wiring.store() as store:
         if dry_run:
             return _dry(store, address, noted, exclude, json=json)
         return _push(store, address, noted, exclude, json=json)
 
 
-class Noted:
+class PushMarks:
     """How far this machine has pushed to one address, for when nobody answers there.
 
     What counts is what the other store says; this is a copy of it.
@@ -77,7 +74,7 @@ class Noted:
         self._path = home / "memory" / "pushed" / name
 
     def read(self) -> dict[str, tuple[PushMark, bool]]:
-        """Give the marks of the last push; none when there are none, or none that can be read."""
+        """Return the marks of the last push; none when there are none, or none that can be read."""
         import msgspec
 
         from thence.team.pushing import PushMark
@@ -103,18 +100,18 @@ class Noted:
 # -- pushing --------------------------------------------------------------------------------
 
 
-def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
-    from thence.cli.bar import Bar
-    from thence.cli.sweep import interruptible
+def _push(store: Store, address: str, noted: PushMarks, exclude: list[str], *, json: bool) -> int:
+    from thence.cli.bar import ProgressBar
+    from thence.cli.interrupts import interruptible
     from thence.team.postgres import NotPermitted, StoreLost, Unreachable
     from thence.team.pushing import Pusher
 
-    bar = Bar(sys.stderr, width)
+    bar = ProgressBar(sys.stderr, width)
     shown = not json and sys.stdout.isatty() and sys.stderr.isatty()
     progress = bar if shown else lambda _: None
     pusher = None
     try:
-        with interruptible(), _opened(address) as target, target.sweeping(WAIT):
+        with interruptible(), _open(address) as target, target.sweeping(wiring.SWEEP_WAIT_S):
             pusher = Pusher(store, target, wiring.redactor(), exclude=exclude, progress=progress)
             pusher.run()
     except NotPermitted:
@@ -139,7 +136,7 @@ def _push(store: Store, address: str, noted: Noted, exclude: list[str], *, json:
 
 
 @contextlib.contextmanager
-def _opened(address: str) -> Iterator[Postgres]:
+def _open(address: str) -> Iterator[Postgres]:
     """Open the store of the team."""
     from thence.memory.store import open_store
     from thence.team.postgres import Postgres
@@ -153,7 +150,7 @@ def _opened(address: str) -> Iterator[Postgres]:
         store.close()
 
 
-def _waits(store: Store, error: ThenceError, noted: Noted, exclude: list[str]) -> NotReachable:
+def _waits(store: Store, error: ThenceError, noted: PushMarks, exclude: list[str]) -> NotReachable:
     """Say what waits for the next push."""
     plan = _plan(store, noted.read(), exclude)
     return NotReachable(
@@ -172,7 +169,7 @@ def _lines(report: PushReport) -> list[str]:
             f" {several(report.digests, 'digest')}"
         )
         out = [done]
-    told = {
+    counts = {
         "excluded, not sent": report.excluded,
         "already sent by another machine": report.elsewhere,
         "deleted there as well": report.forgotten,
@@ -180,7 +177,7 @@ def _lines(report: PushReport) -> list[str]:
         "compared from the start, because earlier parts changed": report.rebuilt,
         "changed meanwhile; sent with the next push": report.waiting,
     }
-    return out + [f"  {count:,} {what}" for what, count in told.items() if count]
+    return out + [f"  {count:,} {what}" for what, count in counts.items() if count]
 
 
 # -- what would leave -----------------------------------------------------------------------
@@ -193,7 +190,7 @@ def _plan(store: Store, marks: Mapping[str, tuple[PushMark, bool]], exclude: lis
     return Due(store, marks, Exclusion(exclude)).plan
 
 
-def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: bool) -> int:
+def _dry(store: Store, address: str, noted: PushMarks, exclude: list[str], *, json: bool) -> int:
     """Say what would be sent, by what the other side has, or had when it was last reached."""
     import msgspec
 
@@ -201,7 +198,7 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
     from thence.team.pushing import marks_in
 
     try:
-        with _opened(address) as target:
+        with _open(address) as target:
             marks, reached = marks_in(target.push_marks()), True
     except NotPermitted:
         raise
@@ -211,11 +208,11 @@ def _dry(store: Store, address: str, noted: Noted, exclude: list[str], *, json: 
     if json:
         say(as_json({"reached": reached, **msgspec.to_builtins(plan)}))
     else:
-        tell(_planned(plan, reached=reached))
+        tell(_describe_plan(plan, reached=reached))
     return 0
 
 
-def _planned(plan: PushPlan, *, reached: bool) -> Iterator[str]:
+def _describe_plan(plan: PushPlan, *, reached: bool) -> Iterator[str]:
     if not reached:
         yield "not reachable; based on the last push"
     yield (
@@ -230,7 +227,7 @@ def _planned(plan: PushPlan, *, reached: bool) -> Iterator[str]:
         yield from map(_project, plan.excluded)
 
 
-def _project(one: PushProject) -> str:
-    name = clean(tilde(one.project)) if one.project else "(no folder)"
-    told = f"{several(one.sessions, 'session')}, {several(one.events, 'event')}"
-    return f"  {name}: {told}, {size(one.bytes)}"
+def _project(project: PushProject) -> str:
+    name = clean(tilde(project.project)) if project.project else "(no folder)"
+    counts = f"{several(project.sessions, 'session')}, {several(project.events, 'event')}"
+    return f"  {name}: {counts}, {size(project.bytes)}"

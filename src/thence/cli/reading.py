@@ -32,7 +32,7 @@ def notices(opened: OpenedSession) -> list[Notice]:
     links = (Notice(f"{b.what} link", f"{b.wanted}") for b in session.graph.breaks)
     unbilled = (Notice("not billed", why) for why in session.head.lower_bound)
     unknown = _not_understood(opened.agent, session)
-    return [*grouped([*opened.notices, *links, *unbilled]), *unknown]
+    return [*group_notices([*opened.notices, *links, *unbilled]), *unknown]
 
 
 def _not_understood(name: str, session: Readout) -> list[Notice]:
@@ -41,17 +41,17 @@ def _not_understood(name: str, session: Readout) -> list[Notice]:
     unknown = agent.unknown_records(session.records) if agent is not None else None
     if not unknown:
         return []
-    types = ", ".join(f"{one} {number}" for one, number in unknown.most_common(5))
+    types = ", ".join(f"{type_} {number}" for type_, number in unknown.most_common(5))
     more = f", {several(len(unknown) - 5, 'more type')}" if len(unknown) > 5 else ""
     return [
         Notice("records of unknown type", f"{unknown.total()}, stored unchanged: {types}{more}")
     ]
 
 
-def grouped(found: Iterable[Notice]) -> Iterable[Notice]:
+def group_notices(items: Iterable[Notice]) -> Iterable[Notice]:
     """Sum up notices of one kind: the first is quoted, the others are counted."""
     kinds: dict[str, list[str]] = {}
-    for notice in found:
+    for notice in items:
         kinds.setdefault(notice.what, []).append(notice.detail)
     for what, details in kinds.items():
         more = f" and {len(details) - 1:,} more" if len(details) > 1 else ""
@@ -106,7 +106,7 @@ def skipped_line(skip: Skipped) -> str:
     return f"skipped {where}: {skip.why}{saved}"
 
 
-def flowed(parts: Iterable[str], room: int) -> list[str]:
+def flow(parts: Iterable[str], room: int) -> list[str]:
     """Set short facts one after the other, broken between them and not inside."""
     out: list[str] = []
     for part in (cut(clean(part), room) for part in parts if part):

@@ -13,7 +13,7 @@ WIDTH = 80
 
 
 def text() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     from thence.cli import COMMANDS, MOVED, thence
 
     top = _context(thence, "thence")
@@ -27,7 +27,7 @@ def text() -> str:
         "| command | does |",
         "| --- | --- |",
         *(
-            f"| [`thence {name}`](#thence-{name}) | {does}{_moved(MOVED.get(name))} |"
+            f"| [`thence {name}`](#thence-{name}) | {does}{_moved_note(MOVED.get(name))} |"
             for name, does in COMMANDS.items()
         ),
         *_section(top, "thence"),
@@ -35,22 +35,22 @@ def text() -> str:
     for name in COMMANDS:
         command = thence.get_command(top, name)
         if command is not None:
-            lines += _described(command, f"thence {name}", top)
+            lines += _describe(command, f"thence {name}", top)
     return "\n".join(lines) + "\n"
 
 
-def _moved(now: str | None) -> str:
+def _moved_note(now: str | None) -> str:
     return f" Now `thence {now}`." if now else ""
 
 
-def _described(command: click.Command, name: str, above: click.Context) -> Iterator[str]:
+def _describe(command: click.Command, name: str, above: click.Context) -> Iterator[str]:
     context = _context(command, name.rpartition(" ")[2], above)
     yield from _section(context, name)
     if isinstance(command, click.Group):
         for below in command.list_commands(context):
-            found = command.get_command(context, below)
-            if found is not None:
-                yield from _described(found, f"{name} {below}", context)
+            subcommand = command.get_command(context, below)
+            if subcommand is not None:
+                yield from _describe(subcommand, f"{name} {below}", context)
 
 
 def _section(context: click.Context, name: str) -> Iterator[str]:

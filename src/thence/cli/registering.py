@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from thence.cli import hooking, launcher, options, wiring
-from thence.cli.hooking import Refused
+from thence.cli.hooking import EditRefused
 
 if TYPE_CHECKING:
     from thence.agents.profiles import ServerFile
@@ -27,7 +27,7 @@ NAMES: Final = options.AgentName("servers")
 _ENTRY: Final = re.compile(rf'"{NAME}"[ \t\r\n]*:[ \t\r\n]*(?=\{{)')
 
 
-class Place(NamedTuple):
+class ServerPlace(NamedTuple):
     """Where an agent is told of servers."""
 
     agent: str
@@ -45,7 +45,7 @@ class Place(NamedTuple):
         return self.file.form == "json"
 
 
-class Change(NamedTuple):
+class ServerChange(NamedTuple):
     """A file before and after, and the lines of ours that come or go."""
 
     path: Path
@@ -66,16 +66,16 @@ class Change(NamedTuple):
             yield from self.shown
 
 
-def entry(home: Path, usual: Path) -> dict[str, Any]:
-    """Give how the server of a home is started."""
+def server_entry(home: Path, usual: Path) -> dict[str, Any]:
+    """Return how the server of a home is started."""
     command, *args = launcher.command(home, "mcp")
-    told: dict[str, Any] = {"command": command, "args": args}
-    return told if home == usual else {**told, "env": {"THENCE_HOME": str(home)}}
+    out: dict[str, Any] = {"command": command, "args": args}
+    return out if home == usual else {**out, "env": {"THENCE_HOME": str(home)}}
 
 
 def own_entry() -> dict[str, Any]:
     """Return how the server of this home is started."""
-    return entry(wiring.home(), Path.home() / ".thence")
+    return server_entry(wiring.home(), Path.home() / ".thence")
 
 
 def names() -> list[str]:
@@ -83,7 +83,7 @@ def names() -> list[str]:
     return NAMES.names()
 
 
-def place_of(name: str) -> Place:
+def place_of(name: str) -> ServerPlace:
     """Return where an agent of this machine is told of servers."""
     profile = wiring.agents()[name].profile
     file = profile.servers
@@ -96,7 +96,7 @@ def place_of(name: str) -> Place:
         folder = Path(named).expanduser() if named else Path.home()
     else:
         folder = wiring.root_of(wiring.agents()[name])
-    return Place(name, folder / file.path, file)
+    return ServerPlace(name, folder / file.path, file)
 
 
 def present() -> list[str]:
@@ -105,36 +105,36 @@ def present() -> list[str]:
     return [name for name in names() if name in here or place_of(name).path.exists()]
 
 
-def removals(agents: Sequence[str]) -> list[tuple[str, Change]]:
+def removals(agents: Sequence[str]) -> list[tuple[str, ServerChange]]:
     """Plan to take the server out, wherever it is."""
     return [(agent, uninstall(place_of(agent))) for agent in agents]
 
 
-def state(place: Place, wanted: dict[str, Any]) -> str:
+def state(place: ServerPlace, wanted: dict[str, Any]) -> str:
     """Say how it stands: `none`, `installed`, or `elsewhere` for one of another place."""
-    found = _found(place)
-    if found is None:
+    entry = _read_entry(place)
+    if entry is None:
         return "none"
-    return "installed" if _meant(found) == _meant(wanted) else "elsewhere"
+    return "installed" if _server_of(entry) == _server_of(wanted) else "elsewhere"
 
 
-def _found(place: Place) -> Any:
+def _read_entry(place: ServerPlace) -> Any:
     return _servers(place, _read(place, hooking.body_of(place.path))).get(NAME)
 
 
-def _meant(told: Any) -> tuple[Any, ...]:
+def _server_of(entry: Any) -> tuple[Any, ...]:
     """Return what of an entry says which server it starts; anybody may add to the rest."""
-    if not isinstance(told, dict):
+    if not isinstance(entry, dict):
         return ()
-    env = told.get("env", told.get("environment"))
+    env = entry.get("env", entry.get("environment"))
     home = env.get("THENCE_HOME") if isinstance(env, dict) else None
-    command = told.get("command")
+    command = entry.get("command")
     if isinstance(command, list):
         return command[0] if command else None, command[1:], home
-    return command, told.get("args"), home
+    return command, entry.get("args"), home
 
 
-def _entry_of(place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
+def _entry_of(place: ServerPlace, wanted: dict[str, Any]) -> dict[str, Any]:
     """Return an entry the way a file has it."""
     if not place.file.is_command_list:
         return {**wanted, **place.file.more}
@@ -142,41 +142,43 @@ def _entry_of(place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
     return out | ({"environment": wanted["env"]} if "env" in wanted else {}) | place.file.more
 
 
-def _wanted_of(found: Any) -> dict[str, Any] | None:
+def _wanted_of(entry: Any) -> dict[str, Any] | None:
     """Return what an entry was made of; None for one that we did not make."""
-    command, args, home = _meant(found) or (None, None, None)
+    command, args, home = _server_of(entry) or (None, None, None)
     if not isinstance(command, str) or not isinstance(args, list):
         return None
     return {"command": command, "args": args} | ({"env": {"THENCE_HOME": home}} if home else {})
 
 
-def install(place: Place, wanted: dict[str, Any]) -> Change:
+def install(place: ServerPlace, wanted: dict[str, Any]) -> ServerChange:
     """Plan how our entry comes in; no change where it is there already."""
     before = hooking.body_of(place.path)
     now = state(place, wanted)
     if now == "installed":
-        return Change(place.path, before, before)
+        return ServerChange(place.path, before, before)
     cleared = _without(place, before) if now == "elsewhere" else before
     after, shown = _with(place, cleared, wanted)
-    return Change(place.path, before, after, tuple(f"+{line}" for line in shown))
+    return ServerChange(place.path, before, after, tuple(f"+{line}" for line in shown))
 
 
-def uninstall(place: Place) -> Change:
+def uninstall(place: ServerPlace) -> ServerChange:
     """Plan how our entry goes, whichever place it is of."""
     before = hooking.body_of(place.path)
-    found = _found(place)
-    if found is None:
-        return Change(place.path, before, before)
-    command, args, _ = _meant(found) or (None, None, None)
+    entry = _read_entry(place)
+    if entry is None:
+        return ServerChange(place.path, before, before)
+    command, args, _ = _server_of(entry) or (None, None, None)
     shown = f"-{place.key}: {NAME}: {json.dumps(command)} {json.dumps(args)}"
-    return Change(place.path, before, _without(place, before), (shown,))
+    return ServerChange(place.path, before, _without(place, before), (shown,))
 
 
-def carry_out(change: Change) -> None:
+def carry_out(change: ServerChange) -> None:
     """Write a change whole or not at all."""
     path = change.path.resolve()
     if hooking.body_of(change.path) != change.before:
-        raise Refused(f"{change.path} was changed by another program", hint="run the command again")
+        raise EditRefused(
+            f"{change.path} was changed by another program", hint="run the command again"
+        )
     if not change.changes:
         return
     if change.after is None:
@@ -190,55 +192,55 @@ def carry_out(change: Change) -> None:
 # -- reading --------------------------------------------------------------------------------
 
 
-def _read(place: Place, body: bytes | None) -> dict[str, Any]:
+def _read(place: ServerPlace, body: bytes | None) -> dict[str, Any]:
     if not (body or b"").strip():
         return {}
     return (hooking.json_of if place.is_json else hooking.toml_of)(place.path, body or b"")
 
 
-def _servers(place: Place, data: dict[str, Any]) -> dict[str, Any]:
-    found = data.get(place.key, {})
-    if not isinstance(found, dict):
-        raise Refused(f"{place.path}: {place.key}: not a table", hint="fix it, then try again")
-    return found
+def _servers(place: ServerPlace, data: dict[str, Any]) -> dict[str, Any]:
+    servers = data.get(place.key, {})
+    if not isinstance(servers, dict):
+        raise EditRefused(f"{place.path}: {place.key}: not a table", hint="fix it, then try again")
+    return servers
 
 
 # -- putting in -----------------------------------------------------------------------------
 
 
-def _with(place: Place, body: bytes | None, told: dict[str, Any]) -> tuple[bytes, list[str]]:
+def _with(place: ServerPlace, body: bytes | None, entry: dict[str, Any]) -> tuple[bytes, list[str]]:
     """Return the text with our entry, and the entry's own lines.
 
     A file that ends without a newline still does, and one that was empty: so that it can be told
     from one that was not there.
     """
-    told = _entry_of(place, told)
+    entry = _entry_of(place, entry)
     data = _read(place, body)
-    wanted = {**data, place.key: {**_servers(place, data), NAME: told}}
+    wanted = {**data, place.key: {**_servers(place, data), NAME: entry}}
     text = (body or b"").decode()
     end = "\n" if body is None or text.endswith("\n") else ""
     if place.is_json:
-        shown = json.dumps({NAME: told}, indent=2).splitlines()[1:-1]
-        tries = _into_json(place.key, text, told, end)
+        shown = json.dumps({NAME: entry}, indent=2).splitlines()[1:-1]
+        tries = _into_json(place.key, text, entry, end)
     else:
-        shown = _table(place.key, told)
+        shown = _table(place.key, entry)
         gap = "" if not text.strip() else "\n" if end else "\n\n"
         tries = iter([text + gap + "\n".join(shown) + end])
-    return _checked(place, tries, wanted), shown
+    return _first_valid(place, tries, wanted), shown
 
 
-def _into_json(key: str, text: str, told: dict[str, Any], end: str) -> Iterator[str]:
-    entry_ = f'"{NAME}": {json.dumps(told)}'
+def _into_json(key: str, text: str, server: dict[str, Any], end: str) -> Iterator[str]:
+    entry = f'"{NAME}": {json.dumps(server)}'
     if not text.strip():
-        yield f'{{\n  "{key}": {{\n    {entry_}\n  }}\n}}{end}'
+        yield f'{{\n  "{key}": {{\n    {entry}\n  }}\n}}{end}'
         return
-    for found in _servers_in(key).finditer(text):
-        rest = text[found.end() :]
+    for match in _servers_in(key).finditer(text):
+        rest = text[match.end() :]
         comma = "" if rest.lstrip().startswith("}") else ","
-        yield f"{text[: found.end()]}\n    {entry_}{comma}{rest}"
+        yield f"{text[: match.end()]}\n    {entry}{comma}{rest}"
     first = text.index("{") + 1
     comma = "" if text[first:].lstrip().startswith("}") else ","
-    yield f'{text[:first]}\n  "{key}": {{\n    {entry_}\n  }}{comma}{text[first:]}'
+    yield f'{text[:first]}\n  "{key}": {{\n    {entry}\n  }}{comma}{text[first:]}'
 
 
 def _servers_in(key: str) -> re.Pattern[str]:
@@ -246,10 +248,10 @@ def _servers_in(key: str) -> re.Pattern[str]:
     return re.compile(rf'"{re.escape(key)}"[ \t\r\n]*:[ \t\r\n]*\{{')
 
 
-def _table(key: str, told: dict[str, Any]) -> list[str]:
+def _table(key: str, server: dict[str, Any]) -> list[str]:
     out = [f"[{key}.{NAME}]"]
-    out += [f"{name} = {json.dumps(value)}" for name, value in told.items() if name != "env"]
-    if env := told.get("env"):
+    out += [f"{name} = {json.dumps(value)}" for name, value in server.items() if name != "env"]
+    if env := server.get("env"):
         pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
         out.append(f"env = {{ {pairs} }}")
     return out
@@ -258,27 +260,27 @@ def _table(key: str, told: dict[str, Any]) -> list[str]:
 # -- taking out -----------------------------------------------------------------------------
 
 
-def _without(place: Place, body: bytes | None) -> bytes | None:
+def _without(place: ServerPlace, body: bytes | None) -> bytes | None:
     """Return the text without our entry; None for a file in which nothing else ever was."""
-    entry_ = _found(place)
-    if (ours := _wanted_of(entry_)) is not None:
+    entry = _read_entry(place)
+    if (ours := _wanted_of(entry)) is not None:
         for was in (None, b""):
             if body == _with(place, was, ours)[0]:
                 return was
     data = _read(place, body)
-    rest = {name: told for name, told in _servers(place, data).items() if name != NAME}
+    rest = {name: value for name, value in _servers(place, data).items() if name != NAME}
     wanted = {**data, place.key: rest}
-    bare = {name: told for name, told in data.items() if name != place.key}
+    bare = {name: value for name, value in data.items() if name != place.key}
     text = (body or b"").decode()
     tries = list((_out_of_json if place.is_json else _out_of_toml)(place.key, text))
-    return _checked(place, iter(tries), *([wanted, bare] if not rest else [wanted]))
+    return _first_valid(place, iter(tries), *([wanted, bare] if not rest else [wanted]))
 
 
 def _out_of_json(key: str, text: str) -> Iterator[str]:
-    """Give the text without an entry of our name: with what was made for it, or only itself."""
-    for found in _ENTRY.finditer(text):
-        _, end = json.JSONDecoder().raw_decode(text, found.end())
-        before, after = text[: found.start()], text[end:]
+    """Yield the text without an entry of our name: with what was made for it, or only itself."""
+    for match in _ENTRY.finditer(text):
+        _, end = json.JSONDecoder().raw_decode(text, match.end())
+        before, after = text[: match.start()], text[end:]
         alone = _servers_in(key).search(before)
         if alone and not before[alone.end() :].strip() and after.lstrip().startswith("}"):
             head, tail = before[: alone.start()].rstrip(), after.lstrip()[1:]
@@ -292,31 +294,31 @@ def _out_of_json(key: str, text: str) -> Iterator[str]:
 
 def _out_of_toml(key: str, text: str) -> Iterator[str]:
     table = rf"^[ \t]*\[{re.escape(key)}\.{NAME}\][ \t]*$"
-    for found in re.finditer(table, text, re.MULTILINE):
+    for match in re.finditer(table, text, re.MULTILINE):
         end = len(text)
-        for line in re.finditer(r"^[ \t]*\[", text[found.end() :], re.MULTILINE):
-            start = found.end() + line.start()
+        for line in re.finditer(r"^[ \t]*\[", text[match.end() :], re.MULTILINE):
+            start = match.end() + line.start()
             if not re.match(rf"[ \t]*\[{re.escape(key)}\.{NAME}\.", text[start:]):
                 end = start
                 break
-        before = text[: found.start()]
+        before = text[: match.start()]
         if end == len(text) and not text.endswith("\n"):
             yield before.removesuffix("\n\n")
         yield (before[:-1] if before.endswith("\n\n") else before) + text[end:]
         yield before.removesuffix("\n\n") + text[end:]
 
 
-def _checked(place: Place, tries: Iterator[str], *wanted: dict[str, Any]) -> bytes:
-    """Give the first text that says what it should and nothing else."""
+def _first_valid(place: ServerPlace, tries: Iterator[str], *wanted: dict[str, Any]) -> bytes:
+    """Return the first text that says what it should and nothing else."""
     for text in tries:
         try:
             bare = text.removeprefix(hooking.BOM)
             data = json.loads(bare or "{}") if place.is_json else tomllib.loads(bare)
         except ValueError:
             continue
-        if any(data == one for one in wanted):
+        if any(data == accepted for accepted in wanted):
             return text.encode()
-    raise Refused(
+    raise EditRefused(
         f"{place.path}: cannot find where {place.key} is set",
         hint=f"add or remove the entry {NAME!r} yourself",
     )

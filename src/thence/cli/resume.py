@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options, processes, wiring
+from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
-    Cell,
-    Column,
+    TITLE_COLUMNS,
+    TextCell,
+    TextColumn,
     ago,
     present,
     project,
@@ -25,64 +25,24 @@ from thence.cli.columns import (
     table,
     tell,
     tilde,
-    titled,
+    title_text,
     when,
 )
-from thence.cli.completion import ids
-from thence.cli.ls import TITLE
-from thence.cli.terminal import as_json, clean, columns, cut, padded, say, several, width
-from thence.errors import NotReadable, SessionNotFound, ThenceError
+from thence.cli.resume_plans import ResumePlan, is_resumable, not_restored, obstacle_of, plan_resume
+from thence.cli.terminal import as_json, clean, columns, cut, pad_to, say, several, width
+from thence.errors import NotReadable, SessionNotFound
 from thence.format.figures import argument
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from thence.agents import Adapter
-    from thence.cli.picker import Choice
-    from thence.format.records import JSON
+    from thence.cli.picker import PickerChoice
     from thence.memory.store import SessionRow, Store
 
-OURS = "thence"
-"""The agent whose sessions a program that embeds us resumes."""
-LISTED = 20
-PICKED_FROM = 500
-PLACE = 12
+MAX_LISTED = 20
+MAX_CHOICES = 500
+PROJECT_COLUMNS = 12
 """Columns of the project in the picker: with them a title has 30 at 80 columns."""
-
-
-class Way(NamedTuple):
-    """How a session is gone on with."""
-
-    row: SessionRow
-    argv: list[str]
-    env: dict[str, str]
-    cwd: str | None
-    is_handed: bool = False
-    """Another agent goes on with a copy of it."""
-
-    @property
-    def line(self) -> str:
-        """Give it as something to type."""
-        env = "".join(f"{name}={shlex.quote(value)} " for name, value in self.env.items())
-        place = f"cd {shlex.quote(self.cwd)} && " if self.cwd else ""
-        return f"{place}{env}{shlex.join(self.argv)}"
-
-    def told(self) -> JSON:
-        """Give it for programs."""
-        session = self.row.session
-        return {
-            "session_uid": session.session_uid,
-            "agent": session.flavor,
-            "title": self.row.title,
-            "ended_at": session.ended_at,
-            "cwd": self.cwd,
-            "env": self.env,
-            "argv": self.argv,
-            "command": self.line,
-            "machine": self.row.machine,
-            "obstacle": None if self.is_handed else _obstacle(self.row),
-            "not_restored": [_not_restored(session.flavor)],
-        }
 
 
 @click.command(
@@ -91,7 +51,7 @@ class Way(NamedTuple):
     epilog="A session that you choose on a terminal is resumed at once. Otherwise the command is"
     " printed, unless --exec runs it.",
 )
-@click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
+@click.argument("wanted", metavar="[ID]", required=False, shell_complete=options.complete_ids)
 @click.option("--last", is_flag=True, help="Resume the most recent session.")
 @click.option("--exec", "run", is_flag=True, help="Run the command instead of printing it.")
 @click.option(
@@ -115,7 +75,7 @@ def command(
     yes: bool,
     json: bool,
 ) -> int:
-    """Print how a session is gone on with, or do it."""
+    """Print how a session is resumed, or resume it."""
     if last and wanted is not None:
         raise click.UsageError("give an ID or --last, not both")
     known = wiring.adapters()
@@ -124,9 +84,9 @@ def command(
         if wanted is None:
             rows = _rows(store, agent, project)
             if json and not last:
-                say(as_json([way_of(row, known).told() for row in rows[:LISTED]]))
+                say(as_json([plan_resume(row, known).as_object() for row in rows[:MAX_LISTED]]))
                 return 0
-            row = rows[0] if last else _chosen(rows)
+            row = rows[0] if last else _choose(rows)
             if row is None:
                 return 0
             run = run or (not last and sys.stdout.isatty())
@@ -134,97 +94,37 @@ def command(
             from thence.memory.recall import with_lineage
 
             row = with_lineage(store, [wiring.session(store, wanted)], wiring.labels())[0]
-    obstacle = _obstacle(row)
+    obstacle = obstacle_of(row)
     if other is None and obstacle is not None and not json:
-        other = _offered(row, obstacle)
+        other = _offer_copy(row, obstacle)
         yes = yes or other is not None
     if other is not None and (obstacle is not None or other != row.session.flavor):
-        way = _handed(row, other, run=run, yes=yes or json)
+        plan = _hand_over(row, other, run=run, yes=yes or json)
     else:
-        way = way_of(row, known)
+        plan = plan_resume(row, known)
     if json:
-        say(as_json(way.told()))
+        say(as_json(plan.as_object()))
         return 0
-    _check(way, run=run)
-    for note in _notes(way):
+    _check(plan, run=run)
+    for note in _notes(plan):
         click.echo(clean(note), err=True)
     if run:
-        _become(way)
-    click.echo(clean(way.line))
+        _become(plan)
+    click.echo(clean(plan.line))
     return 0
 
 
-def way_of(row: SessionRow, known: dict[str, Adapter]) -> Way:
-    """Tell how a session is gone on with."""
-    from thence.agents.profiles import agent_of
-
-    session = row.session
-    name, agent = session.native_session_id, agent_of(session.flavor)
-    if agent is not None and agent.offers("resume"):
-        argv = agent.profile.resume_command(name)
-    elif session.flavor != OURS:
-        raise _no_way(session.flavor)
-    else:
-        opened = f"import thence; session = thence.Journal().resume({name!r})"
-        argv = processes.python("-i", "-c", opened)
-    return Way(row, argv, _env(row, known), session.cwd or None)
-
-
-def _no_way(name: str) -> ThenceError:
-    """Return what is said of an agent whose sessions cannot be resumed by a command."""
-    from thence.agents.profiles import PARTS, agent_of
-
-    agent = agent_of(name)
-    why = f"{agent.label} {PARTS['resume']}" if agent else f"the agent {name} is not installed"
-    return NotReadable(why, hint="continue it in another agent: thence resume ID --with AGENT")
-
-
-def _is_resumed(name: str) -> bool:
-    """Return whether a command resumes the sessions of an agent."""
-    from thence.agents.profiles import agent_of
-
-    agent = agent_of(name)
-    return name == OURS or (agent is not None and agent.offers("resume"))
-
-
-def _not_restored(agent: str) -> str:
-    """Return what a resumed session of an agent does not get back."""
-    from thence.agents.profiles import agent_of
-
-    known = agent_of(agent)
-    return known.profile.not_restored if known is not None else "Permissions are not restored."
-
-
-def _handed(row: SessionRow, other: str, *, run: bool, yes: bool) -> Way:
-    """Hand a session over; gives how the other agent goes on with it."""
+def _hand_over(row: SessionRow, other: str, *, run: bool, yes: bool) -> ResumePlan:
+    """Hand a session over; return how the other agent resumes the copy."""
     from thence.agents.profiles import agents
-    from thence.cli.handoff import hand_over
+    from thence.cli.handoffs import hand_over
 
     program = agents()[other].profile.program
     if run and shutil.which(program) is None:
         raise NotReadable(f"{program} is not installed", hint="is it on your PATH?")
     here = row.project if row.project and Path(row.project).is_dir() else None
     report = hand_over(row.session.session_uid, other, yes=yes, here=here)
-    return Way(row, report.argv, {}, report.cwd, is_handed=True)
-
-
-def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
-    """Give the variable that leads an agent to a folder that is not its usual one."""
-    from thence.agents.profiles import agent_of
-    from thence.memory.fields import locate
-
-    flavor, path = row.session.flavor, row.session.source_path
-    agent, adapter = agent_of(flavor), known.get(flavor)
-    if agent is None or adapter is None or not agent.profile.home_variable or not path:
-        return {}
-    source = adapter.at(Path(locate(path)))
-    if source is None or not source.root:
-        return {}
-    root = Path(source.root)
-    usual = adapter.roots(Path.home(), os.environ)
-    if root in usual or not root.is_dir():
-        return {}
-    return {agent.profile.home_variable: agent.profile.home_of(root)}
+    return ResumePlan(row, report.argv, {}, report.cwd, is_handed=True)
 
 
 def _refresh_folders(store: Store) -> None:
@@ -238,27 +138,8 @@ def _refresh_folders(store: Store) -> None:
             wiring.refresh_folders(store, here=str(Path.cwd()))
 
 
-def _obstacle(row: SessionRow) -> str | None:
-    """Return why its own agent cannot go on with a session on this machine; None if it can."""
-    from thence.memory.fields import locate
-
-    session, imported = row.session, row.imported
-    name = session.native_session_id[:13]
-    path = locate(session.source_path or "")
-    if row.machine is not None:
-        return f"{name} was recorded on {row.machine}: {session.flavor} does not have it here"
-    if imported is not None:
-        return f"{name} was imported from {imported.name}: {session.flavor} does not have it here"
-    if row.gone or (path and not Path(path).exists()):
-        return f"{session.flavor} has deleted {name}, so it cannot resume it"
-    if session.cwd and not Path(session.cwd).is_dir():
-        moved = f"; it is {row.project} now" if row.project else ""
-        return f"the folder of {name} is gone: {session.cwd}{moved}"
-    return None
-
-
-def _offered(row: SessionRow, obstacle: str) -> str | None:
-    """Ask whether a copy of a session goes on here; returns the agent, None where nobody can say.
+def _offer_copy(row: SessionRow, obstacle: str) -> str | None:
+    """Ask whether a copy of a session goes on here; return the agent, None where nobody can say.
 
     A session's own agent goes on with the copy if it takes sessions of others.
     """
@@ -286,40 +167,38 @@ def _copy_agent(row: SessionRow) -> str | None:
     return next(iter(wiring.agents_here("handoff")), None)
 
 
-def _check(way: Way, *, run: bool) -> None:
+def _check(plan: ResumePlan, *, run: bool) -> None:
     """Refuse what cannot go well."""
-    obstacle = _obstacle(way.row)
-    if obstacle is not None and not way.is_handed:
-        name = argument(way.row.session.native_session_id[:13])
-        agent = _copy_agent(way.row) or "AGENT"
+    obstacle = obstacle_of(plan.row)
+    if obstacle is not None and not plan.is_handed:
+        name = argument(plan.row.session.native_session_id[:13])
+        agent = _copy_agent(plan.row) or "AGENT"
         raise SessionNotFound(
             obstacle,
             hint=f"continue a copy here: thence resume {name} --with {agent};"
             f" read it: thence show {name}",
         )
-    if not run:
-        return
-    if shutil.which(way.argv[0]) is None:
-        raise NotReadable(f"{way.argv[0]} is not installed", hint="is it on your PATH?")
+    if run and shutil.which(plan.argv[0]) is None:
+        raise NotReadable(f"{plan.argv[0]} is not installed", hint="is it on your PATH?")
 
 
-def _notes(way: Way) -> Iterator[str]:
-    row = way.row
-    yield f"{cut(titled(row.title), 72)}"
-    yield _not_restored(row.session.flavor)
+def _notes(plan: ResumePlan) -> Iterator[str]:
+    row = plan.row
+    yield f"{cut(title_text(row.title), 72)}"
+    yield not_restored(row.session.flavor)
     if row.turn and row.turn != "done":
         yield f"its last turn: {row.turn.replace('_', ' ')}"
 
 
-def _become(way: Way) -> None:
+def _become(plan: ResumePlan) -> None:
     """Turn into the agent: the program that PATH names here, not one of the session's folder."""
-    program = Path(shutil.which(way.argv[0]) or way.argv[0]).absolute()
-    if way.cwd:
-        os.chdir(way.cwd)
-    os.environ.update(way.env)
+    program = Path(shutil.which(plan.argv[0]) or plan.argv[0]).absolute()
+    if plan.cwd:
+        os.chdir(plan.cwd)
+    os.environ.update(plan.env)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(program, way.argv)  # noqa: S606 - the agent, asked for
+    os.execv(program, plan.argv)  # noqa: S606 - the agent, asked for
 
 
 # -- choosing -------------------------------------------------------------------------------
@@ -329,32 +208,34 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
     from thence.memory.recall import with_lineage
     from thence.memory.store import Filter
 
-    rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
+    rows = store.sessions(Filter(agent=agent, project=project, limit=MAX_CHOICES))
     resumable = [
         row
         for row in rows
-        if row.imported is not None or (not row.gone and _is_resumed(row.session.flavor))
+        if row.imported is not None or (not row.gone and is_resumable(row.session.flavor))
     ]
-    found = with_lineage(store, resumable, wiring.labels())
-    if not found:
+    resumable_rows = with_lineage(store, resumable, wiring.labels())
+    if not resumable_rows:
         raise SessionNotFound("no matching sessions", hint="thence ls lists all sessions")
-    return found
+    return resumable_rows
 
 
-def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:
+def _choose(rows: Sequence[SessionRow]) -> SessionRow | None:
     """Let the user choose; where that cannot be, list them."""
     from thence.cli import picker
 
     now = present()
     if not picker.possible():
-        tell([*_list(rows[:LISTED], now), "thence resume ID prints the command; --exec runs it"])
+        tell(
+            [*_list(rows[:MAX_LISTED], now), "thence resume ID prints the command; --exec runs it"]
+        )
         return None
     ids = short_ids([row.session.native_session_id for row in rows])
     names = [ids[row.session.native_session_id] for row in rows]
     agents = [clean(row.session.flavor) for row in rows]
     wide, wider = max(map(columns, names), default=0), max(map(columns, agents), default=0)
     heads = [
-        f"{padded(name, wide)}  {padded(agent, wider)}"
+        f"{pad_to(name, wide)}  {pad_to(agent, wider)}"
         for name, agent in zip(names, agents, strict=True)
     ]
     choices = [_choice(row, head, now) for row, head in zip(rows, heads, strict=True)]
@@ -362,8 +243,11 @@ def _chosen(rows: Sequence[SessionRow]) -> SessionRow | None:
 
 
 _COLUMNS = (
-    *(Column(), Column("id"), Column("agent"), Column("age", right=True)),
-    *(Column("title", slack=True, least=TITLE), Column("project", right=True, drop=1)),
+    *(TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True)),
+    *(
+        TextColumn("title", slack=True, least=TITLE_COLUMNS),
+        TextColumn("project", right=True, drop=1),
+    ),
 )
 
 
@@ -371,30 +255,30 @@ def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
     ids = short_ids([row.session.native_session_id for row in rows])
     cells = [
         [
-            Cell("○"),
-            Cell(ids[row.session.native_session_id], DIM),
-            Cell(clean(row.session.flavor)),
-            Cell(ago(when(row.session.ended_at), now), DIM),
-            Cell(titled(row.title)),
-            Cell(cut(project(row.folder), 16)),
+            TextCell("○"),
+            TextCell(ids[row.session.native_session_id], DIM),
+            TextCell(clean(row.session.flavor)),
+            TextCell(ago(when(row.session.ended_at), now), DIM),
+            TextCell(title_text(row.title)),
+            TextCell(cut(project(row.folder), 16)),
         ]
         for row in rows
     ]
     yield from table(_COLUMNS, cells, width())
 
 
-def _choice(row: SessionRow, head: str, now: datetime) -> Choice:
+def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
     from thence.cli import picker
 
     session = row.session
-    title, place = titled(row.title), project(row.folder)
+    title, place = title_text(row.title), project(row.folder)
     age = ago(when(session.ended_at), now)
     branch = clean(session.git_branch or "")
     cost = row_cost(row)
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
     left = row.turn.replace("_", " ") if row.turn else ""
-    return picker.Choice(
-        f"{head}  {age:>6}  {padded(cut(place, PLACE), PLACE)}  {title}",
+    return picker.PickerChoice(
+        f"{head}  {age:>6}  {pad_to(cut(place, PROJECT_COLUMNS), PROJECT_COLUMNS)}  {title}",
         f"{session.session_uid} {title} {place} {branch}",
         (
             title,

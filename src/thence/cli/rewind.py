@@ -11,7 +11,6 @@ import click
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
 from thence.cli.columns import DIM, short_id, tell
-from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 from thence.errors import SessionNotFound, ThenceError
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 OURS = "thence"
 
 
-class NotOurs(ThenceError):
+class ForeignSession(ThenceError):
     """Another agent's session: it is read, never written."""
 
 
@@ -42,7 +41,7 @@ class Move(NamedTuple):
     epilog="Without --to and --files: list its checkpoints. Nothing is deleted: a rewound branch"
     " stays readable, and files are saved before they change, so that you can undo it.",
 )
-@click.argument("wanted", metavar="ID", shell_complete=ids)
+@click.argument("wanted", metavar="ID", shell_complete=options.complete_ids)
 @click.option("--to", metavar="EVENT", help="Continue from this event; files stay.")
 @click.option(
     "--files",
@@ -61,7 +60,7 @@ def command(
     name, path = _own(wanted)
     if to is not None:
         return _line(name, path, to, dry_run=dry_run, yes=yes, json=json)
-    session = _opened(name)
+    session = _open(name)
     if files is None:
         return _list(session.checkpoints, json=json)
     target = _checkpoint(session.checkpoints, files)
@@ -72,13 +71,17 @@ def _own(wanted: str) -> tuple[str, Path]:
     """Find a session of our own by its id, kept or not; refuse those of others."""
     from thence import Journal
 
-    found = [one for one in Journal().sessions(limit=10**9) if one.session_id.startswith(wanted)]
-    exact = [one for one in found if one.session_id == wanted]
-    if len(exact or found) == 1:
-        one = (exact or found)[0]
-        return one.session_id, one.path
-    if found:
-        names = ", ".join(short_id(one.session_id) for one in found[:5])
+    sessions = [
+        session
+        for session in Journal().sessions(limit=10**9)
+        if session.session_id.startswith(wanted)
+    ]
+    exact = [session for session in sessions if session.session_id == wanted]
+    if len(exact or sessions) == 1:
+        session = (exact or sessions)[0]
+        return session.session_id, session.path
+    if sessions:
+        names = ", ".join(short_id(session.session_id) for session in sessions[:5])
         raise SessionNotFound(f"{wanted!r} is ambiguous: {names}", hint="give more characters")
     with wiring.store() as store:
         row = wiring.session(store, wanted)
@@ -91,13 +94,13 @@ def _own(wanted: str) -> tuple[str, Path]:
 
     agent = agent_of(flavor)
     hint = agent.profile.rewind_hint if agent is not None else ""
-    raise NotOurs(
+    raise ForeignSession(
         f"{short_id(native)} is {flavor}'s: thence never changes sessions of other tools",
         hint=hint or f"rewind it in {flavor} itself",
     )
 
 
-def _opened(name: str) -> Session:
+def _open(name: str) -> Session:
     """Open a session so that opening alone writes nothing."""
     from thence import Journal
 
@@ -111,50 +114,52 @@ def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: boo
     from thence.agents.sessions import load
     from thence.memory.readouts import place_in
 
-    whole = load(path).whole
-    move = _move(whole, place_in(whole, to))
+    loaded = load(path).whole
+    move = _move(loaded, place_in(loaded, to))
     if not json:
         verb = "would leave" if dry_run else "leave"
         tell([f"{several(move.leaving, 'event')} {verb} the active branch; they stay in the log"])
     if not dry_run:
         confirm(yes=yes, json=json, what="rewind")
-        session = _opened(name)
+        session = _open(name)
         session.rewind(move.uuid)
         session.flush()
         if not json:
             tell([f"rewound {short_id(name)}; files are unchanged"])
     if json:
-        told = {"session": name, "to": move.uuid, "leaving": move.leaving, "dry_run": dry_run}
-        say(as_json(told))
+        report = {"session": name, "to": move.uuid, "leaving": move.leaving, "dry_run": dry_run}
+        say(as_json(report))
     return 0
 
 
-def _move(whole: SessionGraph, place: int) -> Move:
+def _move(session: SessionGraph, place: int) -> Move:
     """Tell what leaves the live line when the tip moves to a record."""
-    chain = whole.graph.chain(boundaries=False)
-    kept = set(whole.graph.chain(place, boundaries=False))
-    return Move(whole.facts[place].node.id, sum(one not in kept for one in chain))
+    chain = session.graph.chain(boundaries=False)
+    staying = set(session.graph.chain(place, boundaries=False))
+    return Move(session.facts[place].node.id, sum(other not in staying for other in chain))
 
 
 # -- files ----------------------------------------------------------------------------------
 
 
 def _checkpoint(known: Sequence[Checkpoint], wanted: str) -> Checkpoint:
-    found = {one.id: one for one in known if one.id.startswith(wanted)}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    what = "several checkpoints" if found else "no checkpoint"
-    names = ", ".join(one.id[:12] for one in known) or "none"
+    matches = {
+        checkpoint.id: checkpoint for checkpoint in known if checkpoint.id.startswith(wanted)
+    }
+    if len(matches) == 1:
+        return next(iter(matches.values()))
+    what = "several checkpoints" if matches else "no checkpoint"
+    names = ", ".join(checkpoint.id[:12] for checkpoint in known) or "none"
     raise SessionNotFound(f"{wanted!r} matches {what}", hint=f"checkpoints: {names}")
 
 
 def _list(known: Sequence[Checkpoint], *, json: bool) -> int:
     if json:
-        say(as_json([one.payload for one in known]))
+        say(as_json([checkpoint.payload for checkpoint in known]))
         return 0
-    for one in known:
-        paths = ", ".join(clean(saved.path) for saved in one.files)
-        tell([cut(f"  {one.id[:12]}  {paths}", width())])
+    for checkpoint in known:
+        paths = ", ".join(clean(saved.path) for saved in checkpoint.files)
+        tell([cut(f"  {checkpoint.id[:12]}  {paths}", width())])
     tell(
         [f"{several(len(known), 'checkpoint')}; thence rewind ID --files CHECKPOINT -n shows more"]
     )
@@ -174,13 +179,13 @@ def _files(session: Session, target: Checkpoint, *, dry_run: bool, yes: bool, js
         before = session.rewind_files(target).before
         session.flush()
     if json:
-        say(as_json(_told(planned, before, dry_run=dry_run)))
+        say(as_json(_as_object(planned, before, dry_run=dry_run)))
     elif before is not None:
         tell([f"done; to undo it: thence rewind {session.id} --files {before.id[:12]}"])
     return 0
 
 
-def _told(changes: Sequence[FileChange], before: Checkpoint | None, *, dry_run: bool) -> JSON:
+def _as_object(changes: Sequence[FileChange], before: Checkpoint | None, *, dry_run: bool) -> JSON:
     return {
         "dry_run": dry_run,
         "before": before.id if before is not None else None,

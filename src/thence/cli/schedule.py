@@ -54,7 +54,7 @@ def install(
 @options.as_json
 def uninstall(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Take away whatever schedules sweeps."""
-    plans = [(way, way.uninstall()) for way in scheduling.installed()]
+    plans = [(way, way.uninstall()) for way in scheduling.active_means()]
     if not plans and not json:
         tell(["no import is scheduled"])
     return _change(plans, "no longer scheduled", dry_run=dry_run, yes=yes, json=json)
@@ -64,18 +64,18 @@ def uninstall(*, dry_run: bool, yes: bool, json: bool) -> int:
 @options.as_json
 def status(*, json: bool) -> int:
     """Print what is scheduled."""
-    found = [(way.name, way.where() or "") for way in scheduling.installed()]
+    timers = [(way.name, way.where() or "") for way in scheduling.active_means()]
     if json:
-        say(as_json([{"by": name, "where": where} for name, where in found]))
-    elif found:
-        tell([cut(f"  ✓ {name}  {clean(tilde(where))}", width()) for name, where in found])
+        say(as_json([{"by": name, "where": where} for name, where in timers]))
+    elif timers:
+        tell([cut(f"  ✓ {name}  {clean(tilde(where))}", width()) for name, where in timers])
     else:
         tell(["  ○ no import is scheduled", "    thence schedule install"])
     return 0
 
 
 def _change(
-    plans: Sequence[tuple[scheduling.Means, scheduling.Plan]],
+    plans: Sequence[tuple[scheduling.Means, scheduling.SchedulePlan]],
     word: str,
     *,
     dry_run: bool,
@@ -84,25 +84,25 @@ def _change(
 ) -> int:
     for way, plan in plans:
         if not json:
-            _shown(way, plan, word)
+            _show(way, plan, word)
         if plan.changes and not dry_run:
             confirm(yes=yes, json=json, what="write this")
             way.carry_out(plan)
             if not json:
                 tell([f"{way.name}: {word}"])
     if json:
-        say(as_json([_told(way, plan, dry_run=dry_run) for way, plan in plans]))
+        say(as_json([_as_object(way, plan, dry_run=dry_run) for way, plan in plans]))
     return 0
 
 
-def _shown(way: scheduling.Means, plan: scheduling.Plan, word: str) -> None:
+def _show(way: scheduling.Means, plan: scheduling.SchedulePlan, word: str) -> None:
     if plan.changes:
         show([(way.name, edit) for edit in plan.edits if edit.changes], word)
     else:
         tell([f"{way.name}: {word} already"])
 
 
-def _told(way: scheduling.Means, plan: scheduling.Plan, *, dry_run: bool) -> JSON:
+def _as_object(way: scheduling.Means, plan: scheduling.SchedulePlan, *, dry_run: bool) -> JSON:
     edits = [edit for edit in plan.edits if edit.changes]
     return {
         "by": way.name,

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 from thence import config
 from thence.agents.profiles import folder_variables
 from thence.cli import launcher
-from thence.cli.hooking import Edit, Refused, carry_out
+from thence.cli.hooking import Edit, EditRefused, carry_out
 
 Every = Literal["hourly", "daily", "weekly"]
 NAME: Final = "thence-sweep"
@@ -25,7 +25,7 @@ PASSED_ON: Final = ("THENCE_HOME", "THENCE_STORE")
 """Variables that a sweep needs and a timer does not have, besides those of agents."""
 
 
-class Plan(NamedTuple):
+class SchedulePlan(NamedTuple):
     """Changes of files, and what to run afterwards."""
 
     edits: list[Edit]
@@ -42,15 +42,15 @@ class Means(Protocol):
 
     name: str
 
-    def install(self, every: Every) -> Plan:
+    def install(self, every: Every) -> SchedulePlan:
         """Plan how it comes."""
         ...
 
-    def uninstall(self) -> Plan:
+    def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
         ...
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: SchedulePlan) -> None:
         """Do it."""
         ...
 
@@ -60,26 +60,26 @@ class Means(Protocol):
 
 
 def means(name: str | None = None) -> Means:
-    """Give the way that this machine knows; the one that is asked for, if it is said."""
+    """Return how this machine runs things again and again; by name, that one."""
     ways: list[Means] = []
     if name != "cron" and (name == "systemd" or has_systemd()):
-        ways.append(Systemd())
+        ways.append(SystemdTimer())
     if name != "systemd" and shutil.which("crontab"):
         ways.append(Cron())
     if not ways:
-        raise Refused(
+        raise EditRefused(
             "this machine has neither systemd user units nor cron",
             hint='use thence sweep --watch, or cadence = "on-hook" in config.toml',
         )
     return ways[0]
 
 
-def installed() -> list[Means]:
-    """Give the ways in which a sweep is scheduled now."""
-    ways: list[Means] = [Systemd()]
+def active_means() -> list[Means]:
+    """Return the ways in which a sweep is scheduled now."""
+    ways: list[Means] = [SystemdTimer()]
     if shutil.which("crontab"):
         ways.append(Cron())
-    return [one for one in ways if one.where() is not None]
+    return [way for way in ways if way.where() is not None]
 
 
 def has_systemd() -> bool:
@@ -90,9 +90,9 @@ def has_systemd() -> bool:
     return done.returncode == 0
 
 
-def _run(words: list[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
+def _run(words: list[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - systemctl and crontab, with our own words
-        words, check=False, capture_output=True, text=True, input=given, timeout=30, cwd="/"
+        words, check=False, capture_output=True, text=True, input=stdin, timeout=30, cwd="/"
     )
 
 
@@ -108,7 +108,7 @@ def variables() -> Iterator[tuple[str, str]]:
 
 def unit_variables() -> str:
     """Return the lines of a unit that set variables."""
-    return "".join(f"Environment={quoted(f'{n}={v}')}\n" for n, v in variables())
+    return "".join(f"Environment={quote_word(f'{n}={v}')}\n" for n, v in variables())
 
 
 def run_all(commands: list[list[str]], *, must: bool, hint: str = "run it yourself") -> None:
@@ -116,13 +116,13 @@ def run_all(commands: list[list[str]], *, must: bool, hint: str = "run it yourse
     for words in commands:
         done = _run(words)
         if done.returncode and must:
-            raise Refused(
+            raise EditRefused(
                 f"{shlex.join(words)}: {done.stderr.strip()}",
                 hint=f"the files are written; {hint}",
             )
 
 
-class Systemd:
+class SystemdTimer:
     """A timer of this user."""
 
     name = "systemd"
@@ -132,14 +132,14 @@ class Systemd:
     kinds: tuple[str, ...] = ("service", "timer")
 
     def __init__(self) -> None:
-        told = os.environ.get("XDG_CONFIG_HOME")
-        base = Path(told) if told else Path.home() / ".config"
+        config_home = os.environ.get("XDG_CONFIG_HOME")
+        base = Path(config_home) if config_home else Path.home() / ".config"
         self._folder = base / "systemd" / "user"
 
-    def install(self, every: Every) -> Plan:
+    def install(self, every: Every) -> SchedulePlan:
         """Plan the two units."""
         env = unit_variables()
-        run = " ".join(quoted(word) for word in _program())
+        run = " ".join(quote_word(word) for word in _program())
         service = (
             "[Unit]\nDescription=Import the sessions of coding agents\n\n"
             f"[Service]\nType=oneshot\nWorkingDirectory=/\n{env}ExecStart={run}\n"
@@ -150,18 +150,20 @@ class Systemd:
             f"[Timer]\nOnCalendar={every}\nPersistent=true\nRandomizedDelaySec=10min\n\n"
             "[Install]\nWantedBy=timers.target\n"
         )
-        return self.starting([self.edit("service", service), self.edit("timer", timer)])
+        return self.plan_start([self.edit("service", service), self.edit("timer", timer)])
 
-    def starting(self, edits: list[Edit]) -> Plan:
+    def plan_start(self, edits: list[Edit]) -> SchedulePlan:
         """Plan to write units and to start them, now and at every login."""
         reload = ["systemctl", "--user", "daemon-reload"]
-        return Plan(edits, [reload, ["systemctl", "--user", "enable", "--now", self.started]])
+        return SchedulePlan(
+            edits, [reload, ["systemctl", "--user", "enable", "--now", self.started]]
+        )
 
-    def uninstall(self) -> Plan:
+    def uninstall(self) -> SchedulePlan:
         """Plan to remove them."""
         edits = [self.edit(kind, None) for kind in self.kinds]
         stop = ["systemctl", "--user", "disable", "--now", self.started]
-        return Plan(edits, [stop, ["systemctl", "--user", "daemon-reload"]])
+        return SchedulePlan(edits, [stop, ["systemctl", "--user", "daemon-reload"]])
 
     def edit(self, kind: str, text: str | None) -> Edit:
         """Plan the file of a unit."""
@@ -169,7 +171,7 @@ class Systemd:
         before = path.read_bytes() if path.exists() else None
         return Edit(path, before, None if text is None else text.encode())
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: SchedulePlan) -> None:
         """Write the units and tell systemd; what is to go is stopped first."""
         going = all(edit.after is None for edit in plan.edits)
         if going:
@@ -183,12 +185,12 @@ class Systemd:
         run_all(plan.commands[1:] if going else plan.commands, must=not going, hint=hint)
 
     def where(self) -> str | None:
-        """Give the file of the unit that is started."""
+        """Return the file of the unit that is started."""
         path = self._folder / self.started
         return str(path) if path.exists() else None
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """Quote a word the way unit files want it."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
@@ -199,21 +201,23 @@ class Cron:
 
     name = "cron"
 
-    def install(self, every: Every) -> Plan:
+    def install(self, every: Every) -> SchedulePlan:
         """Plan the line."""
         env = "".join(f"{name}={shlex.quote(value)} " for name, value in variables())
         # A percent sign ends the command of a line.
         run = f"cd / && {env}{shlex.join(_program())}".replace("%", "\\%")
         line = f"@{every} {run} >/dev/null 2>&1 {MARK}\n"
-        return Plan([self._edit(line)], [["crontab", "-"]])
+        return SchedulePlan([self._edit(line)], [["crontab", "-"]])
 
-    def uninstall(self) -> Plan:
+    def uninstall(self) -> SchedulePlan:
         """Plan to take it out."""
-        return Plan([self._edit("")], [["crontab", "-"]])
+        return SchedulePlan([self._edit("")], [["crontab", "-"]])
 
     def _edit(self, line: str) -> Edit:
         before = self._table()
-        lines = [one for one in before.splitlines(keepends=True) if not one.rstrip().endswith(MARK)]
+        lines = [
+            entry for entry in before.splitlines(keepends=True) if not entry.rstrip().endswith(MARK)
+        ]
         rest = "".join(lines)
         gap = "\n" if line and rest and not rest.endswith("\n") else ""
         return Edit(Path("crontab"), before.encode(), f"{rest}{gap}{line}".encode())
@@ -222,7 +226,7 @@ class Cron:
         done = _run(["crontab", "-l"])
         return done.stdout if done.returncode == 0 else ""
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: SchedulePlan) -> None:
         """Hand the table over."""
         (edit,) = plan.edits
         body = (edit.after or b"").decode()
@@ -230,9 +234,9 @@ class Cron:
             launcher.write(config.home())
         done = _run(["crontab", "-"], body) if body else _run(["crontab", "-r"])
         if done.returncode:
-            raise Refused(f"crontab: {done.stderr.strip()}", hint="nothing was changed")
+            raise EditRefused(f"crontab: {done.stderr.strip()}", hint="nothing was changed")
 
     def where(self) -> str | None:
-        """Give the line."""
+        """Return our line of the table."""
         lines = self._table().splitlines()
-        return next((one for one in lines if one.rstrip().endswith(MARK)), None)
+        return next((line for line in lines if line.rstrip().endswith(MARK)), None)

@@ -29,7 +29,7 @@ _ASCII = str.maketrans(
 _BEYOND = re.compile("[^\x00-\x7f]+")
 
 
-class Wanted:
+class ScreenOptions:
     """What was asked for on the command line; each command starts with the defaults."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Wanted:
         self.pager = True
 
 
-wanted = Wanted()
+screen_options = ScreenOptions()
 
 
 def width() -> int:
@@ -51,19 +51,19 @@ def _rows() -> int:
 
 def _size(name: str, at: int) -> int:
     """Ask the environment, then the terminal, for one of its measures; 0 if nobody says."""
-    told = os.environ.get(name, "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    text = os.environ.get(name, "")
+    if text.isdecimal() and int(text):
+        return int(text)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)[at]
     except (OSError, ValueError):
         return 0
 
 
-def coloured(stream: TextIO | None = None) -> bool:
+def is_coloured(stream: TextIO | None = None) -> bool:
     """Whether to colour what is printed there, else to stdout."""
-    if wanted.colour != "auto":
-        return wanted.colour == "always"
+    if screen_options.colour != "auto":
+        return screen_options.colour == "always"
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
@@ -73,13 +73,13 @@ def coloured(stream: TextIO | None = None) -> bool:
 
 def style(text: str, **how: str | bool) -> str:
     """Colour a text, if colour is wanted."""
-    return click.style(text, **how) if coloured() else text  # type: ignore[arg-type]
+    return click.style(text, **how) if is_coloured() else text  # type: ignore[arg-type]
 
 
 def unicode() -> bool:
     """Whether the terminal shows more than ASCII, as far as it says so."""
-    told = next((v for n in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(n))), "utf-8")
-    return _is_utf8() and "utf" in told.lower() and os.environ.get("TERM") != "dumb"
+    locale = next((v for n in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(n))), "utf-8")
+    return _is_utf8() and "utf" in locale.lower() and os.environ.get("TERM") != "dumb"
 
 
 def _is_utf8() -> bool:
@@ -99,11 +99,11 @@ def tell(lines: Iterable[str], *, pager: bool = True) -> None:
 
 def say(lines: Iterable[str]) -> None:
     """Print lines of JSON; where the stream knows no UTF-8, all in escapes."""
-    _print(lines if _is_utf8() else (_BEYOND.sub(_escaped, line) for line in lines))
+    _print(lines if _is_utf8() else (_BEYOND.sub(_escape, line) for line in lines))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return dumps(found[0])[1:-1]
+def _escape(match: re.Match[str]) -> str:
+    return dumps(match[0])[1:-1]
 
 
 def _in_ascii(lines: Iterable[str]) -> Iterator[str]:
@@ -115,33 +115,37 @@ def _in_ascii(lines: Iterable[str]) -> Iterator[str]:
 def _print(lines: Iterable[str], *, pager: bool = True) -> None:
     lines = iter(lines)
     if pager and sys.stdout.isatty() and (command := _pager()):
-        whole = list(lines)
-        if len(whole) >= _rows() and _paged(command, whole):
+        all_lines = list(lines)
+        if len(all_lines) >= _rows() and _print_paged(command, all_lines):
             return
-        lines = iter(whole)
+        lines = iter(all_lines)
     while batch := list(itertools.islice(lines, 1000)):  # long answers need little room
         _out(batch)
 
 
 def _out(lines: list[str]) -> None:
     if lines:
-        click.echo("\n".join(lines), color=coloured())
+        click.echo("\n".join(lines), color=is_coloured())
 
 
 # -- the pager ------------------------------------------------------------------------------
 
 
 def _pager() -> str:
-    """Give the command of the pager; nothing if none is wanted."""
+    """Return the command of the pager; nothing if none is wanted."""
     # A pager writes where this process does: what a caller has put in that place would be missed.
-    if not wanted.pager or os.environ.get("TERM") == "dumb" or sys.stdout is not sys.__stdout__:
+    if (
+        not screen_options.pager
+        or os.environ.get("TERM") == "dumb"
+        or sys.stdout is not sys.__stdout__
+    ):
         return ""
-    told = (os.environ.get(name) for name in ("THENCE_PAGER", "PAGER"))
-    command = next((one for one in told if one is not None), PAGER)
+    commands = (os.environ.get(name) for name in ("THENCE_PAGER", "PAGER"))
+    command = next((text for text in commands if text is not None), PAGER)
     return "" if command.strip() in NO_PAGER else command
 
 
-def _paged(command: str, lines: Iterable[str]) -> bool:
+def _print_paged(command: str, lines: Iterable[str]) -> bool:
     """Hand lines to a pager and wait for it; False if there is no such thing.
 
     A reader who has seen enough ends it: what is left is not needed. Ctrl-C is the pager's.

@@ -12,16 +12,26 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, ago, present, project, short_id, short_ids, tell, titled, when
+from thence.cli.columns import (
+    DIM,
+    ago,
+    present,
+    project,
+    short_id,
+    short_ids,
+    tell,
+    title_text,
+    when,
+)
 from thence.cli.terminal import (
     as_json,
     clean,
     columns,
     cut,
     format_duration,
+    justify,
     say,
     several,
-    spaced,
     style,
     width,
 )
@@ -35,8 +45,8 @@ if TYPE_CHECKING:
     from thence.memory.search import Hit, Hits, Query
     from thence.memory.store import Store
 
-SHOWN = 20
-FEW = 3
+DEFAULT_ROWS = 20
+MAX_HITS_PER_SESSION = 3
 """Hits of one session that are shown before the rest is counted."""
 
 _KINDS = {
@@ -66,7 +76,7 @@ _KINDS = {
     " the output says so. Put -- before a word that starts with -.",
 )
 @click.argument("query", nargs=-1, required=True)
-@click.option("-n", "number", type=click.IntRange(1, 500), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1, 500), default=DEFAULT_ROWS, show_default=True)
 @click.option("--offset", type=click.IntRange(0), default=0, help="Skip N results.")
 @click.option("--exact", is_flag=True, help="Only exact matches of all words.")
 @options.utc
@@ -93,8 +103,8 @@ def command(
         if json:
             say(as_json({**as_object(answer), "notes": [_note_object(n, asked) for n in notes]}))
             return SKIPS if answer.unread else 0
-        found = Found(store, answer, present(utc=utc), more=more)
-        tell(found.lines(width(), took, notes, asked))
+        results = SearchResults(store, answer, present(utc=utc), more=more)
+        tell(results.lines(width(), took, notes, asked))
     return SKIPS if answer.unread else 0
 
 
@@ -104,19 +114,19 @@ def _note_object(note: Note, asked: Query) -> JSON:
 
     from thence.memory.search import snippet
 
-    text, marks = marked(snippet(note.text, asked.terms))
+    text, marks = split_marks(snippet(note.text, asked.terms))
     fields: dict[str, JSON] = msgspec.to_builtins(note)
     del fields["text"]
     return {**fields, "snippet": text, "marks": marks}
 
 
 def as_object(answer: Hits) -> dict[str, JSON]:
-    """Give an answer under the names of the contract; `marks` say where in a snippet it is."""
+    """Return an answer under the names of the contract; `marks` say where in a snippet it is."""
     import msgspec
 
     out: list[JSON] = []
     for hit in answer.hits:
-        text, marks = marked(hit.snippet)
+        text, marks = split_marks(hit.snippet)
         fields: dict[str, JSON] = msgspec.to_builtins(hit)
         out.append({**fields, "snippet": text, "marks": marks})
     return {
@@ -129,7 +139,7 @@ def as_object(answer: Hits) -> dict[str, JSON]:
     }
 
 
-def marked(snippet: str) -> tuple[str, list[list[int]]]:
+def split_marks(snippet: str) -> tuple[str, list[list[int]]]:
     """Part a snippet into its text and the places that were asked for."""
     from thence.memory.search import CLOSE, OPEN
 
@@ -141,7 +151,7 @@ def marked(snippet: str) -> tuple[str, list[list[int]]]:
     return text, marks
 
 
-class Found:
+class SearchResults:
     """Hits, gathered by their sessions."""
 
     def __init__(self, store: Store, answer: Hits, at: datetime, *, more: bool) -> None:
@@ -184,8 +194,8 @@ class Found:
             )
         if unread := self._answer.unread:
             much = several(len(unread), "match")
-            said = f"{much} without text: {clean(unread[0])}; see thence doctor"
-            yield style(cut(said, room), fg="red")
+            words = f"{much} without text: {clean(unread[0])}; see thence doctor"
+            yield style(cut(words, room), fg="red")
 
     def _notes(self, notes: Iterable[Note], asked: Query, room: int) -> Iterator[str]:
         """Yield two lines for each decision or note: what it is and who wrote it, what it says."""
@@ -194,9 +204,9 @@ class Found:
         for note in notes:
             left = f"{note.kind}{_session_named(note)}, {note.author}"
             where = f"  {project(note.cwd)}" if note.cwd else ""
-            head = spaced(f"{left}{where}", ago(when(note.ts), self._at), room - 2)
+            head = justify(f"{left}{where}", ago(when(note.ts), self._at), room - 2)
             yield style(f"  {head}", fg=DIM)
-            yield f"    {highlighted(snippet(note.text, asked.terms), room - 4)}"
+            yield f"    {highlight(snippet(note.text, asked.terms), room - 4)}"
 
     def _how(self, room: int) -> Iterator[str]:
         """Yield how it was found, and what is to be said of the question."""
@@ -213,16 +223,16 @@ class Found:
     def _session(self, uid: str, hits: Sequence[Hit], room: int) -> Iterator[str]:
         row = self._rows.get(uid)
         name = self._ids[uid.partition(":")[2]]
-        title = titled(row.title if row else None)
+        title = title_text(row.title if row else None)
         age = ago(when(row.session.ended_at), self._at) if row else ""
         evicted = "digest only  " if row and row.session.evicted_at else ""
         right = f"{evicted}{age}"
-        shown = spaced(title, right, room - 4 - len(name))
+        shown = justify(title, right, room - 4 - len(name))
         yield f"  {style(name, fg=DIM)}  {style(shown, bold=True)}"
-        for hit in hits[:FEW] if self._answer.how != "filters" else ():
+        for hit in hits[:MAX_HITS_PER_SESSION] if self._answer.how != "filters" else ():
             yield self._hit(hit, room)
-        if len(hits) > FEW:
-            yield style(f"    and {len(hits) - FEW} more", fg=DIM)
+        if len(hits) > MAX_HITS_PER_SESSION:
+            yield style(f"    and {len(hits) - MAX_HITS_PER_SESSION} more", fg=DIM)
 
     def _hit(self, hit: Hit, room: int) -> str:
         place = event_name(hit.event_id) if hit.event_id is not None else ""
@@ -232,7 +242,7 @@ class Found:
         left = f"    {place:<9}{kind:<9}"
         if hit.unread is not None:
             return style(left, fg=DIM) + style("text unreadable", fg="red")
-        return style(left, fg=DIM) + highlighted(hit.snippet, room - columns(left))
+        return style(left, fg=DIM) + highlight(hit.snippet, room - columns(left))
 
 
 def _session_named(note: Note) -> str:
@@ -241,11 +251,11 @@ def _session_named(note: Note) -> str:
     return f" of {clean(short_id(uid.partition(':')[2]))}" if uid is not None else ""
 
 
-def highlighted(snippet: str, room: int) -> str:
+def highlight(snippet: str, room: int) -> str:
     """Cut a snippet to a line and point at what was asked for: in colour, or in brackets."""
     import sys
 
-    text, marks = marked(snippet)
+    text, marks = split_marks(snippet)
     text = clean(text)  # one sign for one: the places stay
     plain = not sys.stdout.isatty()
     start = 0

@@ -20,13 +20,13 @@ import click
 
 from thence import __version__, config
 from thence.cli import options, processes
-from thence.cli.columns import Cell, Column, table, tell
+from thence.cli.columns import TextCell, TextColumn, table, tell
 from thence.cli.terminal import as_json, clean, say, several, width
 from thence.errors import NotReadable, ThenceError
 
-FAILED: Final = 1
+FAILED_EXIT_CODE: Final = 1
 COMMAND_SECONDS: Final = 600.0
-SHOWN: Final = 5
+MAX_SHOWN: Final = 5
 """Sessions of a home that are read whole, from each end of the list."""
 _MODULES: Final = {
     "google-re2": "re2",
@@ -38,7 +38,7 @@ _LEFT: Final = ("*.lock", "serve.log", "*.tmp", "*-shm", "*-wal", "*-journal", "
 """Not copied as they are: what belongs to a running process, and databases."""
 
 
-class Check(NamedTuple):
+class CheckResult(NamedTuple):
     """One thing that was tried."""
 
     name: str
@@ -49,7 +49,7 @@ class Check(NamedTuple):
 class CheckFailed(ThenceError):
     """A step of a check did not do what it must."""
 
-    exit_code = FAILED
+    exit_code = FAILED_EXIT_CODE
 
 
 @click.command(
@@ -67,7 +67,7 @@ class CheckFailed(ThenceError):
 @options.as_json
 def command(homes: tuple[Path, ...], *, json: bool) -> int:
     """Run the checks; print what was checked."""
-    checks: list[Check] = []
+    checks: list[CheckResult] = []
     for number, home in enumerate(homes):
         checks += _all(_opens_home(home), f"home {number + 1}" if len(homes) > 1 else "home")
     if not homes:
@@ -75,42 +75,42 @@ def command(homes: tuple[Path, ...], *, json: bool) -> int:
         checks += _all(_works(), "commands")
     failed = [check for check in checks if check.problem]
     if json:
-        told = [check._asdict() for check in checks]
-        say(as_json({"version": __version__, "ok": not failed, "checks": told}))
+        report = [check._asdict() for check in checks]
+        say(as_json({"version": __version__, "ok": not failed, "checks": report}))
     else:
         tell(_lines(checks, len(failed)))
-    return FAILED if failed else 0
+    return FAILED_EXIT_CODE if failed else 0
 
 
-def _all(steps: Iterator[Check], name: str) -> list[Check]:
+def _all(steps: Iterator[CheckResult], name: str) -> list[CheckResult]:
     """Return the checks up to the first that failed."""
-    checks: list[Check] = []
+    checks: list[CheckResult] = []
     try:
         checks += steps
     except (ThenceError, OSError, subprocess.TimeoutExpired) as error:
-        checks.append(Check(name, problem=str(error)))
+        checks.append(CheckResult(name, problem=str(error)))
     return checks
 
 
-def _lines(checks: list[Check], failed: int) -> Iterator[str]:
+def _lines(checks: list[CheckResult], failed: int) -> Iterator[str]:
     head = several(failed, "problem") if failed else "no problems"
     yield f"thence {__version__}: {head}"
     yield ""
     rows = [
         [
-            Cell("✗" if check.problem else "✓", "red" if check.problem else "green"),
-            Cell(clean(check.name)),
-            Cell(clean(check.problem or check.details)),
+            TextCell("✗" if check.problem else "✓", "red" if check.problem else "green"),
+            TextCell(clean(check.name)),
+            TextCell(clean(check.problem or check.details)),
         ]
         for check in checks
     ]
-    yield from table((Column(), Column(), Column(slack=True)), rows, width())
+    yield from table((TextColumn(), TextColumn(), TextColumn(slack=True)), rows, width())
 
 
 # -- this installation ----------------------------------------------------------------------
 
 
-def _has_packages() -> Iterator[Check]:
+def _has_packages() -> Iterator[CheckResult]:
     """Import every package that the base install needs."""
     wanted = [need for need in metadata.requires("thence") or () if "extra ==" not in need]
     names = [need.partition(";")[0].partition(">")[0].strip() for need in wanted]
@@ -118,60 +118,62 @@ def _has_packages() -> Iterator[Check]:
         try:
             import_module(_MODULES.get(name, name.replace("-", "_")))
         except ImportError as error:
-            yield Check(name, problem=f"cannot be imported: {error}")
-    yield Check("packages", details=f"{several(len(names), 'package')} imported")
+            yield CheckResult(name, problem=f"cannot be imported: {error}")
+    yield CheckResult("packages", details=f"{several(len(names), 'package')} imported")
 
 
-def _works() -> Iterator[Check]:
+def _works() -> Iterator[CheckResult]:
     """Import, list, search, read and check sample sessions of a machine that is not there."""
     with tempfile.TemporaryDirectory(prefix="thence-check-") as folder:
         made = _run(_environment(Path(folder)), "demo", "--dir", f"{folder}/demo")
         env = _environment(Path(folder)) | made["env"]
-        yield Check("import", details=several(int(made["sweep"]["sessions_new"]), "session"))
+        yield CheckResult("import", details=several(int(made["sweep"]["sessions_new"]), "session"))
         yield from _reads(env)
 
 
-def _reads(env: dict[str, str]) -> Iterator[Check]:
-    listed = _listed(env)
+def _reads(env: dict[str, str]) -> Iterator[CheckResult]:
+    listed = _list_ids(env)
     if not listed:
         raise CheckFailed("no session is listed")
-    yield Check("list", details=several(len(listed), "session"))
-    some = dict.fromkeys([*listed[:SHOWN], *listed[-SHOWN:]])
+    yield CheckResult("list", details=several(len(listed), "session"))
+    some = dict.fromkeys([*listed[:MAX_SHOWN], *listed[-MAX_SHOWN:]])
     for uid in some:
         _run(env, "show", uid)
-    yield Check("show", details=several(len(some), "session"))
+    yield CheckResult("show", details=several(len(some), "session"))
     _run(env, "search", "the")
     _run(env, "cost")
-    yield Check("search and cost")
+    yield CheckResult("search and cost")
     report = _run(env, "doctor")
-    bad = [one["words"] for one in report["findings"] if one["level"] == "bad"]
-    yield Check("doctor", problem="; ".join(bad))
+    bad = [finding["words"] for finding in report["findings"] if finding["level"] == "bad"]
+    yield CheckResult("doctor", problem="; ".join(bad))
 
 
 # -- the home of an earlier version ---------------------------------------------------------
 
 
-def _opens_home(home: Path) -> Iterator[Check]:
+def _opens_home(home: Path) -> Iterator[CheckResult]:
     """Open a copy of a home: no session and no digest is missing, before and after an import."""
     with tempfile.TemporaryDirectory(prefix="thence-check-") as folder:
         copy = Path(folder, "home")
         _copy(home, copy)
         env = _environment(Path(folder)) | {config.HOME: str(copy)}
         store = copy / "memory" / "thence.db"
-        before = _stored(store)
-        yield Check("copy", details=f"{before.sessions} sessions, store schema {before.schema}")
+        before = _read_counts(store)
+        yield CheckResult(
+            "copy", details=f"{before.sessions} sessions, store schema {before.schema}"
+        )
         yield from _reads(env)
         _run(env, "sweep")
-        after = _stored(store)
+        after = _read_counts(store)
         missing = before.uids - after.uids
         undigested = before.digested - after.digested
         problem = f"{len(missing)} sessions are gone; " if missing else ""
         problem += f"{len(undigested)} digests are gone" if undigested else ""
-        yield Check("upgrade", problem, f"store schema {before.schema} to {after.schema}")
+        yield CheckResult("upgrade", problem, f"store schema {before.schema} to {after.schema}")
         yield from _reads(env)
 
 
-class Stored(NamedTuple):
+class StoreCounts(NamedTuple):
     """What a store has, read without this version's own schema."""
 
     schema: int
@@ -184,7 +186,7 @@ class Stored(NamedTuple):
         return len(self.uids)
 
 
-def _stored(store: Path) -> Stored:
+def _read_counts(store: Path) -> StoreCounts:
     import apsw
 
     db = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
@@ -192,7 +194,7 @@ def _stored(store: Path) -> Stored:
         schema = int(str(db.execute("PRAGMA user_version").fetchall()[0][0]))
         uids = frozenset(str(uid) for (uid,) in db.execute("SELECT uid FROM sessions"))
         joined = "SELECT uid FROM sessions JOIN digests ON digests.session = sessions.id"
-        return Stored(schema, uids, frozenset(str(uid) for (uid,) in db.execute(joined)))
+        return StoreCounts(schema, uids, frozenset(str(uid) for (uid,) in db.execute(joined)))
     except apsw.Error as error:
         raise CheckFailed(f"the store cannot be read: {error}") from error
     finally:
@@ -233,7 +235,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return env | {"HOME": str(folder), config.HOME: str(folder / ".thence"), "NO_COLOR": "1"}
 
 
-def _listed(env: dict[str, str]) -> list[str]:
+def _list_ids(env: dict[str, str]) -> list[str]:
     return [row["session_uid"] for row in _run(env, "ls", "-n", "100000")]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import threading
 from contextlib import nullcontext
@@ -15,28 +14,18 @@ import click
 
 from thence import config
 from thence.cli import background as background_server
-from thence.cli import options, wiring
-from thence.cli.background import claimed
+from thence.cli import options, viewer, wiring
+from thence.cli.background import claim
 from thence.cli.columns import tell, tilde
 from thence.cli.terminal import clean
-from thence.errors import BadConfig, ThenceError
+from thence.errors import BadConfig
 
 if TYPE_CHECKING:
     from thence.memory.store import Store
     from thence.serve.context import AppContext
     from thence.serve.gate import AuthMiddleware
 
-HOST = "127.0.0.1"
-PORT = 7331
-ANSWER = 5.0
-"""Seconds that whoever listens on our port has to answer."""
 ANYWHERE = ("", "0.0.0.0", "::", "*")  # noqa: S104 - these are refused
-
-
-class PortTaken(ThenceError):
-    """Somebody else listens there."""
-
-    exit_code = 11
 
 
 @click.command(
@@ -45,9 +34,12 @@ class PortTaken(ThenceError):
     epilog="It listens on this machine only. The link that it prints signs one browser in, once;"
     " programs send the token of --token as Authorization: Bearer.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=viewer.PORT, show_default=True)
 @click.option(
-    "--host", default=HOST, show_default=True, help="Address; other than loopback needs --token."
+    "--host",
+    default=viewer.HOST,
+    show_default=True,
+    help="Address; other than loopback needs --token.",
 )
 @click.option(
     "--store",
@@ -88,12 +80,12 @@ def command(
     is_read_only = wiring.is_read_only()
     key = gate.home_key(home) if not is_read_only or (home / gate.KEY).exists() else token_bytes(32)
     try:
-        listener = _listener(host, port)
-    except PortTaken:
+        listener = viewer.listen(host, port)
+    except viewer.PortTaken:
         there = gate.AuthMiddleware(host, port, key=key)
-        if not is_ours(there):
+        if not viewer.is_ours(there):
             raise
-        return open_again(there, page=page, json=json, opens=not no_open)
+        return viewer.open_again(there, page=page, json=json, opens=not no_open)
     guard = gate.AuthMiddleware(
         host,
         listener.getsockname()[1],
@@ -114,14 +106,16 @@ def command(
                 err=True,
             )
         if not no_open and not json:
-            threading.Thread(target=_open_browser, args=(guard, ticket, page), daemon=True).start()
+            threading.Thread(
+                target=viewer.open_browser, args=(guard, ticket, page), daemon=True
+            ).start()
 
     sign_in.remove_leftovers(home)
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
         made = app.create(make_context(store, team=team is not None), guard)
         app.settle()
         try:
-            with listener, claimed(home, guard.port) if service else nullcontext():
+            with listener, claim(home, guard.port) if service else nullcontext():
                 app.server(made, announce).run([listener])
         finally:
             sign_in.remove(home, ticket)
@@ -132,13 +126,13 @@ def _start(host: str, port: int, *, json: bool, opens: bool) -> int:
     """Have a server of this home in the background, and sign one browser in there."""
     from thence.serve import gate
 
-    if host != HOST:
+    if host != viewer.HOST:
         raise BadConfig("--background listens on this machine only", hint="leave out --host")
     there = background_server.start(wiring.home(), port)
-    guard = gate.AuthMiddleware(HOST, there.port, key=gate.home_key(wiring.home()))
+    guard = gate.AuthMiddleware(viewer.HOST, there.port, key=gate.home_key(wiring.home()))
     if not json:
         tell(["The viewer runs in the background; thence serve --stop stops it.", ""])
-    return open_again(guard, json=json, opens=opens)
+    return viewer.open_again(guard, json=json, opens=opens)
 
 
 def _stop(*, json: bool) -> int:
@@ -186,65 +180,6 @@ def _check(host: str, *, token: bool, loopback: bool) -> None:
             f"--host {host}: other machines could read every session",
             hint="add --token to allow it: whoever has the token can read everything",
         )
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    from thence.serve import app
-
-    try:
-        return app.listener(host, port)
-    except OSError as error:
-        raise PortTaken(
-            f"cannot listen on {host} port {port}: {error.strerror or error}",
-            hint="choose another with --port; 0 takes any free port",
-        ) from error
-
-
-def is_ours(guard: AuthMiddleware) -> bool:
-    """Whether a server of this home listens there; nothing secret is sent to find out."""
-    import http.client
-
-    link = http.client.HTTPConnection(guard.host, guard.port, timeout=ANSWER)
-    try:
-        link.request("GET", "/")
-        told = link.getresponse().getheader("www-authenticate") or ""
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        link.close()
-    return guard.realm in told
-
-
-def open_again(guard: AuthMiddleware, *, page: str = "", json: bool, opens: bool) -> int:
-    """Sign one more browser in at the server that runs; a browser in the terminal is waited for."""
-    ticket = guard.sign_ticket()
-    url = guard.url(ticket, page)
-    if json:
-        click.echo(dumps({"url": url, "running": True}))
-        return 0
-    tell(["The viewer is already running. One-time link for another browser:", "", f"  {url}"])
-    sys.stdout.flush()
-    if opens:
-        _open_browser(guard, ticket, page)
-    return 0
-
-
-def _open_browser(guard: AuthMiddleware, ticket: str, at: str) -> None:
-    """Open the user's browser at a file that leads to the one-time URL.
-
-    The URL itself would stand in the list of processes, which every user of this machine can read.
-    """
-    import webbrowser
-
-    from thence.serve import sign_in
-
-    try:
-        page = sign_in.write(wiring.home(), guard.url(ticket, at), ticket)
-    except OSError as error:
-        reason = clean(error.strerror or f"{error}")
-        click.echo(f"note: no browser was opened ({reason}): open the link above", err=True)
-        return
-    webbrowser.open(page.as_uri())
 
 
 def _say(guard: AuthMiddleware, url: str, *, token: bool, json: bool, loopback: bool) -> None:

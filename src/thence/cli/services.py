@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from thence import config
 from thence.cli import hooking, launcher, scheduling
-from thence.cli.scheduling import Plan
+from thence.cli.scheduling import SchedulePlan
 
 NAME: Final = "thence-serve"
 LABEL: Final = "local.thence.serve"
@@ -24,15 +24,15 @@ class Service(Protocol):
 
     name: str
 
-    def start(self) -> Plan:
+    def start(self) -> SchedulePlan:
         """Plan how it comes."""
         ...
 
-    def uninstall(self) -> Plan:
+    def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
         ...
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: SchedulePlan) -> None:
         """Do it."""
         ...
 
@@ -46,15 +46,15 @@ def service() -> Service:
     if sys.platform == "darwin":
         return Launchd()
     if scheduling.has_systemd():
-        return Systemd()
-    raise hooking.Refused(
+        return SystemdService()
+    raise hooking.EditRefused(
         "no systemd for users is here", hint="thence serve --background needs none"
     )
 
 
-def installed() -> list[Service]:
+def active_services() -> list[Service]:
     """Return the ways in which the viewer is started at login now."""
-    ways: list[Service] = [Systemd(), Launchd()]
+    ways: list[Service] = [SystemdService(), Launchd()]
     return [way for way in ways if way.where() is not None]
 
 
@@ -62,23 +62,23 @@ def _program() -> list[str]:
     return launcher.command(config.home(), "serve", "--service", "--no-open")
 
 
-class Systemd(scheduling.Systemd):
+class SystemdService(scheduling.SystemdTimer):
     """A unit of this user."""
 
     unit = NAME
     started = f"{NAME}.service"
     kinds = ("service",)
 
-    def start(self) -> Plan:
+    def start(self) -> SchedulePlan:
         """Plan the unit."""
-        run = " ".join(scheduling.quoted(word) for word in _program())
+        run = " ".join(scheduling.quote_word(word) for word in _program())
         text = (
             "[Unit]\nDescription=Viewer of the sessions of coding agents\n\n"
             f"[Service]\nType=exec\nWorkingDirectory=/\n{scheduling.unit_variables()}"
             f"ExecStart={run}\nRestart=on-failure\nRestartSec=30\nNice=5\n\n"
             "[Install]\nWantedBy=default.target\n"
         )
-        return self.starting([self.edit("service", text)])
+        return self.plan_start([self.edit("service", text)])
 
 
 class Launchd:
@@ -89,7 +89,7 @@ class Launchd:
     def __init__(self) -> None:
         self._path = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
 
-    def start(self) -> Plan:
+    def start(self) -> SchedulePlan:
         """Plan the file."""
         body = plistlib.dumps(
             {
@@ -102,16 +102,18 @@ class Launchd:
                 "WorkingDirectory": "/",
             }
         )
-        return Plan([self._edit(body)], [["launchctl", "bootstrap", _domain(), str(self._path)]])
+        return SchedulePlan(
+            [self._edit(body)], [["launchctl", "bootstrap", _domain(), str(self._path)]]
+        )
 
-    def uninstall(self) -> Plan:
+    def uninstall(self) -> SchedulePlan:
         """Plan to remove it."""
-        return Plan([self._edit(None)], [["launchctl", "bootout", f"{_domain()}/{LABEL}"]])
+        return SchedulePlan([self._edit(None)], [["launchctl", "bootout", f"{_domain()}/{LABEL}"]])
 
     def _edit(self, body: bytes | None) -> hooking.Edit:
         return hooking.Edit(self._path, hooking.body_of(self._path), body)
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: SchedulePlan) -> None:
         """Write the file and tell launchd; what is to go is stopped first."""
         (edit,) = plan.edits
         if edit.after is None:

@@ -10,12 +10,12 @@ import click
 
 from thence.cli import hooks, launcher, options, parts, wiring
 from thence.cli.changes import NotAnswered
-from thence.cli.columns import Cell, tell, tilde
+from thence.cli.columns import TextCell, tell, tilde
 from thence.cli.terminal import as_json, clean, say
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
-    from thence.cli.parts import Part, Planned
+    from thence.cli.parts import PartChange, SetupPart
     from thence.format.records import JSON
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -72,7 +72,7 @@ class _Run:
     def __init__(self, *, yes: bool, dry_run: bool, json: bool) -> None:
         self._yes, self._dry_run, self._json = yes, dry_run, json
         self._home = wiring.home()
-        self._installed = parts.recorded(self._home)
+        self._installed = parts.read_record(self._home)
         self.report: list[dict[str, JSON]] = []
 
     def show_agents(self) -> None:
@@ -81,7 +81,7 @@ class _Run:
         here = [agent.label for agent in known.values() if wiring.root_of(agent).is_dir()]
         tell([f"agents found: {', '.join(here) or 'none'}", ""])
 
-    def install(self, chosen: Sequence[Part]) -> None:
+    def install(self, chosen: Sequence[SetupPart]) -> None:
         """Install parts, one after another: two of them may change the same file."""
         for part in chosen:
             whose = part.whose()
@@ -98,7 +98,7 @@ class _Run:
                 launcher.ensure(self._home)
             self._say("", "thence doctor checks all of it; thence setup --remove undoes it")
 
-    def remove(self, chosen: Sequence[Part]) -> None:
+    def remove(self, chosen: Sequence[SetupPart]) -> None:
         """Undo what was installed, the last part first."""
         if not self._installed:
             self._say("setup has installed nothing here; thence uninstall removes hooks and more")
@@ -115,8 +115,8 @@ class _Run:
             launcher.remove(self._home)
 
     def _plan(
-        self, part: Part, whose: Sequence[str], *, is_removal: bool = False
-    ) -> Planned | None:
+        self, part: SetupPart, whose: Sequence[str], *, is_removal: bool = False
+    ) -> PartChange | None:
         """Return the changes of a part; None, and words, where it is not possible here."""
         if not whose:
             self._say(f"{part.name}: not possible here, left out")
@@ -128,15 +128,17 @@ class _Run:
             self.report.append({"part": part.name, "error": error.message, "done": False})
             return None
 
-    def _do(self, part: Part, planned: Planned, question: str) -> bool:
+    def _do(self, part: SetupPart, planned: PartChange, question: str) -> bool:
         """Show changes, ask, and make them; return whether they were made, or need not be."""
         if not planned.due:
             self._say(f"{part.name}: nothing to change")
             return not self._dry_run and part.name in self._installed
         for _, change in planned.due if not self._json else ():
             lines = [clean(line) for line in change.diff()]
-            tell((Cell(line, _COLOURS.get(line[:1])).shown(line) for line in lines), pager=False)
-        is_wanted = not self._dry_run and self._asked(part, question)
+            tell(
+                (TextCell(line, _COLOURS.get(line[:1])).paint(line) for line in lines), pager=False
+            )
+        is_wanted = not self._dry_run and self._ask(part, question)
         if is_wanted:
             planned.carry_out()
             self._say(f"{part.name}: done", "")
@@ -152,7 +154,7 @@ class _Run:
             )
         return is_wanted
 
-    def _asked(self, part: Part, question: str) -> bool:
+    def _ask(self, part: SetupPart, question: str) -> bool:
         """Ask whether a part is wanted, unless that was answered before."""
         return self._yes or click.confirm(f"{question}?", default=part.name != "service")
 

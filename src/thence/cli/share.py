@@ -12,7 +12,6 @@ import click
 from thence import __version__
 from thence.cli import options, wiring
 from thence.cli.columns import tell
-from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     " or continues it in her agent (thence resume ID --with AGENT). Redaction finds known kinds of"
     " secrets: read the file before you share it.",
 )
-@click.argument("wanted", metavar="ID|PATH", shell_complete=ids)
+@click.argument("wanted", metavar="ID|PATH", shell_complete=options.complete_ids)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
 )
@@ -67,8 +66,8 @@ def command(
     path = output or Path(_file_name(uid, html=html, is_encrypted=bool(recipients)))
     _write(path, body, force=force)
     if json:
-        told = {"session_uid": uid, "path": str(path), "bytes": len(body)}
-        say(as_json({**told, "redacted": counts, "encrypted_to": len(recipients)}))
+        report = {"session_uid": uid, "path": str(path), "bytes": len(body)}
+        say(as_json({**report, "redacted": counts, "encrypted_to": len(recipients)}))
     else:
         tell(_lines(path, len(body), counts, len(recipients), html=html))
     return 0
@@ -76,9 +75,9 @@ def command(
 
 def _stored_first(wanted: str) -> LoadedSession:
     """Return a session as it is stored, redacted; one that is not stored as its file has it."""
-    from thence.cli.kept import named
+    from thence.cli.lookup import load_named
 
-    return named(wanted)
+    return load_named(wanted)
 
 
 def _page(loaded: LoadedSession, name: str | None) -> bytes:
@@ -117,7 +116,7 @@ def _lines(
     yield f"wrote {clean(str(path))}, {size(length)}{keys}"
     number = sum(counts.values())
     kinds = ", ".join(f"{clean(name)} {times}" for name, times in counts.items())
-    told = f": {kinds}" if kinds else ""
-    yield f"{several(number, 'secret')} redacted{told}; a second check found none"
+    named = f": {kinds}" if kinds else ""
+    yield f"{several(number, 'secret')} redacted{named}; a second check found none"
     if not html:
         yield f"your colleague runs: thence import {clean(path.name)}"

@@ -74,15 +74,15 @@ def command(
     if sample == bool(path):
         message = "give a session id, the path of a session file, or --sample"
         raise click.UsageError(message)
-    from thence.cli.kept import around as near
-    from thence.cli.kept import end_of, named, opened_by
+    from thence.cli.lookup import around as near
+    from thence.cli.lookup import end_of, load_named, open_named
     from thence.memory.readouts import open_loaded, place_in
 
     every = branch == "all"
     is_by_events = form in ("text", "events")
     zone = present(utc=utc).tzinfo or UTC
     if is_by_events:
-        session = open_loaded(_sample()) if path is None else opened_by(path)
+        session = open_loaded(_sample()) if path is None else open_named(path)
         to = None if branch in ("live", "all") else end_of(session.session, branch)
         if form == "events" or json:
             say(as_json(events(session, to, own=own)))
@@ -102,22 +102,24 @@ def command(
         )
         tell(page.lines() if around is None else near(page, around))
         return exit_code(session.skipped)
-    loaded = _sample() if path is None else named(path)
-    whole = loaded.whole
+    loaded = _sample() if path is None else load_named(path)
+    loaded_session = loaded.whole
     to = None
     if branch not in ("live", "all"):
-        to = whole.graph.end_from(place_in(whole, branch))
+        to = loaded_session.graph.end_from(place_in(loaded_session, branch))
     if form == "messages":
         from thence.format import spills
 
-        messages = whole.messages(orphans, to=to, own=own).messages
-        outputs = spills.texts([*whole.before.facts, *whole.facts]) if full else {}
+        messages = loaded_session.messages(orphans, to=to, own=own).messages
+        outputs = (
+            spills.texts([*loaded_session.before.facts, *loaded_session.facts]) if full else {}
+        )
         say(as_json(spills.inline_known(messages, outputs) if outputs else messages))
     else:
         from thence.format import forms
 
         write = forms.markdown if form == "markdown" else forms.page
-        lines = write(whole, forms.BranchChoice(to, every, own, full), zone)
+        lines = write(loaded_session, forms.BranchChoice(to, every, own, full), zone)
         tell(clean(line) for part in lines for line in part.split("\n"))
     return exit_code(loaded.skipped)
 

@@ -11,15 +11,26 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, WIDE, Cell, Column, ago, present, short_ids, table, tell, when
+from thence.cli.columns import (
+    DIM,
+    WIDE,
+    TextCell,
+    TextColumn,
+    ago,
+    present,
+    short_ids,
+    table,
+    tell,
+    when,
+)
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
 
-SHOWN = 30
+DEFAULT_ROWS = 30
 _WEIGHT = {"high": 0, "medium": 1, "low": 2}
-_MARKS = {"high": Cell("▲", "red"), "medium": Cell("◆", "yellow")}
+_MARKS = {"high": TextCell("▲", "red"), "medium": TextCell("◆", "yellow")}
 
 
 @click.command(
@@ -30,7 +41,7 @@ _MARKS = {"high": Cell("▲", "red"), "medium": Cell("◆", "yellow")}
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.utc
 @options.as_json
 def command(
@@ -58,59 +69,61 @@ def command(
             project=project,
             after=moment(since) if since else None,
         )
-        found = [
-            one for one in store.read_table("signals", wanted) if kind in (None, one.get("kind"))
+        signals = [
+            signal
+            for signal in store.read_table("signals", wanted)
+            if kind in (None, signal.get("kind"))
         ]
-        found.sort(key=lambda one: one.get("ts") or "", reverse=True)
-        found.sort(key=lambda one: _WEIGHT.get(f"{one.get('severity')}", 3))
+        signals.sort(key=lambda signal: signal.get("ts") or "", reverse=True)
+        signals.sort(key=lambda signal: _WEIGHT.get(f"{signal.get('severity')}", 3))
         if not json and width() >= WIDE:
-            uids = tuple({one["uid"] for one in found[:number]})
+            uids = tuple({signal["uid"] for signal in signals[:number]})
             rows = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
             titles = {row.session.session_uid: row.title or "" for row in rows}
     if json:
-        renamed = [{"session_uid": one.pop("uid"), **one} for one in found[:number]]
+        renamed = [{"session_uid": signal.pop("uid"), **signal} for signal in signals[:number]]
         say(as_json(renamed))
     else:
-        tell(lines(found, number, present(utc=utc), width(), titles))
+        tell(lines(signals, number, present(utc=utc), width(), titles))
     return 0
 
 
 def lines(
-    found: Sequence[dict[str, JSON]],
+    signals: Sequence[dict[str, JSON]],
     number: int,
     at: datetime,
     room: int,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """Give signals as rows, what kinds there are first; with titles, those of the sessions."""
-    if not found:
+    """Yield signals as rows, what kinds there are first; with titles, those of the sessions."""
+    if not signals:
         yield "no signals found"
         return
-    kinds = Counter(f"{one.get('kind')}".replace("_", " ") for one in found)
+    kinds = Counter(f"{signal.get('kind')}".replace("_", " ") for signal in signals)
     named = ", ".join(f"{count} {clean(name)}" for name, count in kinds.most_common(4))
-    yield cut(f"{several(len(found), 'signal')}: {named}", room)
+    yield cut(f"{several(len(signals), 'signal')}: {named}", room)
     yield ""
-    shown = found[:number]
-    ids = short_ids([one["uid"].partition(":")[2] for one in shown])
+    shown = signals[:number]
+    ids = short_ids([signal["uid"].partition(":")[2] for signal in shown])
     rows = [
         [
-            _MARKS.get(f"{one.get('severity')}", Cell("·")),
-            Cell(ids[one["uid"].partition(":")[2]], DIM),
-            Cell(clean(" ".join(f"{one.get('text') or ''}".split()))),
-            *([_title(titles.get(one["uid"], ""))] if titles else []),
-            Cell(ago(when(one.get("ts")), at), DIM),
+            _MARKS.get(f"{signal.get('severity')}", TextCell("·")),
+            TextCell(ids[signal["uid"].partition(":")[2]], DIM),
+            TextCell(clean(" ".join(f"{signal.get('text') or ''}".split()))),
+            *([_title(titles.get(signal["uid"], ""))] if titles else []),
+            TextCell(ago(when(signal.get("ts")), at), DIM),
         ]
-        for one in shown
+        for signal in shown
     ]
     yield from table(_WITH_TITLES if titles else _COLUMNS, rows, room)
-    if len(found) > number:
-        yield style(f"    and {len(found) - number:,} more: -n {len(found)}", fg=DIM)
+    if len(signals) > number:
+        yield style(f"    and {len(signals) - number:,} more: -n {len(signals)}", fg=DIM)
 
 
-def _title(text: str) -> Cell:
-    return Cell(cut(clean(" ".join(text.split())), _TITLE_ROOM), DIM)
+def _title(text: str) -> TextCell:
+    return TextCell(cut(clean(" ".join(text.split())), _TITLE_COLUMNS), DIM)
 
 
-_TITLE_ROOM = 30
-_COLUMNS = (Column(), Column(), Column(slack=True), Column(right=True))
-_WITH_TITLES = (*_COLUMNS[:3], Column(), _COLUMNS[3])
+_TITLE_COLUMNS = 30
+_COLUMNS = (TextColumn(), TextColumn(), TextColumn(slack=True), TextColumn(right=True))
+_WITH_TITLES = (*_COLUMNS[:3], TextColumn(), _COLUMNS[3])

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, Cell, Column, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, table, tell, tilde
 from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
 
 if TYPE_CHECKING:
     from thence.analytics.views import QueryResult
 
-SHOWN = 100
+DEFAULT_ROWS = 100
 STDIN = "-"
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL")
 _LINES = ["explain_key", "explain_value"]
@@ -66,7 +66,9 @@ SAMPLES = (
     type=click.Path(file_okay=False, path_type=Path),
     help="Query an existing export as it is.",
 )
-@click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="0: all.")
+@click.option(
+    "--limit", type=click.IntRange(0), default=DEFAULT_ROWS, show_default=True, help="0: all."
+)
 @click.option("--csv", "csv_", is_flag=True, help="Print CSV.")
 @options.as_json
 def command(
@@ -82,7 +84,7 @@ def command(
         return 0
     if question == STDIN:
         question = sys.stdin.read()
-    where = folder if folder is not None else _brought_up(json=json)
+    where = folder if folder is not None else _update_export(json=json)
     open_now = _open_now() if folder is None else {}
     answer = ask(where, question, limit=limit or None, open_now=open_now)
     if json:
@@ -110,18 +112,18 @@ def _open_now() -> dict[str, str]:
     return {row.session.session_uid: now.of(row, at) or "" for row in rows}
 
 
-def _brought_up(*, json: bool) -> Path:
+def _update_export(*, json: bool) -> Path:
     """Bring the home's own export up to date, saying so; the folder it lies in."""
     from thence.analytics.exports import MANIFEST, FolderTarget
     from thence.analytics.parquet import export
-    from thence.cli.export import progress
+    from thence.cli.bar import export_progress
     from thence.memory.store import StoreLocked
 
     folder = wiring.analytics()
     try:
-        with wiring.store() as store, progress(shown=not json) as told:
+        with wiring.store() as store, export_progress(shown=not json) as show_progress:
             report = export(
-                store, FolderTarget(folder), notes=wiring.redacted_notes(), progress=told
+                store, FolderTarget(folder), notes=wiring.redacted_notes(), progress=show_progress
             )
     except StoreLocked:
         if not (folder / MANIFEST).exists():
@@ -145,18 +147,18 @@ def _table(answer: QueryResult) -> Iterator[str]:
             yield from map(clean, f"{drawn}".split("\n"))
         return
     heads = [
-        Column(clean(name), right=told.startswith(_NUMBERS) or "INT" in told)
-        for name, told in zip(answer.columns, answer.types, strict=True)
+        TextColumn(clean(name), right=type_.startswith(_NUMBERS) or "INT" in type_)
+        for name, type_ in zip(answer.columns, answer.types, strict=True)
     ]
-    rows = [[Cell(" "), *(Cell(_cell(value)) for value in row)] for row in answer.rows]
+    rows = [[TextCell(" "), *(TextCell(_cell(value)) for value in row)] for row in answer.rows]
     room = width() if sys.stdout.isatty() else _UNBOUND
-    yield from table([Column(), *heads], rows, room, head=True)
+    yield from table([TextColumn(), *heads], rows, room, head=True)
     if not rows:
         yield style("    no rows", fg=DIM)
 
 
 def _cell(value: Any) -> str:
-    """Give a value as one harmless line."""
+    """Return a value as one harmless line."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -178,17 +180,17 @@ def _csv(answer: QueryResult) -> Iterator[str]:
 def _objects(answer: QueryResult) -> list[dict[str, Any]]:
     names: list[str] = []
     for name in answer.columns:
-        number = sum(one == name or one.startswith(f"{name}:") for one in names)
+        number = sum(other == name or other.startswith(f"{name}:") for other in names)
         names.append(f"{name}:{number}" if number else name)
     return [dict(zip(names, map(_plain, row), strict=True)) for row in answer.rows]
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON has it."""
+    """Return a value as JSON has it."""
     if isinstance(value, dict):
-        return {f"{name}": _plain(one) for name, one in value.items()}
+        return {f"{name}": _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, datetime):
@@ -213,10 +215,10 @@ def _schema() -> dict[str, Any]:
         "tables": [
             {
                 "table": name,
-                "about": one.about,
-                "columns": {"day": "DATE", **{c.name: c.type for c in one.columns}},
+                "about": table.about,
+                "columns": {"day": "DATE", **{c.name: c.type for c in table.columns}},
             }
-            for name, one in TABLES.items()
+            for name, table in TABLES.items()
         ],
         "samples": [{"asks": asks, "sql": question} for asks, question in SAMPLES],
     }
@@ -227,9 +229,9 @@ def _about() -> Iterator[str]:
     from thence.analytics.tables import TABLES
 
     room = width()
-    for name, one in TABLES.items():
-        yield f"{style(name, bold=True)}  {one.about}"
-        yield from (f"    {line}" for line in _columns(one.columns, room - 4))
+    for name, described in TABLES.items():
+        yield f"{style(name, bold=True)}  {described.about}"
+        yield from (f"    {line}" for line in _columns(described.columns, room - 4))
         yield ""
     yield "times are in UTC, usd in dollars; day is a date; docs/analytics.md explains every column"
     for asks, question in SAMPLES:
@@ -239,12 +241,12 @@ def _about() -> Iterator[str]:
 
 
 def _columns(columns: Sequence[Any], room: int) -> list[str]:
-    names = ["day date", *(f"{one.name} {_short(one.type)}" for one in columns)]
+    names = ["day date", *(f"{column.name} {_short(column.type)}" for column in columns)]
     return wrap(", ".join(names), room)
 
 
-def _short(told: str) -> str:
+def _short(type_: str) -> str:
     """Name a type the way people do."""
     usual = {"VARCHAR": "text", "BIGINT": "int", "DOUBLE": "float", "BOOLEAN": "bool"}
     usual |= {"TIMESTAMP": "time", "DECIMAL(18,10)": "money"}
-    return usual.get(told, "list" if told.endswith("[]") else told.lower())
+    return usual.get(type_, "list" if type_.endswith("[]") else type_.lower())

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import click
 
-from thence.cli import backup, copy, evict, forget, gc, keep, push
+from thence.cli import load_command
 
 PARTS = {
-    "gc": gc.command,
-    "pin": keep.command,
-    "remove": evict.command,
-    "forget": forget.command,
-    "backup": backup.command,
-    "push": push.command,
-    "copy": copy.command,
+    "gc": "gc",
+    "pin": "keep",
+    "remove": "evict",
+    "forget": "forget",
+    "backup": "backup",
+    "push": "push",
+    "copy": "copy",
 }
 """Commands by the names that they have here."""
 
 
 @click.group(
     "store",
-    commands=PARTS,
+    commands={name: load_command(command) for name, command in PARTS.items()},
     help="Manage what is stored: limits, pins, removal, backup, team.",
     epilog="To remove is to drop a transcript and keep its digest. To forget is to delete"
     " everything about a session.",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import sys
 import time
 from collections import Counter
@@ -16,7 +14,8 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.columns import Cell, Column, present, table, tell, tilde
+from thence.cli.columns import TextCell, TextColumn, present, table, tell, tilde
+from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
 from thence.errors import SKIPS, STOPPED, ThenceError
 from thence.memory.store import DATA_LOSS
@@ -29,14 +28,12 @@ if TYPE_CHECKING:
     from thence.memory.sweep import Progress, SweepReport
     from thence.memory.vectors import VectorProgress
 
-NAMED = 3
+MAX_NAMED = 3
 """Skipped lines that are named before the rest is counted."""
-WAIT = 30.0
-"""Seconds that a watching sweep waits for another one to end."""
 
-REST, LONGEST = 1.0, 5.0
+REST_PER_SWEEP_SECOND, MAX_REST_S = 1.0, 5.0
 """How long a watching sweep rests, for each second that it took; it leaves the machine to work."""
-QUIET, LATEST, SHARE = 5.0, 60.0, 9.0
+IDLE_BEFORE_DIGEST_S, MAX_DIGEST_DELAY_S, DIGEST_PAUSE_FACTOR = 5.0, 60.0, 9.0
 """Seconds without a change after which what was swept is digested; after which that is done though
 there is no quiet; and how much longer than digesting took the rest of it waits."""
 DIGEST_LIMIT_S = 0.3
@@ -67,7 +64,7 @@ class NotKept(ThenceError):
 @click.option("--watch", is_flag=True, help="Keep running; import whenever something is written.")
 @click.option("--agent", "agents", multiple=True, help="Only this agent; may be repeated.")
 @click.option(
-    "--root", "given", multiple=True, metavar="AGENT=PATH", help="Read this folder instead."
+    "--root", "root_options", multiple=True, metavar="AGENT=PATH", help="Read this folder instead."
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be read; write nothing.")
 @click.option("--strict", is_flag=True, help="Exit with 3 if anything was skipped.")
@@ -75,7 +72,7 @@ class NotKept(ThenceError):
 @options.as_json
 def command(
     agents: tuple[str, ...],
-    given: tuple[str, ...],
+    root_options: tuple[str, ...],
     progress: Literal["json"] | None,
     *,
     watch: bool,
@@ -85,51 +82,30 @@ def command(
 ) -> int:
     """Sweep once, or again and again."""
     known = wiring.adapters()
-    found = wiring.roots(known, only=agents, given=given, later=watch and not dry_run)
-    roots = {name: list(paths) for name, paths in found.items()}
+    folders = wiring.roots(known, only=agents, options=root_options, later=watch and not dry_run)
+    roots = {name: list(paths) for name, paths in folders.items()}
     if dry_run:
-        return _dry(known, roots, json=json, asked=bool(given))
+        return _dry(known, roots, json=json, asked=bool(root_options))
     if not config.persistence():
         hint = f"unset {config.OFF} and {config.OFF_ELSEWHERE}, or only look: thence sweep -n"
         raise NotKept("recording is switched off", hint=hint)
-    run = Run(known, roots, agents, _telling(progress, json=json), json=json, asked=bool(given))
+    run = SweepRun(
+        known, roots, agents, _make_output(progress, json=json), json=json, asked=bool(root_options)
+    )
     run.strict = strict
     with interruptible(), wiring.store(must_exist=False) as store:
-        if not given and (not agents or LOCAL in agents):
+        if not root_options and (not agents or LOCAL in agents):
             local = [*roots.get(LOCAL, ()), *wiring.local_journals(store)]
             roots |= {LOCAL: list(dict.fromkeys(local))} if local else {}
         before = store.totals()[0].sessions
         try:
             return run.watch(store) if watch else run.once(store)
         except KeyboardInterrupt:
-            run.stopped(store.totals()[0].sessions - before, watching=watch)
+            run.report_stop(store.totals()[0].sessions - before, watching=watch)
             return STOPPED
 
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Let Ctrl-C stop this process only: what it started is ended by it, without a word."""
-    if not hasattr(signal, "SIGINT"):
-        yield
-        return
-    here = os.getpid()
-
-    def stop(_number: int, _frame: object) -> None:
-        if os.getpid() == here:
-            raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGINT, stop)
-    except ValueError:  # not in the main thread: who runs us handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-class Run:
+class SweepRun:
     """Sweeps of the same roots, one or many."""
 
     def __init__(
@@ -137,7 +113,7 @@ class Run:
         known: Mapping[str, Adapter],
         roots: Roots,
         only: Sequence[str],
-        progress: Telling,
+        progress: ProgressOutput,
         *,
         json: bool,
         asked: bool = False,
@@ -161,21 +137,21 @@ class Run:
         if self._json:
             say(as_json(_object(report)))
         else:
-            tell(self._said(report, width()))
+            tell(self._describe(report, width()))
         return code(report, strict=self.strict)
 
-    def stopped(self, kept: int, *, watching: bool) -> None:
+    def report_stop(self, imported: int, *, watching: bool) -> None:
         """Say what is kept of a sweep that was stopped: what was read last may not be."""
         self._progress.end()
         if self._json and self._report is not None and not watching:
-            told = {**_object(self._report), "sessions_new": kept, "interrupted": True}
-            say(as_json(told))
+            report = {**_object(self._report), "sessions_new": imported, "interrupted": True}
+            say(as_json(report))
         elif watching:
             tell(["stopped watching"])
         else:
             far, of = (self._far.sources, self._far.all_sources) if self._far else (0, 0)
             what = f"stopped after {far:,} of {several(of, 'session')}" if of else "stopped"
-            tell([f"{what}, {kept:,} new ones are stored; run it again to continue"])
+            tell([f"{what}, {imported:,} new ones are stored; run it again to continue"])
 
     def _sweep(
         self,
@@ -234,14 +210,16 @@ class Run:
         far = vectors.build(store, limit_s=limit_s, progress=note)
         report.embedded, report.unembedded = far.done, far.left
 
-    def _said(self, report: SweepReport, room: int) -> Iterator[str]:
+    def _describe(self, report: SweepReport, room: int) -> Iterator[str]:
         """Say what was done, or where nothing was found to do."""
-        if report.sources or _reprocessed(report):
-            yield from said(report, room)
+        if report.sources or _count_reprocessed(report):
+            yield from describe_report(report, room)
             return
         there = {name: [p for p in paths if p.is_dir()] for name, paths in self._roots.items()}
-        yield from looked(self._known, {name: paths for name, paths in there.items() if paths})
-        yield from _removed(report, room)
+        yield from describe_empty(
+            self._known, {name: paths for name, paths in there.items() if paths}
+        )
+        yield from _describe_removed(report, room)
         yield from _not_used(report, room)
 
     def _note(self, progress: Progress) -> None:
@@ -257,21 +235,34 @@ class Run:
         from thence.memory.watching import changes, narrow_to
 
         folders = [path for paths in self._roots.values() for path in paths]
-        changed = changes(folders, wiring.home() / nudges.FOLDER, rest=QUIET)
-        self._tell(self._sweep(store, self._known, self._roots, wait=WAIT), first=True)
-        due = time.monotonic() + LATEST
+        changed = changes(folders, wiring.home() / nudges.FOLDER, rest=IDLE_BEFORE_DIGEST_S)
+        self._tell(
+            self._sweep(store, self._known, self._roots, wait=wiring.SWEEP_WAIT_S), first=True
+        )
+        due = time.monotonic() + MAX_DIGEST_DELAY_S
         for paths in changed:
             known, roots = narrow_to(self._known, self._roots, paths)
             # To digest a session all of it is read, for every line that it grows by.
             digests = not paths or time.monotonic() > due
             report = self._sweep(
-                store, known, roots, wait=WAIT, digests=digests, digest_limit_s=DIGEST_LIMIT_S
+                store,
+                known,
+                roots,
+                wait=wiring.SWEEP_WAIT_S,
+                digests=digests,
+                digest_limit_s=DIGEST_LIMIT_S,
             )
             if digests:
-                later = SHARE * report.seconds if report.undigested else LATEST
+                later = (
+                    DIGEST_PAUSE_FACTOR * report.seconds
+                    if report.undigested
+                    else MAX_DIGEST_DELAY_S
+                )
                 due = time.monotonic() + later
             self._tell(report)
-            time.sleep(min(REST * report.seconds, LONGEST))  # what changes meanwhile is gathered
+            time.sleep(
+                min(REST_PER_SWEEP_SECOND * report.seconds, MAX_REST_S)
+            )  # what changes meanwhile is gathered
         return 0
 
     def _tell(self, report: SweepReport, *, first: bool = False) -> None:
@@ -281,14 +272,14 @@ class Run:
             click.echo(json.dumps(_object(report)))
         elif first or report.events or report.lost or _is_worth_telling(report):
             clock = style(f"{present():%H:%M:%S}", fg="bright_black")
-            lines = list(self._said(report, width() - 10))
+            lines = list(self._describe(report, width() - 10))
             tell([f"{clock}  {lines[0]}", *(f"{' ' * 10}{line}" for line in lines[1:])])
 
 
 # -- progress -------------------------------------------------------------------------------
 
 
-class Telling:
+class ProgressOutput:
     """Where progress goes, and how what is left of it goes away."""
 
     def __init__(
@@ -313,15 +304,15 @@ class Telling:
             self._end()
 
 
-def _telling(progress: Literal["json"] | None, *, json: bool) -> Telling:
+def _make_output(progress: Literal["json"] | None, *, json: bool) -> ProgressOutput:
     if progress == "json":
-        return Telling(_progress_line)
+        return ProgressOutput(_progress_line)
     if json or not sys.stdout.isatty() or not sys.stderr.isatty():
-        return Telling()
-    from thence.cli.bar import Bar
+        return ProgressOutput()
+    from thence.cli.bar import ProgressBar
 
-    bar = Bar(sys.stderr, width)
-    return Telling(bar, bar.wipe)
+    bar = ProgressBar(sys.stderr, width)
+    return ProgressOutput(bar, bar.wipe)
 
 
 def _progress_line(progress: Progress) -> None:
@@ -342,11 +333,11 @@ def code(report: SweepReport, *, strict: bool = False) -> int:
 def _object(report: SweepReport) -> dict[str, JSON]:
     import msgspec
 
-    told: dict[str, JSON] = msgspec.to_builtins(report)
-    return told
+    out: dict[str, JSON] = msgspec.to_builtins(report)
+    return out
 
 
-def looked(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
+def describe_empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
     """Say where no session was found, and what would have been one."""
     yield "no sessions of any agent found" + ("" if roots else " on this machine")
     yield from (f"  {line}" for line in empty(known, roots))
@@ -372,17 +363,17 @@ _CHANGED: dict[str, str] = {
 """Why stored sessions were processed again."""
 
 
-def said(report: SweepReport, room: int) -> Iterator[str]:
+def describe_report(report: SweepReport, room: int) -> Iterator[str]:
     """Say in words what a sweep did."""
     took = f"{report.seconds:.2f} s" if report.seconds < 1 else f"{report.seconds:.1f} s"
     if not report.read:
         yield f"nothing new in {several(report.sources, 'session')}, {took}"
     else:
-        yield _kept(report, took, room)
+        yield _describe_imported(report, took, room)
     for part, number in report.reprocessed.items():
         if number:
             yield cut(f"  {_CHANGED[part]}: {several(number, 'session')} processed again", room)
-    yield from _redacted(report, room)
+    yield from _describe_redactions(report, room)
     if report.embedded or report.unembedded:
         left = f", {report.unembedded:,} left for the next sweep" if report.unembedded else ""
         yield cut(f"  semantic search: {several(report.embedded, 'session')} added{left}", room)
@@ -391,35 +382,29 @@ def said(report: SweepReport, room: int) -> Iterator[str]:
         were = "was" if report.vanished == 1 else "were"
         yield cut(f"  {deleted} {were} deleted before they could be read", room)
     yield from _left_out(report, room)
-    yield from _removed(report, room)
+    yield from _describe_removed(report, room)
     yield from _not_used(report, room)
 
 
-def _removed(report: SweepReport, room: int) -> Iterator[str]:
+def _describe_removed(report: SweepReport, room: int) -> Iterator[str]:
     """Say what was removed, what of it is lost, and what the user must know besides."""
     if number := report.evicted - report.lost:
         yield f"  {several(number, 'transcript')} removed; the digests stay"
     if report.only_copies:
         only = several(report.only_copies, "transcript")
         words = f"{only} of these had no original log: only the digest is left"
-        yield from _wrapped(words, room, "yellow")
+        yield from _wrap(words, room, "yellow")
     if report.lost:
-        yield from _wrapped(f"LOST: {lost_words(report.losses)}", room, "red")
+        from thence.cli.notes import describe_losses
+
+        yield from _wrap(f"LOST: {describe_losses(report.losses)}", room, "red")
     for note in report.notes:
         if not note.startswith(DATA_LOSS):
-            yield from _wrapped(clean(note), room, "yellow")
+            yield from _wrap(clean(note), room, "yellow")
 
 
-def lost_words(losses: Mapping[str, str]) -> str:
-    """Say in a sentence how many sessions were lost, and why the first of them was."""
-    many, reason = several(len(losses), "session"), next(iter(losses.values()), "")
-    were = "was" if len(losses) == 1 else "were"
-    why = reason.removesuffix(": data loss")
-    return f"{many} {were} removed before it was fully analysed: {why}"
-
-
-def _wrapped(text: str, room: int, colour: str) -> Iterator[str]:
-    """Give a sentence that must not be cut."""
+def _wrap(text: str, room: int, colour: str) -> Iterator[str]:
+    """Yield a sentence that must not be cut."""
     yield from (style(f"  {line}", fg=colour) for line in wrap(text, room - 2))
 
 
@@ -438,54 +423,54 @@ def _not_used(report: SweepReport, room: int) -> Iterator[str]:
 
 def _is_worth_telling(report: SweepReport) -> bool:
     """Whether a watching sweep did or missed something that is no new event."""
-    return bool(report.skipped or report.failed or _reprocessed(report))
+    return bool(report.skipped or report.failed or _count_reprocessed(report))
 
 
-def _reprocessed(report: SweepReport) -> int:
+def _count_reprocessed(report: SweepReport) -> int:
     """Return how many stored sessions were processed again."""
     return sum(report.reprocessed.values())
 
 
-def _kept(report: SweepReport, took: str, room: int) -> str:
-    kept = report.sessions_new + report.sessions_changed
-    if not kept:
+def _describe_imported(report: SweepReport, took: str, room: int) -> str:
+    imported = report.sessions_new + report.sessions_changed
+    if not imported:
         return f"imported nothing new from {several(report.sources, 'session')}, {took}"
     new = f" ({report.sessions_new:,} new)" if report.sessions_new else ""
     return cut(
-        f"imported {several(kept, 'session')}{new}, {several(report.events, 'event')},"
+        f"imported {several(imported, 'session')}{new}, {several(report.events, 'event')},"
         f" {size(report.bytes)} in {took}",
         room,
     )
 
 
-def _redacted(report: SweepReport, room: int) -> Iterator[str]:
+def _describe_redactions(report: SweepReport, room: int) -> Iterator[str]:
     counts = Counter(report.redactions)
     if not (total := counts.total()):
         return
-    kinds = [f"{number:,} {clean(kind)}" for kind, number in counts.most_common(NAMED)]
-    more = f" and {len(counts) - NAMED} more kinds" if len(counts) > NAMED else ""
+    kinds = [f"{number:,} {clean(kind)}" for kind, number in counts.most_common(MAX_NAMED)]
+    more = f" and {len(counts) - MAX_NAMED} more kinds" if len(counts) > MAX_NAMED else ""
     yield cut(f"  {several(total, 'secret')} redacted: {', '.join(kinds)}{more}", room)
 
 
 def _left_out(report: SweepReport, room: int) -> Iterator[str]:
-    failed = [one for one in report.outcomes if one.what == "failed"]
-    for one in failed[:NAMED]:
-        where = one.path.rpartition("/")[2]
-        yield style(cut(f"  not read: {clean(where)}: {clean(one.why or '')}", room), fg="red")
-    if len(failed) > NAMED:
-        yield f"  and {several(len(failed) - NAMED, 'more session')} not read: thence doctor"
+    failed = [outcome for outcome in report.outcomes if outcome.what == "failed"]
+    for outcome in failed[:MAX_NAMED]:
+        where = outcome.path.rpartition("/")[2]
+        yield style(cut(f"  not read: {clean(where)}: {clean(outcome.why or '')}", room), fg="red")
+    if len(failed) > MAX_NAMED:
+        yield f"  and {several(len(failed) - MAX_NAMED, 'more session')} not read: thence doctor"
     if not report.skipped:
         return
-    skips = [(one.path, skip) for one in report.outcomes for skip in one.skipped]
+    skips = [(outcome.path, skip) for outcome in report.outcomes for skip in outcome.skipped]
     files = len({skip.source or path for path, skip in skips}) or 1
     rest = "the rest of these files is stored" if files > 1 else "the rest of the file is stored"
     yield f"  {several(report.skipped, 'line')} skipped in {several(files, 'file')}; {rest}"
-    for path, skip in skips[:NAMED]:
+    for path, skip in skips[:MAX_NAMED]:
         what = f":{skip.line}   {skip.why}, {size(skip.length)}"
         where = clean(tilde(skip.source or path))
         yield f"    {_end_of(where, room - 4 - len(what))}{what}"
-    if report.skipped > NAMED:
-        yield f"    and {report.skipped - NAMED:,} more: thence doctor"
+    if report.skipped > MAX_NAMED:
+        yield f"    and {report.skipped - MAX_NAMED:,} more: thence doctor"
 
 
 def _end_of(path: str, room: int) -> str:
@@ -496,7 +481,7 @@ def _end_of(path: str, room: int) -> str:
 # -- what would be done ---------------------------------------------------------------------
 
 
-class Pending:
+class PendingSources:
     """What thence sweep would read of one agent."""
 
     def __init__(self, agent: str, fingerprint: Fingerprint) -> None:
@@ -522,8 +507,8 @@ class Pending:
             done = 0 if again else sum(m.offset for m in before.cursor.marks.values())
             self.bytes += max(measure_source(source)[0] - done, 0)
 
-    def told(self) -> dict[str, JSON]:
-        """Give it under the names of the other answers."""
+    def as_object(self) -> dict[str, JSON]:
+        """Return the counts under the names of the other answers."""
         return {
             "agent": self.agent,
             "sources": self.sources,
@@ -533,18 +518,20 @@ class Pending:
         }
 
 
-def pending(known: Mapping[str, Adapter], roots: Roots, store: Store | None) -> list[Pending]:
+def find_pending(
+    known: Mapping[str, Adapter], roots: Roots, store: Store | None
+) -> list[PendingSources]:
     """Find out what thence sweep would read, and open no session."""
     from thence.memory.places import find_sessions
 
     inventory = store.known() if store is not None else None
     fingerprint = wiring.fingerprint()
-    out: list[Pending] = []
+    out: list[PendingSources] = []
     for name, places in roots.items():
-        one = Pending(name, fingerprint)
+        agent = PendingSources(name, fingerprint)
         for source in find_sessions(known[name], places, inventory):
-            one.add(source, inventory)
-        out.append(one)
+            agent.add(source, inventory)
+        out.append(agent)
     return out
 
 
@@ -552,51 +539,51 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(wiring.store()) if wiring.has_store() else None
-        found = pending(known, roots, store)
+        agents = find_pending(known, roots, store)
     if json:
         say(
             as_json(
                 {
                     "dry_run": True,
-                    "sources": sum(one.sources for one in found),
-                    "sessions_new": sum(one.new for one in found),
-                    "sessions_changed": sum(one.changed for one in found),
-                    "bytes": sum(one.bytes for one in found),
-                    "agents": [one.told() for one in found],
+                    "sources": sum(agent.sources for agent in agents),
+                    "sessions_new": sum(agent.new for agent in agents),
+                    "sessions_changed": sum(agent.changed for agent in agents),
+                    "bytes": sum(agent.bytes for agent in agents),
+                    "agents": [agent.as_object() for agent in agents],
                     "seconds": time.monotonic() - began,
                 }
             )
         )
         return 0
-    if any(one.sources for one in found):
-        lines = [_would(found), *table(_PENDING, [_cells(one) for one in found], width())]
+    if any(agent.sources for agent in agents):
+        lines = [_would(agents), *table(_PENDING, [_cells(agent) for agent in agents], width())]
         lines += [f"  {line}" for line in empty(known, roots)] if asked else []
     else:
-        lines = list(looked(known, roots))
+        lines = list(describe_empty(known, roots))
     tell([*lines, "nothing was written"])
     return 0
 
 
 _PENDING = (
-    *(Column(), Column(), Column(right=True), Column(right=True)),
-    *(Column(right=True), Column(right=True)),
+    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
+    *(TextColumn(right=True), TextColumn(right=True)),
 )
 
 
-def _would(found: Sequence[Pending]) -> str:
-    new, changed = sum(one.new for one in found), sum(one.changed for one in found)
+def _would(agents: Sequence[PendingSources]) -> str:
+    new, changed = sum(agent.new for agent in agents), sum(agent.changed for agent in agents)
     if not new + changed:
-        return f"nothing new in {several(sum(one.sources for one in found), 'session')}"
-    much = size(sum(one.bytes for one in found))
+        return f"nothing new in {several(sum(agent.sources for agent in agents), 'session')}"
+    much = size(sum(agent.bytes for agent in agents))
     return f"thence sweep would read {several(new + changed, 'session')}, {much}"
 
 
-def _cells(one: Pending) -> list[Cell]:
+def _cells(agent: PendingSources) -> list[TextCell]:
     return [
-        Cell(" "),
-        Cell(one.agent),
-        Cell(several(one.sources, "session")),
-        Cell(f"{one.new:,} new"),
-        Cell(f"{one.changed:,} changed"),
-        Cell(size(one.bytes)),
+        TextCell(" "),
+        TextCell(agent.agent),
+        TextCell(several(agent.sources, "session")),
+        TextCell(f"{agent.new:,} new"),
+        TextCell(f"{agent.changed:,} changed"),
+        TextCell(size(agent.bytes)),
     ]

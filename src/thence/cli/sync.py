@@ -172,7 +172,7 @@ def _sync(store: Store, *, is_dry: bool) -> Sync:
 
 
 def _forget(store: Store, row: SessionRow) -> None:
-    from thence.cli.forget import forget
+    from thence.cli.deletion import forget
 
     forget(store, row, "deleted on another machine")
 

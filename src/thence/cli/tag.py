@@ -9,7 +9,6 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import short_id, tell
-from thence.cli.completion import ids
 from thence.cli.terminal import as_json, clean, say, several
 
 
@@ -20,7 +19,7 @@ from thence.cli.terminal import as_json, clean, say, several
     epilog="tag:WORD finds tagged sessions in a search.",
     context_settings={"ignore_unknown_options": True},
 )
-@click.argument("wanted", metavar="[ID]", required=False, shell_complete=ids)
+@click.argument("wanted", metavar="[ID]", required=False, shell_complete=options.complete_ids)
 @click.argument("words", metavar="[+WORD|-WORD]...", nargs=-1)
 @options.as_json
 def command(wanted: str | None, words: tuple[str, ...], *, json: bool) -> int:
@@ -31,7 +30,7 @@ def command(wanted: str | None, words: tuple[str, ...], *, json: bool) -> int:
         return _list_all(json=json)
     with wiring.store() as store:
         session = wiring.session(store, wanted).session
-    tags = notes.label(session, tags=_changed(session.session_uid, words)).tags
+    tags = notes.label(session, tags=_change_tags(session.session_uid, words)).tags
     if json:
         say(as_json({"session_uid": session.session_uid, "tags": list(tags)}))
     else:
@@ -40,7 +39,7 @@ def command(wanted: str | None, words: tuple[str, ...], *, json: bool) -> int:
     return 0
 
 
-def _changed(uid: str, words: Sequence[str]) -> list[str] | None:
+def _change_tags(uid: str, words: Sequence[str]) -> list[str] | None:
     """Return the tags that a session shall have; a word that is no tag changes nothing at all."""
     from thence.memory.labels import Label, tag_of
 

@@ -32,7 +32,7 @@ TEXT_WIDTH = 88
 
 def escape(json: str) -> str:
     """Write the same characters in a line of JSON as its escapes: harmless, nothing is lost."""
-    return HARMFUL.sub(lambda found: dumps(found[0])[1:-1], json)
+    return HARMFUL.sub(lambda match: dumps(match[0])[1:-1], json)
 
 
 class _Widths(dict[str, int]):
@@ -53,13 +53,13 @@ def columns(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_width_of, text))
 
 
-def padded(text: str, room: int) -> str:
+def pad_to(text: str, room: int) -> str:
     """Cut a text to so many columns, or fill them up."""
     text = cut(text, room)
     return text + " " * (room - columns(text))
 
 
-def spaced(left: str, right: str, room: int) -> str:
+def justify(left: str, right: str, room: int) -> str:
     """Put one text to the left and one to the right; the left one is cut where they meet."""
     if not right:
         return cut(left, room)
@@ -78,11 +78,11 @@ def wrap(text: str, room: int) -> list[str]:
     """Break prose into lines of at most so many columns."""
     out: list[str] = []
     for line in text.replace("\r\n", "\n").split("\n"):
-        out += _broken(clean(line), min(room, TEXT_WIDTH))
+        out += _break_line(clean(line), min(room, TEXT_WIDTH))
     return out
 
 
-def _broken(line: str, room: int) -> list[str]:
+def _break_line(line: str, room: int) -> list[str]:
     """Break one line at its spaces, and inside a word only when that is longer than a line."""
     out: list[str] = []
     at = 0
@@ -113,7 +113,7 @@ def _fits(text: str, start: int, room: int) -> int:
 
 
 def as_json(value: JSON) -> Iterator[str]:
-    """Give a value as lines of JSON: a field or an element on each, so that tools can cut it.
+    """Yield a value as lines of JSON: a field or an element on each, so that tools can cut it.
 
     Not by msgspec: a log may hold lone surrogates and numbers of any size.
     """
@@ -146,8 +146,8 @@ def _pieces(value: JSON) -> Iterator[str]:
 def _elements(name: str, values: list[JSON], comma: str) -> Iterator[str]:
     indent = "  " if name else ""
     yield f"{name}["
-    for at, one in enumerate(values, 1):
-        yield f"{indent}  {_compact(one)}{',' if at < len(values) else ''}"
+    for at, value in enumerate(values, 1):
+        yield f"{indent}  {_compact(value)}{',' if at < len(values) else ''}"
     yield f"{indent}]{comma}"
 
 

@@ -9,21 +9,32 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, NARROW, Cell, Column, ago, present, short_ids, table, tell, when
+from thence.cli.columns import (
+    DIM,
+    NARROW,
+    TextCell,
+    TextColumn,
+    ago,
+    present,
+    short_ids,
+    table,
+    tell,
+    when,
+)
 from thence.cli.columns import project as folder
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
 
-SHOWN = 30
+DEFAULT_ROWS = 30
 
 
 @click.command("todos", help="List open to-dos of all sessions.")
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=SHOWN, show_default=True)
+@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
 @options.utc
 @options.as_json
 def command(
@@ -43,37 +54,43 @@ def command(
 
     wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
     with wiring.store() as store:
-        found = open_promises(store, wanted, dismissed_todos(wiring.home()))
+        todos = open_promises(store, wanted, dismissed_todos(wiring.home()))
     if json:
-        say(as_json(found[:number]))
+        say(as_json(todos[:number]))
     else:
-        tell(lines(found, number, present(utc=utc), width()))
+        tell(lines(todos, number, present(utc=utc), width()))
     return 0
 
 
-def lines(found: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
-    """Give promises as rows; started ones have a mark."""
-    if not found:
+def lines(todos: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:
+    """Yield promises as rows; started ones have a mark."""
+    if not todos:
         yield "no open to-dos"
         return
-    sessions = len({one["session_uid"] for one in found})
-    yield f"{several(len(found), 'open to-do')} in {several(sessions, 'session')}"
+    sessions = len({todo["session_uid"] for todo in todos})
+    yield f"{several(len(todos), 'open to-do')} in {several(sessions, 'session')}"
     yield ""
-    shown = found[:number]
-    ids = short_ids([one["session_uid"].partition(":")[2] for one in shown])
+    shown = todos[:number]
+    ids = short_ids([todo["session_uid"].partition(":")[2] for todo in shown])
     rows = [
         [
-            Cell("◆", "yellow") if one["status"] == "in_progress" else Cell("○"),
-            Cell(clean(" ".join(one["text"].split()))),
-            *([Cell(cut(folder(one["cwd"]), 16))] if room >= NARROW else []),
-            Cell(ids[one["session_uid"].partition(":")[2]], DIM),
-            Cell(ago(when(one["ended_at"]), at), DIM),
+            TextCell("◆", "yellow") if todo["status"] == "in_progress" else TextCell("○"),
+            TextCell(clean(" ".join(todo["text"].split()))),
+            *([TextCell(cut(folder(todo["cwd"]), 16))] if room >= NARROW else []),
+            TextCell(ids[todo["session_uid"].partition(":")[2]], DIM),
+            TextCell(ago(when(todo["ended_at"]), at), DIM),
         ]
-        for one in shown
+        for todo in shown
     ]
-    columns = [Column(), Column(slack=True), Column(), Column(), Column(right=True)]
+    columns = [
+        TextColumn(),
+        TextColumn(slack=True),
+        TextColumn(),
+        TextColumn(),
+        TextColumn(right=True),
+    ]
     if room < NARROW:
         del columns[2]
     yield from table(columns, rows, room)
-    if len(found) > number:
-        yield style(f"    and {len(found) - number:,} more: -n {len(found)}", fg=DIM)
+    if len(todos) > number:
+        yield style(f"    and {len(todos) - number:,} more: -n {len(todos)}", fg=DIM)

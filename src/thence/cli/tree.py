@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options
-from thence.cli.columns import DIM, TICKS, Cell, money, present, short_id, tell, when
+from thence.cli.columns import DIM, TICKS, TextCell, money, present, short_id, tell, when
 from thence.cli.terminal import (
     as_json,
     clean,
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from thence.format.readout import ReadoutPart, Record
     from thence.format.records import JSON
 
-_GONE = (State.DEAD, State.ROLLED_BACK)
-OPEN = timedelta(hours=1)
+_DISCARDED = (State.DEAD, State.ROLLED_BACK)
+UNFINISHED_AFTER = timedelta(hours=1)
 """A turn that nobody wrote to for so long is not going on; its process may be dead."""
-FEW = 4
+MAX_PROMPTS = 4
 """Prompts of one discarded branch that are shown before the rest is counted."""
 
 
@@ -49,9 +49,9 @@ FEW = 4
 @options.as_json
 def command(session: str, *, everything: bool, own: bool, utc: bool, json: bool) -> int:
     """Draw a session that is kept, or one that lies in a file."""
-    from thence.cli.kept import opened_by
+    from thence.cli.lookup import open_named
 
-    tree = Tree(opened_by(session), present(utc=utc), everything=everything, own=own)
+    tree = Tree(open_named(session), present(utc=utc), everything=everything, own=own)
     if json:
         say(as_json(tree.object()))
     else:
@@ -95,7 +95,7 @@ class Tree:
     # -- as an object -------------------------------------------------------------------
 
     def object(self) -> JSON:
-        """Give the branches and ties with the events they are made of."""
+        """Return the branches and ties with the events they are made of."""
         records = self.session.records
         return {
             "session_uid": self.session.uid,
@@ -106,7 +106,7 @@ class Tree:
                     "event": records[place].node.id,
                     "number": number,
                     "ts": records[place].ts,
-                    "prompt": self._said(records[place]),
+                    "prompt": self._text_of(records[place]),
                     **self._money(self._turns.get(place, ())),
                 }
                 for place, number in self._page.turns.items()
@@ -118,7 +118,7 @@ class Tree:
                     "events": [records[place].node.id for place in branch.events],
                     **self._money(branch.events),
                 }
-                for at, branches in self._page.parted.items()
+                for at, branches in self._page.branches_by_place.items()
                 for branch in branches
             ],
             "boundaries": [
@@ -139,17 +139,17 @@ class Tree:
                     "session_uid": part.session.uid,
                     "messages": part.messages,
                     "turns": [
-                        {"event": record.node.id, "ts": record.ts, "prompt": self._said(record)}
+                        {"event": record.node.id, "ts": record.ts, "prompt": self._text_of(record)}
                         for record in map(part.session.records.__getitem__, part.places)
                         if record.node.flags & Is.PROMPT
                     ],
                 }
-                for part in self._inherited
+                for part in self._inherited_parts
             ],
         }
 
     @cached_property
-    def _inherited(self) -> list[ReadoutPart]:
+    def _inherited_parts(self) -> list[ReadoutPart]:
         """What stands on the line in the sessions that this one continues."""
         return [] if self._own else self.session.inherited(boundaries=False)
 
@@ -160,12 +160,12 @@ class Tree:
     # -- as text ------------------------------------------------------------------------
 
     def lines(self, room: int) -> Iterator[str]:
-        """Give the drawing."""
+        """Yield the drawing."""
         self._page.room = room
         yield from self._page.head()
         yield ""
         yield from self._before(room)
-        yield from self._parted(-1, room)
+        yield from self._branches_at(-1, room)
         for place in self._page.line:
             yield from self._place(place, room)
         yield from self._loose(room)
@@ -174,7 +174,7 @@ class Tree:
         yield cut(self._sums(), room)
 
     def _before(self, room: int) -> Iterator[str]:
-        for part in self._inherited:
+        for part in self._inherited_parts:
             opened = OpenedSession(part.session, self._opened.agent, [], [])
             above = Tree(opened, self._at, everything=self._everything, own=True)
             for place in part.places:
@@ -182,13 +182,13 @@ class Tree:
             name = short_id(part.session.native)
             words = f"continued from {name}, {several(part.messages, 'message')}"
             yield self._row("┄┄", words, room, colour=DIM)
-        if self._inherited:
+        if self._inherited_parts:
             return
         for edge in self.session.edges:
             if not edge.child:
                 whose = f"{clean(edge.agent)} " if edge.agent else ""
-                said = f"{_CAME.get(edge.link, edge.link)} {whose}{short_id(edge.session)}"
-                yield self._row("┊", said, room, colour=DIM)
+                origin = f"{_CAME.get(edge.link, edge.link)} {whose}{short_id(edge.session)}"
+                yield self._row("┊", origin, room, colour=DIM)
 
     def _place(self, place: int, room: int, *, parted: bool = True) -> Iterator[str]:
         record = self.session.records[place]
@@ -197,20 +197,20 @@ class Tree:
         if place in self._page.turns:
             yield self._prompt(place, room)
         elif self._is_summary(place):
-            much = self._page.sum_of(self._summed(place))
+            much = self._page.sum_of(self._summed_places(place))
             cost = _amount(*self._cost(self._turns.get(place, ())))
             yield self._row("═", f"compacted, {much}", room, record, cost=cost, colour="cyan")
         elif self._everything and record.blocks and not record.node.flags & Is.INTERNAL:
-            yield self._row("│", self._said(record), room, record, colour=DIM)
+            yield self._row("│", self._text_of(record), room, record, colour=DIM)
         for call in record.node.calls:
             yield from self._call(call, room)
         if self.session.states[place] is State.ORPHANED and record.node.calls:
             lost = [call for call in record.node.calls if self._is_open(call)]
             for call in lost:
-                said = f"○ {self._call_said(record, call)}"
-                yield self._row("│", said, room, record, name="orphaned", colour="red")
+                words = f"○ {self._call_text(record, call)}"
+                yield self._row("│", words, room, record, name="orphaned", colour="red")
         if parted:
-            yield from self._parted(place, room)
+            yield from self._branches_at(place, room)
 
     def _prompt(self, place: int, room: int) -> str:
         record = self.session.records[place]
@@ -219,7 +219,7 @@ class Tree:
         number = f"{self._page.turns[place]:>2}"
         mark, colour = ("◆", "magenta") if corrects else ("●", "blue")
         return self._row(
-            mark, self._said(record), room, record, number=number, cost=cost, colour=colour
+            mark, self._text_of(record), room, record, number=number, cost=cost, colour=colour
         )
 
     @cached_property
@@ -232,22 +232,22 @@ class Tree:
             if any(d.kind == "human_intervention" for r in records[place].rows for d in r.derived)
         }
 
-    def _summed(self, place: int) -> list[int]:
+    def _summed_places(self, place: int) -> list[int]:
         """The records of the line that a summary stands for: those since the one before."""
         out: list[int] = []
-        for one in self._page.line:
-            if one == place:
+        for other in self._page.line:
+            if other == place:
                 break
-            if self._is_summary(one):
+            if self._is_summary(other):
                 out.clear()
             else:
-                out.append(one)
+                out.append(other)
         return out
 
     # -- what parted --------------------------------------------------------------------
 
-    def _parted(self, place: int, room: int) -> Iterator[str]:
-        for branch in self._page.parted.get(place, ()):
+    def _branches_at(self, place: int, room: int) -> Iterator[str]:
+        for branch in self._page.branches_by_place.get(place, ()):
             yield from self._branch(branch, room)
         if place < 0:
             return
@@ -258,18 +258,20 @@ class Tree:
     def _branch(self, branch: Branch, room: int) -> Iterator[str]:
         yield style("  ├─╮", fg=DIM)
         records, state = self.session.records, self.session.states[branch.start]
-        told = [p for p in branch.events if records[p].node.flags & Is.PROMPT]
-        told = told or [p for p in branch.events if records[p].blocks][:1] or [branch.start]
+        prompts = [p for p in branch.events if records[p].node.flags & Is.PROMPT]
+        prompts = prompts or [p for p in branch.events if records[p].blocks][:1] or [branch.start]
         cost = _amount(*self._cost(branch.events))
-        for place in told[:FEW]:
-            last = place == told[:FEW][-1]
+        for place in prompts[:MAX_PROMPTS]:
+            last = place == prompts[:MAX_PROMPTS][-1]
             mark = "│ ╳" if last else "│ ○"
             name = "rolled back" if state is State.ROLLED_BACK else "discarded"
-            said = self._said(records[place]) or records[place].type
-            if last and len(told) > FEW:
-                said = f"{said} … {several(len(told) - FEW, 'more prompt')}"
+            words = self._text_of(records[place]) or records[place].type
+            if last and len(prompts) > MAX_PROMPTS:
+                words = f"{words} … {several(len(prompts) - MAX_PROMPTS, 'more prompt')}"
             right = name if last else ""
-            row = self._row(mark, said, room, records[place], name=right, cost=cost if last else "")
+            row = self._row(
+                mark, words, room, records[place], name=right, cost=cost if last else ""
+            )
             yield style(row, fg=DIM)
 
     @cached_property
@@ -281,8 +283,8 @@ class Tree:
         return out
 
     def _tie(self, edge: Edge, room: int) -> str:
-        said = f"{short_id(edge.session)}  {edge.link}, a separate session"
-        return self._row("├─▸", said, room, colour="bright_magenta")
+        words = f"{short_id(edge.session)}  {edge.link}, a separate session"
+        return self._row("├─▸", words, room, colour="bright_magenta")
 
     # -- subagents ----------------------------------------------------------------------
 
@@ -300,9 +302,9 @@ class Tree:
         first = self.session.records[places[0]]
         name = self._page.agent_name(channel)
         named = clean(name) if name else short_id(channel.removeprefix("agent:"))
-        said = f"{named}  {self._said(first)}"
+        words = f"{named}  {self._text_of(first)}"
         cost = _amount(*self._cost(places))
-        return self._row("├─▸", said, room, first, name="side", cost=cost, colour="bright_magenta")
+        return self._row("├─▸", words, room, first, name="side", cost=cost, colour="bright_magenta")
 
     @cached_property
     def _drawn(self) -> set[str]:
@@ -322,16 +324,16 @@ class Tree:
 
     # -- words --------------------------------------------------------------------------
 
-    def _said(self, record: Record) -> str:
+    def _text_of(self, record: Record) -> str:
         texts = (text_in(block) or block.summary for block in record.blocks)
         return self._at_home(next((text for text in texts if text.strip()), ""))
 
-    def _call_said(self, record: Record, call: str) -> str:
-        found = (block.summary for block in record.blocks if block.call == call)
-        return self._at_home(next(found, call))
+    def _call_text(self, record: Record, call: str) -> str:
+        summaries = (block.summary for block in record.blocks if block.call == call)
+        return self._at_home(next(summaries, call))
 
     def _at_home(self, text: str) -> str:
-        """Give a text on one line, without the folder that everything lies in."""
+        """Return a text on one line, without the folder that everything lies in."""
         here = self._page._here  # noqa: SLF001 - one drawing of two
         return clean(one_line(text.replace(here, "") if here else text, 200))
 
@@ -342,7 +344,7 @@ class Tree:
     def _row(
         self,
         mark: str,
-        said: str,
+        words: str,
         room: int,
         record: Record | None = None,
         *,
@@ -356,20 +358,20 @@ class Tree:
         moment = when(record.ts) if record is not None else None
         clock = f"{moment.astimezone(self._zone):%H:%M}" if moment is not None else ""
         right = f"{name:<11}  {clock:<5}  {cost:>7}" if room >= 70 else cost
-        said = cut(said, max(room - columns(left) - columns(right) - 2, 8))
-        pad = " " * max(room - columns(left) - columns(said) - columns(right), 1)
-        shown = Cell(left, colour or None).shown(left)
-        return f"{shown}{said}{pad}{right}".rstrip()
+        words = cut(words, max(room - columns(left) - columns(right) - 2, 8))
+        pad = " " * max(room - columns(left) - columns(words) - columns(right), 1)
+        shown = TextCell(left, colour or None).paint(left)
+        return f"{shown}{words}{pad}{right}".rstrip()
 
     def _end(self, room: int) -> str:
         turn = self.session.turn().state.value
         end = self._page.line[-1] if self._page.line else None
         record = self.session.records[end] if end is not None else None
         moment = when(record.ts) if record is not None else None
-        if turn in ("running", "waiting") and moment and self._at - moment > OPEN:
+        if turn in ("running", "waiting") and moment and self._at - moment > UNFINISHED_AFTER:
             turn = "open"
-        mark, said, colour = _ENDS.get(turn, ("●", "done", "cyan"))
-        return self._row(mark, said, room, record, colour=colour)
+        mark, words, colour = _ENDS.get(turn, ("●", "done", "cyan"))
+        return self._row(mark, words, room, record, colour=colour)
 
     def _sums(self) -> str:
         """Say what became of all events, and what each part cost."""
@@ -377,7 +379,7 @@ class Tree:
         parts: list[str] = []
         for name, wanted in (
             ("live", (State.LIVE, State.ORPHANED)),
-            ("discarded", _GONE),
+            ("discarded", _DISCARDED),
             ("subagents", (State.SIDE,)),
             ("copied", (State.REPLAYED,)),
         ):

@@ -31,18 +31,20 @@ from thence.cli.terminal import as_json, clean, say
 def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
     edits = [(agent, edit) for agent, edit in hooks.removals(hooks.names()) if edit.changes]
-    ways: list[parts.Way] = [*scheduling.installed(), *services.installed()]
+    ways: list[parts.Way] = [*scheduling.active_means(), *services.active_services()]
     timers = [(way, way.uninstall()) for way in ways]
-    shell = parts.without_completion(parts.recorded(wiring.home()).get("completion", []))
+    shell = parts.without_completion(parts.read_record(wiring.home()).get("completion", []))
     servers = [
-        (agent, one) for agent, one in registering.removals(registering.names()) if one.changes
+        (agent, change)
+        for agent, change in registering.removals(registering.names())
+        if change.changes
     ]
     files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
     others = [*servers, *shell.due]
     shown: list[tuple[str, parts.Change]] = [*files, *others]
     if not json:
         changes.show(files, "gone")
-        tell(clean(line) for _, one in others for line in one.diff())
+        tell(clean(line) for _, change in others for line in change.diff())
     if shown and not dry_run:
         changes.confirm(yes=yes, json=json, what="write this" if len(shown) == 1 else "write these")
         hooks.apply(edits, keep=False)
@@ -56,8 +58,8 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
         launcher.remove(wiring.home())
     home = tilde(str(wiring.home()))
     if json:
-        told = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
-        say(as_json({"dry_run": dry_run, "changes": told, "home": str(wiring.home())}))
+        report = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
+        say(as_json({"dry_run": dry_run, "changes": report, "home": str(wiring.home())}))
         return 0
     word = "would be removed" if dry_run else "gone"
     tell(

@@ -37,9 +37,12 @@ if TYPE_CHECKING:
 
 KEY = "redact.key"
 
+SWEEP_WAIT_S = 30.0
+"""Seconds that a change of the store waits for a running sweep to end."""
+
 
 def home() -> Path:
-    """Give the folder everything is kept in."""
+    """Return the folder everything is kept in."""
     return config.home()
 
 
@@ -56,27 +59,27 @@ def has_store() -> bool:
 
 def is_read_only() -> bool:
     """Whether the home, or the file of the store, exists and cannot be written to."""
-    told: str = settings()["session_memory.store"]
+    url: str = settings()["session_memory.store"]
     paths = [home()]
-    if told.startswith("sqlite:"):
-        paths += [Path(_path(told)), Path(_path(told)).parent]
+    if url.startswith("sqlite:"):
+        paths += [Path(_path(url)), Path(_path(url)).parent]
     return any(path.exists() and not os.access(path, os.W_OK) for path in paths)
 
 
 def address() -> str:
-    """Give where the store is."""
-    told: str = settings()["session_memory.store"]
-    return f"sqlite:{_path(told)}" if told.startswith("sqlite:") else told
+    """Return where the store is."""
+    url: str = settings()["session_memory.store"]
+    return f"sqlite:{_path(url)}" if url.startswith("sqlite:") else url
 
 
 def store_file() -> Path | None:
     """Return the file of the store; None if the store is no file."""
-    told = address()
-    return Path(_path(told)) if told.startswith("sqlite:") else None
+    url = address()
+    return Path(_path(url)) if url.startswith("sqlite:") else None
 
 
-def _whole_address() -> str:
-    """Give where the store is, and where its payloads are if not with it."""
+def _full_address() -> str:
+    """Return where the store is, and where its payloads are if not with it."""
     objects: str | None = settings()["session_memory.objects"]
     return f"{address()}#objects={objects}" if objects else address()
 
@@ -94,10 +97,10 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
         )
     if not must_exist:
         config.make_private(home())
-    opened = _opened(_whole_address())
+    opened = _open(_full_address())
     _use_encoder(opened)
     try:
-        with _telling(opened):
+        with _translate_errors(opened):
             yield opened
     finally:
         opened.close()
@@ -116,7 +119,7 @@ def _use_encoder(opened: Store) -> None:
         opened.use_encoder(MiniLM())
 
 
-def _telling(opened: Store) -> contextlib.AbstractContextManager[None]:
+def _translate_errors(opened: Store) -> contextlib.AbstractContextManager[None]:
     """Let what a damaged file makes SQLite say be an error like any other."""
     path = getattr(opened, "path", None)
     if not isinstance(path, Path):
@@ -127,11 +130,11 @@ def _telling(opened: Store) -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def team(told: str) -> Iterator[Store]:
+def team(url: str) -> Iterator[Store]:
     """Open the store of a team to read what all machines wrote."""
     from thence.memory.store import OBJECTS, open_store
 
-    where, mark, objects = told.partition(OBJECTS)
+    where, mark, objects = url.partition(OBJECTS)
     if where.startswith(("postgresql:", "postgres:")):
         where += f"{'&' if '?' in where else '?'}machine=*"
     opened = open_store(f"{where}{mark}{objects}")
@@ -141,19 +144,19 @@ def team(told: str) -> Iterator[Store]:
         opened.close()
 
 
-def _opened(told: str) -> Store:
-    if told.startswith("sqlite:") and "#objects=" not in told:
+def _open(url: str) -> Store:
+    if url.startswith("sqlite:") and "#objects=" not in url:
         # Nearly everybody's; asking all packages who answers takes longer than opening it.
         from thence.memory.sqlite import Sqlite
 
-        return Sqlite(_path(told))
+        return Sqlite(_path(url))
     from thence.memory.store import open_store
 
-    return open_store(told)
+    return open_store(url)
 
 
 def analytics() -> Path:
-    """Give the folder of the home's own export, which `thence sql` asks."""
+    """Return the folder of the home's own export, which `thence sql` asks."""
     return home() / "memory" / "analytics"
 
 
@@ -211,19 +214,19 @@ def roots(
     known: Mapping[str, Adapter],
     *,
     only: Sequence[str] = (),
-    given: Sequence[str] = (),
+    options: Sequence[str] = (),
     later: bool = False,
 ) -> dict[str, list[Path]]:
-    """Give the folders of agents that are there: given, set, named by variables, usual.
+    """Return the folders of agents that are there: given, set, named by variables, usual.
 
     With `later` those too that may come to be there: an agent makes its folder when it is used.
     """
-    told = dict(_given(known, given))
+    named = dict(_parse_roots(known, options))
     for name in only:
         if name not in known:
             raise BadConfig(f"unknown agent {name!r}", hint=f"one of {', '.join(sorted(known))}")
-    if told:
-        return {name: paths for name, paths in told.items() if not only or name in only}
+    if named:
+        return {name: paths for name, paths in named.items() if not only or name in only}
     sources: dict[str, list[str]] = settings()["session_memory.sources"]
     out: dict[str, list[Path]] = {}
     for name, adapter in known.items():
@@ -231,9 +234,9 @@ def roots(
             continue
         usual = adapter.roots(Path.home(), os.environ)
         extra = [Path(path).expanduser() for path in sources.get(name, ())]
-        found = [path for path in dict.fromkeys([*usual, *extra]) if later or path.is_dir()]
-        if found:
-            out[name] = found
+        folders = [path for path in dict.fromkeys([*usual, *extra]) if later or path.is_dir()]
+        if folders:
+            out[name] = folders
     return out
 
 
@@ -245,7 +248,7 @@ def local_journals(opened: Store) -> list[Path]:
     from thence.memory.exclusion import Exclusion
 
     excluded = Exclusion(settings()["session_memory.exclude"])
-    named = (one.key[0] for one in opened.totals(["project"]))
+    named = (total.key[0] for total in opened.totals(["project"]))
     projects = (Path(project) for project in named if project and not excluded.means(project))
     return [project for project in projects if project.is_absolute() and _has_journal(project)]
 
@@ -261,15 +264,19 @@ def _has_journal(project: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
-def _given(known: Mapping[str, Adapter], given: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
+def _parse_roots(
+    known: Mapping[str, Adapter], options: Sequence[str]
+) -> Iterator[tuple[str, list[Path]]]:
     paths: dict[str, list[Path]] = {}
-    for one in given:
-        name, equals, path = one.partition("=")
+    for option in options:
+        name, equals, path = option.partition("=")
         if not equals or name not in known:
             hint = f"write agent=PATH, the agent one of {', '.join(sorted(known))}"
-            raise BadConfig(f"--root {one}: no agent given", hint=hint)
+            raise BadConfig(f"--root {option}: no agent given", hint=hint)
         if not Path(path).expanduser().is_dir():
-            raise NotReadable(f"--root {one}: no such folder", hint="give the agent's own folder")
+            raise NotReadable(
+                f"--root {option}: no such folder", hint="give the agent's own folder"
+            )
         paths.setdefault(name, []).append(Path(path).expanduser())
     yield from paths.items()
 
@@ -342,7 +349,7 @@ def redacted_notes() -> list[Note]:
 
 
 def redactor() -> Redactor:
-    """Give the redactor of this home, with the user's own rules."""
+    """Return the redactor of this home, with the user's own rules."""
     from thence.memory.redact import Redactor
 
     # Never copied anywhere: equal secrets have equal marks in this home alone.
@@ -365,13 +372,15 @@ def _redactor_of(_home: Path, _modified_ns: int, _size: int) -> Redactor:
 
 
 def policy() -> Policy:
-    """Give the retention policy of this home."""
+    """Return the retention policy of this home."""
     from thence.memory.retention import Policy
 
-    told = settings()
+    current = settings()
     prefix = "session_memory.retention."
     knobs = {
-        name.removeprefix(prefix): told[name] for name in told.values if name.startswith(prefix)
+        name.removeprefix(prefix): current[name]
+        for name in current.values
+        if name.startswith(prefix)
     }
     return Policy(**knobs)
 
@@ -391,30 +400,30 @@ def sweep_of(
     from thence.memory.notes import announce_age_removal
     from thence.memory.sweep import Sweep
 
-    told = settings()
+    current = settings()
     return Sweep(
         opened,
         adapters() if known is None else known,
         redactor(),
-        domains=told["session_memory.domains"],
-        exclude=told["session_memory.exclude"],
-        tasks=_tasks(told["session_memory.tasks"]),
-        digesters=_digesters(told["session_memory.digesters"]),
+        domains=current["session_memory.domains"],
+        exclude=current["session_memory.exclude"],
+        tasks=_tasks(current["session_memory.tasks"]),
+        digesters=_digesters(current["session_memory.digesters"]),
         policy=evicts,
         progress=progress,
-        address=_whole_address(),
+        address=_full_address(),
         digests=digests,
         anew=anew,
         announce=partial(announce_age_removal, home()),
     )
 
 
-def _tasks(told: Sequence[dict[str, str]]) -> list[TaskPattern] | None:
-    if not told:
+def _tasks(patterns: Sequence[dict[str, str]]) -> list[TaskPattern] | None:
+    if not patterns:
         return None
     from thence.memory.outcome import TaskPattern
 
-    return [TaskPattern(**one) for one in told]
+    return [TaskPattern(**pattern) for pattern in patterns]
 
 
 def _digesters(wanted: Sequence[str] | None) -> Mapping[str, Digester] | None:

@@ -125,9 +125,9 @@ def _check_server(agent: Agent, body: bytes | None) -> Iterator[str]:
     servers = agent.profile.servers
     assert servers is not None  # noqa: S101 - asked for such agents only
     with tempfile.TemporaryDirectory() as folder:
-        place = registering.Place(agent.name, Path(folder) / servers.path, servers)
+        place = registering.ServerPlace(agent.name, Path(folder) / servers.path, servers)
         _put(place.path, body)
-        entry = registering.entry(Path(folder) / ".thence", Path.home() / ".thence")
+        entry = registering.server_entry(Path(folder) / ".thence", Path.home() / ".thence")
         registering.carry_out(registering.install(place, entry))
         if registering.state(place, entry) != "installed":
             yield f"{servers.path}: our server is not found again"

@@ -43,7 +43,7 @@ class Homes:
         """The variables that lead every program there."""
         variables = {
             agent.profile.home_variable: agent.profile.home_of(self.of(agent.name))
-            for agent in _sampled()
+            for agent in _sample_agents()
         }
         return variables | {"THENCE_HOME": str(self.thence)}
 
@@ -60,12 +60,12 @@ def write(folder: Path, now: datetime, only: Collection[str] = ()) -> Homes:
     places = Homes(folder)
     for project in PROJECTS:
         (places.work / project).mkdir(parents=True, exist_ok=True)
-    for agent in _sampled():
+    for agent in _sample_agents():
         if (sample := agent.sample) is not None and (not only or agent.name in only):
             agent.ask(sample, Machine(places.of(agent.name), places.work), now)
     own.write(places, now)
     return places
 
 
-def _sampled() -> list[Agent]:
+def _sample_agents() -> list[Agent]:
     return [agent for agent in agents().values() if agent.offers("sample")]

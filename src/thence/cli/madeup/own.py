@@ -33,10 +33,10 @@ def write(homes: Homes, now: datetime) -> None:  # noqa: ARG001 - a journal writ
         s.rewind(first)
         s.checkpoint([notes])
         notes.write_text("# Notes\n\n2.4: the clock change\n")
-        kept = _say(s, "assistant", "The notes say what changed, no jokes.")
-        s.compact("Notes for 2.4 are written.", keep_from=kept)
+        answer = _say(s, "assistant", "The notes say what changed, no jokes.")
+        s.compact("Notes for 2.4 are written.", keep_from=answer)
         s.flush()
-    with journal.fork(s.id, at=kept) as other:
+    with journal.fork(s.id, at=answer) as other:
         _say(other, "user", "The same in Portuguese.")
         _say(other, "assistant", "Feito.")
         other.flush()
@@ -51,12 +51,12 @@ def _say(s: Any, role: str, text: str) -> str:
     payload: dict[str, Any] = {"role": role, "content": text}
     if role == "assistant":
         payload |= {"model": MODEL, "usage": {"input_tokens": 2100, "output_tokens": 90}}
-    told = s.record(role, payload)
-    return told if isinstance(told, str) else str(told.uuid)
+    record = s.record(role, payload)
+    return record if isinstance(record, str) else str(record.uuid)
 
 
-def _call(s: Session, name: str, tool: str, given: dict[str, Any], result: str) -> None:
-    use = {"type": "tool_use", "id": name, "name": tool, "input": given}
+def _call(s: Session, name: str, tool: str, arguments: dict[str, Any], result: str) -> None:
+    use = {"type": "tool_use", "id": name, "name": tool, "input": arguments}
     s.record("assistant", {"role": "assistant", "model": MODEL, "content": [use]})
     answer = {"type": "tool_result", "tool_use_id": name, "content": result}
     s.record("user", {"role": "user", "content": [answer]})

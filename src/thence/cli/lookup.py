@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from thence.format.readout import Readout, Record
     from thence.memory.readouts import OpenedSession
 
-BEFORE, AFTER = 6, 10
+RECORDS_BEFORE, RECORDS_AFTER = 6, 10
 """Records that are shown before and after the one that is asked for."""
 
 
-def named(name: str) -> LoadedSession:
-    """Give the session that a path or an id means; what is there as a file is a path."""
+def load_named(name: str) -> LoadedSession:
+    """Return the session that a path or an id means; what is there as a file is a path."""
     from thence.agents.sessions import load
     from thence.cli import wiring
 
@@ -31,13 +31,13 @@ def named(name: str) -> LoadedSession:
         return load_session(store, wiring.session(store, name))
 
 
-def opened_by(name: str) -> OpenedSession:
+def open_named(name: str) -> OpenedSession:
     """Return the session that a path or an id means, by its stored events."""
     from thence.cli import wiring
     from thence.memory.readouts import open_loaded, open_session
 
     if is_path(name):
-        return open_loaded(named(name))
+        return open_loaded(load_named(name))
     with wiring.store() as store:
         return open_session(store, wiring.session(store, name))
 
@@ -48,7 +48,7 @@ def is_path(name: str) -> bool:
 
 
 def file_of(name: str) -> Path:
-    """Give the file that a path means, or the one of the session that an id means."""
+    """Return the file that a path means, or the one of the session that an id means."""
     from thence.cli import wiring
     from thence.memory.fields import locate
 
@@ -70,16 +70,16 @@ def end_of(session: Readout, wanted: str) -> int:
 
 
 def around(page: Page, wanted: str) -> Iterator[str]:
-    """Give the part of a session that stands around one event, on whatever branch that is."""
+    """Yield the part of a session that stands around one event, on whatever branch that is."""
     from thence.cli.columns import DIM
     from thence.cli.terminal import several, style
 
     session = page.session
     place = place_of(session, wanted)
     line = page.line if place in page.line else session.graph.chain(place, boundaries=False)
-    line = [one for one in line if one == place or _is_shown(session.records[one])]
+    line = [other for other in line if other == place or _is_shown(session.records[other])]
     at = line.index(place) if place in line else len(line) - 1
-    start, end = max(at - BEFORE, 0), at + AFTER + 1
+    start, end = max(at - RECORDS_BEFORE, 0), at + RECORDS_AFTER + 1
     page.opened = True  # what was compacted may be what is asked for
     yield from page.head()
     yield ""

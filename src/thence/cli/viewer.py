@@ -1,0 +1,89 @@
+"""The viewer of this home: where it listens, whether it runs, and how a browser gets there."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from json import dumps
+from typing import TYPE_CHECKING
+
+import click
+
+from thence.cli import wiring
+from thence.cli.columns import tell
+from thence.cli.terminal import clean
+from thence.errors import ThenceError
+
+if TYPE_CHECKING:
+    from thence.serve.gate import AuthMiddleware
+
+HOST = "127.0.0.1"
+PORT = 7331
+ANSWER_LIMIT_S = 5.0
+"""Seconds that whoever listens on our port has to answer."""
+
+
+class PortTaken(ThenceError):
+    """Somebody else listens there."""
+
+    exit_code = 11
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there."""
+    from thence.serve import app
+
+    try:
+        return app.listener(host, port)
+    except OSError as error:
+        raise PortTaken(
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            hint="choose another with --port; 0 takes any free port",
+        ) from error
+
+
+def is_ours(guard: AuthMiddleware) -> bool:
+    """Whether a server of this home listens there; nothing secret is sent to find out."""
+    import http.client
+
+    link = http.client.HTTPConnection(guard.host, guard.port, timeout=ANSWER_LIMIT_S)
+    try:
+        link.request("GET", "/")
+        realm = link.getresponse().getheader("www-authenticate") or ""
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        link.close()
+    return guard.realm in realm
+
+
+def open_again(guard: AuthMiddleware, *, page: str = "", json: bool, opens: bool) -> int:
+    """Sign one more browser in at the server that runs; a browser in the terminal is waited for."""
+    ticket = guard.sign_ticket()
+    url = guard.url(ticket, page)
+    if json:
+        click.echo(dumps({"url": url, "running": True}))
+        return 0
+    tell(["The viewer is already running. One-time link for another browser:", "", f"  {url}"])
+    sys.stdout.flush()
+    if opens:
+        open_browser(guard, ticket, page)
+    return 0
+
+
+def open_browser(guard: AuthMiddleware, ticket: str, at: str) -> None:
+    """Open the user's browser at a file that leads to the one-time URL.
+
+    The URL itself would stand in the list of processes, which every user of this machine can read.
+    """
+    import webbrowser
+
+    from thence.serve import sign_in
+
+    try:
+        page = sign_in.write(wiring.home(), guard.url(ticket, at), ticket)
+    except OSError as error:
+        reason = clean(error.strerror or f"{error}")
+        click.echo(f"note: no browser was opened ({reason}): open the link above", err=True)
+        return
+    webbrowser.open(page.as_uri())
