@@ -239,6 +239,7 @@ ALL = (
         },
         more={"description": "Run it", "initial_wait": 60},
         search=[("thence-search", EARLIER)],
+        logs="session-state/*/events.jsonl",
     ),
     Client(
         "gemini",

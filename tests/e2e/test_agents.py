@@ -250,10 +250,10 @@ def test_our_server_is_asked_by_the_client(name: str, tmp_path: Path) -> None:
     done = order(
         found,
         home,
-        {PROMPT: [found.read, *found.search, ANSWER]},
+        {EARLIER: [found.read, *found.search, ANSWER]},  # a prompt that the answer does not hold
         thence("sweep", "--json"),
         thence("mcp", "install", name, "--yes"),
-        found.ask(PROMPT),
+        found.ask(EARLIER),
         thence("mcp", "uninstall", name, "--yes"),
     )
     last = json.dumps(done["asked"][-1], ensure_ascii=False)
