@@ -1,4 +1,7 @@
-"""Questions made from logs by a fixed recipe: no answer was seen while search was tuned.
+"""Questions made from logs by a fixed recipe.
+
+Search by words was not tuned with them. The way to fuse words and meaning was chosen with their
+figures at hand.
 
 Only logs are read, never our store. Texts are what people and models said and what tools printed.
 Of each kind `PER_KIND` questions are drawn with a fixed seed, at most one for a session:
