@@ -38,10 +38,10 @@ new PerformanceObserver(list => {
 def main() -> int:
     """Write one large session, sweep it, and look at it; 1 when a budget was missed."""
     with tempfile.TemporaryDirectory(prefix="thence-bench-") as folder:
-        desk, uid = _swept(Path(folder))
+        context, uid = _swept(Path(folder))
         bare = seconds(lambda: subprocess.run([sys.executable, "-c", ""], check=True)) * 1000
-        _worked(desk, uid)
-        return _painted(desk, uid, bare)
+        _worked(context, uid)
+        return _painted(context, uid, bare)
 
 
 def _swept(folder: Path) -> tuple[Any, str]:
@@ -51,7 +51,7 @@ def _swept(folder: Path) -> tuple[Any, str]:
     from thence.memory.retention import Policy
     from thence.memory.sqlite import Sqlite
     from thence.memory.sweep import Sweep
-    from thence.serve.desk import Desk
+    from thence.serve.context import AppContext
 
     made = Session(random.Random(7), SIZE)
     log = folder / "projects" / "-home-dev-big" / f"{made.id}.jsonl"
@@ -63,35 +63,37 @@ def _swept(folder: Path) -> tuple[Any, str]:
     with store.sweeping():
         Sweep(store, known, Redactor(key=bytes(32))).run({"claude": [folder]})
     settings = config.settings(home, {})
-    desk = Desk(store, home=home, settings=settings, known=known, roots={}, policy=Policy())
-    return desk, f"claude:{made.id}"
+    context = AppContext(
+        store, home=home, settings=settings, known=known, roots={}, policy=Policy()
+    )
+    return context, f"claude:{made.id}"
 
 
-def _worked(desk: Any, uid: str) -> None:
+def _worked(context: Any, uid: str) -> None:
     """Say what the server works for each state of the page."""
     from thence.serve import pages
 
     page: Callable[..., Any] = pages.session.fn
     print("pages: processor time of the server for the page of a 50 MB session")
-    page(desk, uid)  # what is loaded once
+    page(context, uid)  # what is loaded once
     for name, given in (("head alone", {}), ("laid out", {"whole": "1"}), ("at hand", {})):
         began = time.process_time()
-        answer = page(desk, uid, **given)
+        answer = page(context, uid, **given)
         took = 1000 * (time.process_time() - began)
         print(f"  {name:<12} {took:7.1f} ms  {len(answer.content) / 1000:6.0f} KB")
 
 
-def _painted(desk: Any, uid: str, bare: float) -> int:
+def _painted(context: Any, uid: str, bare: float) -> int:
     """Look at it with a browser: for the first time, then four times at hand."""
     from thence.serve import app
-    from thence.serve.desk import Desk
-    from thence.serve.gate import Gate
+    from thence.serve.context import AppContext
+    from thence.serve.gate import AuthMiddleware
 
-    given = {"known": desk.known, "roots": {}, "policy": desk.policy}
-    desk = Desk(desk.store, home=desk.home, settings=desk.settings, **given)
+    given = {"known": context.known, "roots": {}, "policy": context.policy}
+    context = AppContext(context.store, home=context.home, settings=context.settings, **given)
     listener = app.listener("127.0.0.1", 0)
-    gate = Gate("127.0.0.1", listener.getsockname()[1], key=bytes(32))
-    server = app.server(app.create(desk, gate))
+    gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=bytes(32))
+    server = app.server(app.create(context, gate))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:

@@ -6,8 +6,8 @@ a literal text of the raw logs before anything was tuned. Every other question i
 checking: nothing is fitted to its single questions, but its figures were seen while limits were
 chosen. Sentences were written with the first prompts at hand, and share words with them. Where
 agentsview is installed (`AGENTSVIEW=path`) it is asked the same. A second set is made by a fixed
-recipe (`fresh_questions`); search by words was not tuned with it. With the extra `semantic` both are
-asked by meaning as well; how the two are fused was chosen with all these figures at hand.
+recipe (`fresh_questions`); search by words was not tuned with it. With the extra `semantic` both
+are asked by meaning as well; how the two are fused was chosen with all these figures at hand.
 """
 
 from __future__ import annotations

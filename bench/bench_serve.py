@@ -50,13 +50,13 @@ def serve(folder: Path) -> None:
     from thence.memory.sqlite import Sqlite
     from thence.memory.sweep import Sweep
     from thence.serve import app
-    from thence.serve.desk import Desk
-    from thence.serve.gate import Gate
+    from thence.serve.context import AppContext
+    from thence.serve.gate import AuthMiddleware
 
     home, known = folder / ".thence", {"claude": adapters()["claude"]}
     home.mkdir(exist_ok=True)
     store = Sqlite(str(home / "thence.db"))
-    desk = Desk(
+    context = AppContext(
         store,
         home=home,
         settings=config.settings(home, {}),
@@ -68,10 +68,10 @@ def serve(folder: Path) -> None:
         ),
     )
     with store.sweeping(600):
-        desk.sweeps(known, digests=True).run(desk.roots)  # type: ignore[misc]
+        context.sweeps(known, digests=True).run(context.roots)  # type: ignore[misc]
     listener = app.listener("127.0.0.1", 0, backlog=2048)
-    gate = Gate("127.0.0.1", listener.getsockname()[1], key=KEY)
-    made = app.create(desk, gate)
+    gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=KEY)
+    made = app.create(context, gate)
     server = app.server(made)
     app.settle()
     print(json.dumps([gate.port, gate.token]), flush=True)

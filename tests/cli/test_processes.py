@@ -277,6 +277,37 @@ def run_agent(machine: Machine) -> None:
     assert ("done\n", ["claude"]) == (printed, machine.sessions())
 
 
+def hand_over(machine: Machine) -> None:
+    """A client that takes a session in by a command of its own, run in the project."""
+    machine.write_session()
+    machine.thence("sweep")
+    taken = machine.user / "taken"
+    machine.program("opencode", f'echo "$1" > {taken}')
+    planted = machine.project / "opencode"
+    planted.write_text(f"#!/bin/sh\necho opencode >> {machine.project.parent / 'loaded'}\n")
+    planted.chmod(0o755)
+    subprocess.run(
+        [SCRIPT, "handoff", SESSION, "--to", "opencode"],
+        cwd=machine.user,
+        env=machine.env | {"PATH": f".:{machine.env['PATH']}"},
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+
+    assert "import\n" == taken.read_text()
+
+
+def record_editor_agent(machine: Machine) -> None:
+    """An agent that an editor starts through ours."""
+    machine.thence("acp", "--", "cat")
+
+
+def self_check(machine: Machine) -> None:
+    """Our own commands, tried on made-up sessions."""
+    machine.thence("self-check")
+
+
 def pager(machine: Machine) -> None:
     """A long answer on a terminal."""
     ours, theirs = pty.openpty()
@@ -360,6 +391,8 @@ def commands(machine: Machine) -> None:
 Trial = Callable[[Machine], None]
 
 STARTS: dict[str, list[Trial]] = {
+    "bridge/acp_proxy.py subprocess": [record_editor_agent],
+    "bridge/handoff.py subprocess": [hand_over],
     "cli/background.py subprocess": [background],
     "cli/demo.py processes": [demo],
     "cli/exec.py subprocess": [run_agent],
@@ -373,6 +406,8 @@ STARTS: dict[str, list[Trial]] = {
     "cli/resume.py processes": [resume_own],
     "cli/scheduling.py subprocess": [cron, systemd],
     "cli/screen.py subprocess": [pager],
+    "cli/self_check.py processes": [self_check],
+    "cli/self_check.py subprocess": [self_check],
     "cli/serve.py webbrowser": [browser],
     "memory/parcels.py multiprocessing": [sweep],
     "testing/crashes.py subprocess": [crash_suite],

@@ -213,7 +213,8 @@ def test_threads_and_objects_append_together_and_nothing_is_lost(tmp_path: Path)
 def test_processes_append_together_and_an_id_counts_once(tmp_path: Path) -> None:
     """Three processes append the same ids: whoever is first."""
     script = (
-        "import sys; from thence.journal import Journal; from thence.journal.batches import Entry\n"
+        "import sys; from thence.journal import Journal\n"
+        "from thence.journal.batches import BatchEntry as Entry\n"
         "batches = Journal(sys.argv[1]).batches('list', project='p')\n"
         "for n in range(40):\n"
         "    batches.append([Entry('user', {'role': 'user', 'content': str(n)}, f'id-{n}')])\n"

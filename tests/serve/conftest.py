@@ -1,4 +1,4 @@
-"""A made-up machine, swept, and its desk served by a real server on a free port of the loopback."""
+"""A made-up machine, swept, served by a real server on a free port of the loopback."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.serve import app as serving
 from thence.serve.app import App
-from thence.serve.desk import Desk
-from thence.serve.gate import Gate
+from thence.serve.context import AppContext
+from thence.serve.gate import AuthMiddleware
 
 KEY = bytes(range(32))
 """The key of all made-up homes: its secrets open nothing."""
@@ -47,25 +47,25 @@ class Answer(NamedTuple):
 
 
 class House:
-    """A made-up machine with a desk and a server."""
+    """A made-up machine with a context and a server."""
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
         self.homes = madeup.homes(folder)
         self.store = Sqlite(str(self.homes.thence / "memory" / "thence.db"))
-        self.desk = self._desk()
+        self.context = self._make_context()
         self._listener = serving.listener("127.0.0.1", port)
         self.port: int = self._listener.getsockname()[1]
-        self.gate = Gate("127.0.0.1", self.port, key=KEY)
+        self.gate = AuthMiddleware("127.0.0.1", self.port, key=KEY)
         self.url = f"http://127.0.0.1:{self.port}"
         self.running: App | None = None
 
-    def _desk(self) -> Desk:
+    def _make_context(self) -> AppContext:
         known = adapters()
         env = self.homes.env
         roots = {name: one.roots(self.folder, env) for name, one in known.items()}
         self.roots = {n: [p for p in paths if p.is_dir()] for n, paths in roots.items()}
-        return Desk(
+        return AppContext(
             self.store,
             home=self.homes.thence,
             settings=config.settings(self.homes.thence, {}),
@@ -88,7 +88,7 @@ class House:
     @property
     def app(self) -> App:
         """Everything that is served, behind its gate."""
-        return serving.create(self.desk, self.gate)
+        return serving.create(self.context, self.gate)
 
     @contextmanager
     def serving(self, app: App | None = None) -> Iterator[House]:

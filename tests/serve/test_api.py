@@ -23,7 +23,7 @@ from thence.format import layout
 from thence.format.graph import State
 from thence.memory.bills import Bill, with_dollars
 from thence.memory.store import Filter
-from thence.serve.api import At, cursor_at, cursor_text, paged
+from thence.serve.api import PagePosition, cursor_at, cursor_text, paginate
 
 MAIN = f"claude:{made_id('clock-change')}"
 
@@ -61,7 +61,7 @@ def test_pages_of_sessions_give_each_once_in_order(house: House, sort: Any) -> N
 def test_a_page_goes_on_where_the_last_one_ended_though_sessions_came_in(house: House) -> None:
     """The cursor holds the last session that was shown, not only how many there were."""
     uids = [row.session.session_uid for row in house.store.sessions()]
-    late = cursor_text(At(2, uids[4]))  # three came in above since two were shown
+    late = cursor_text(PagePosition(2, uids[4]))  # three came in above since two were shown
 
     answer = house.ask(f"/api/sessions?limit=3&cursor={late}")
 
@@ -71,7 +71,7 @@ def test_a_page_goes_on_where_the_last_one_ended_though_sessions_came_in(house: 
 def test_a_cursor_whose_session_is_gone_goes_on_by_its_number(house: House) -> None:
     """A session that was forgotten meanwhile loses nobody the rest."""
     uids = [row.session.session_uid for row in house.store.sessions()]
-    lost = cursor_text(At(3, "claude:gone"))
+    lost = cursor_text(PagePosition(3, "claude:gone"))
 
     answer = house.ask(f"/api/sessions?limit=2&cursor={lost}")
 
@@ -174,7 +174,9 @@ def test_every_event_of_every_session_can_be_asked_for(house: House) -> None:
             for state in State
         ]
 
-        assert len(house.desk.whole(row).whole.events) == len(every) == sum(map(len, parts))
+        assert (
+            len(house.context.load_session(row).whole.events) == len(every) == sum(map(len, parts))
+        )
 
 
 def test_an_event_is_found_by_each_of_its_names(house: House) -> None:
@@ -201,17 +203,19 @@ def test_a_raw_event_is_a_file_to_save(house: House) -> None:
 
 def test_messages_are_those_that_a_model_would_get(house: House) -> None:
     """Calls and results in pairs, as `messages` of the session itself."""
-    row = house.desk.row(MAIN)
+    row = house.context.row(MAIN)
 
     answer = house.ask(f"/api/sessions/{MAIN}/messages").json
 
-    assert house.desk.whole(row).whole.messages().messages == answer["messages"]
+    assert house.context.load_session(row).whole.messages().messages == answer["messages"]
 
 
 def test_a_subagent_is_found_by_project_and_id(house: House) -> None:
     """One on a channel of its session, and one with a session of its own."""
-    row = house.desk.row(MAIN)
-    channel = next(e.channel for e in house.desk.whole(row).whole.events if e.channel != "main")
+    row = house.context.row(MAIN)
+    channel = next(
+        e.channel for e in house.context.load_session(row).whole.events if e.channel != "main"
+    )
     below = next(r for r in house.store.sessions() if any(e.link == "subagent" for e in r.edges))
     told = [(row, channel.removeprefix("agent:")), (below, below.session.native_session_id)]
 
@@ -299,7 +303,7 @@ def test_the_plan_and_the_store_tell_the_same_bytes(house: House) -> None:
 
     assert plan["usage_before"] == store["raw_bytes"] > 0
     assert store["sessions"] == len(list(house.store.sessions()))
-    assert house.desk.policy.raw_soft_cap_bytes == store["policy"]["raw_soft_cap_bytes"]
+    assert house.context.policy.raw_soft_cap_bytes == store["policy"]["raw_soft_cap_bytes"]
 
 
 def test_now_tells_what_goes_on(house: House) -> None:
@@ -308,7 +312,7 @@ def test_now_tells_what_goes_on(house: House) -> None:
 
     shown = {one["session_uid"]: how for how in ("waiting", "running") for one in answer[how]}
     for uid, how in shown.items():
-        assert how == house.desk.now().of(house.desk.row(uid), house.desk.clock())
+        assert how == house.context.now().of(house.context.row(uid), house.context.clock())
     assert answer["today"]["usd"] <= answer["week"]["usd"]
 
 
@@ -361,9 +365,9 @@ def test_no_text_is_a_cursor_that_breaks(text: str) -> None:
 def test_pages_hold_everything_once(found: list[int], limit: int) -> None:
     """Cut into pages and put together again it is the same."""
     out: list[int] = []
-    cursor: str | None = cursor_text(At(0))
+    cursor: str | None = cursor_text(PagePosition(0))
     while cursor is not None:
-        page, cursor = paged(found, cursor, limit)
+        page, cursor = paginate(found, cursor, limit)
         out += page
 
     assert found == out

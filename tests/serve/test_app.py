@@ -18,7 +18,7 @@ from thence.memory.packs import pack_name
 from thence.memory.store import Filter
 from thence.serve import app as serving
 from thence.serve import charts, limits
-from thence.serve.app import STATIC, _squeezed
+from thence.serve.app import STATIC, _compress
 
 
 def test_asking_again_for_the_same_costs_no_bytes(house: House) -> None:
@@ -66,8 +66,8 @@ def _unzstd(data: bytes) -> bytes:
 
 def test_what_is_small_or_no_text_is_not_packed() -> None:
     """That would cost more than it saves."""
-    assert (b"", b"x" * 1023) == _squeezed(b"x" * 1023, b"text/html", b"gzip")
-    assert (b"", b"x" * 9999) == _squeezed(b"x" * 9999, b"font/woff2", b"gzip")
+    assert (b"", b"x" * 1023) == _compress(b"x" * 1023, b"text/html", b"gzip")
+    assert (b"", b"x" * 9999) == _compress(b"x" * 9999, b"font/woff2", b"gzip")
 
 
 def test_only_our_own_files_are_beside_the_pages(house: House) -> None:
@@ -89,7 +89,7 @@ def test_what_breaks_is_told_without_its_reason(
     def broken() -> None:
         raise RuntimeError("secret reason")
 
-    monkeypatch.setattr(house.desk.store, "known", broken)
+    monkeypatch.setattr(house.context.store, "known", broken)
     with caplog.at_level(logging.ERROR):
         answer = house.ask("/api/plan")
 
@@ -301,7 +301,7 @@ def test_a_large_session_shows_its_head_at_once_and_its_rows_after(
     own_house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is not laid out yet is asked for by the page itself, with the event that is wanted."""
-    monkeypatch.setattr(charts, "LARGE", 1)
+    monkeypatch.setattr(charts, "LARGE_SESSION_EVENTS", 1)
     row = next(r for r in own_house.store.sessions(Filter()) if (r.title or "").startswith("What"))
     base = f"/sessions/{row.session.session_uid}"
     [one] = own_house.store.events(row.session.session_uid, limit=1)

@@ -32,8 +32,8 @@ def machine(tmp_path: Path) -> Iterator[House]:
     write(made.homes.claude, windows(), alerts())
     made.swept()
     (made.homes.thence / config.FILE).write_text(SETTINGS)
-    made.desk.settings = config.settings(made.homes.thence, {})
-    made.desk.clock = lambda: ended(made).timestamp()
+    made.context.settings = config.settings(made.homes.thence, {})
+    made.context.clock = lambda: ended(made).timestamp()
     yield made
     made.close()
 

@@ -10,6 +10,6 @@ from thence.serve.cards import bars
 def test_bars_are_as_high_as_a_session_was_busy(house: House) -> None:
     """Within their frame, the busiest part at the top."""
     for row in house.store.sessions(Filter()):
-        drawn = bars(house.desk, row)
+        drawn = bars(house.context, row)
         assert len(drawn) == 24
         assert max(bar.height for bar in drawn) == 22

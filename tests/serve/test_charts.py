@@ -24,9 +24,9 @@ from thence.format.stored import events_of_session
 from thence.format.whole import Whole
 from thence.memory.readouts import readout_of
 from thence.serve.chart import Chart
-from thence.serve.clock import Clock
+from thence.serve.clock import DisplayClock
 from thence.serve.head import tail
-from thence.serve.pages import _Session
+from thence.serve.session_page import SessionPage
 from thence.serve.view import Drawing
 
 LAST_ROWS = 40
@@ -35,7 +35,7 @@ PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 
 def drawn(chart: Chart) -> Drawing:
     """Return what draws a chart."""
-    return Drawing(chart, Clock(), lambda _: None)
+    return Drawing(chart, DisplayClock(), lambda _: None)
 
 
 def charts(grown: Grown) -> tuple[Chart, Chart]:
@@ -130,12 +130,12 @@ def test_the_end_of_a_page_costs_the_same_in_a_session_of_any_length(tmp_path: P
         logs_of.write(house.homes.claude, script)
         house.swept()
         uid = f"claude:{script.session}"
-        before = _Session(house.desk, uid)
+        before = SessionPage(house.context, uid)
         rows = before.chart.rows
         name = before.drawing().row_id(rows[-2])
         grow_log(house.homes.claude, script)
         house.swept()
-        after = _Session(house.desk, uid)
+        after = SessionPage(house.context, uid)
         made: list[list[int]] = []
 
         def fetch(after: Any = after, name: str = name, made: list[list[int]] = made) -> None:

@@ -167,11 +167,15 @@ def test_what_waits_for_a_client_is_bounded() -> None:
         await task
         return client.lost, socket.taken
 
-    full = asyncio.run(pushed([b"x"], clients.FRAMES))
-    many = asyncio.run(pushed([b"x"], clients.FRAMES + 1))
-    large = asyncio.run(pushed([b"x" * (clients.BYTES + 1)], 1))
+    full = asyncio.run(pushed([b"x"], clients.MAX_PENDING_FRAMES))
+    many = asyncio.run(pushed([b"x"], clients.MAX_PENDING_FRAMES + 1))
+    large = asyncio.run(pushed([b"x" * (clients.MAX_PENDING_BYTES + 1)], 1))
 
-    assert ((False, b"x" * clients.FRAMES), (True, b""), (True, b"")) == (full, many, large)
+    assert ((False, b"x" * clients.MAX_PENDING_FRAMES), (True, b""), (True, b"")) == (
+        full,
+        many,
+        large,
+    )
 
 
 def test_a_frame_is_one_event_whatever_it_holds() -> None:

@@ -14,14 +14,14 @@ from thence.memory.bills import PERIODS
 from thence.memory.store import Filter
 from thence.serve import cost_page
 from thence.serve.cost_bars import MAX_BARS, span_of
-from thence.serve.cost_page import ALL_TIME, Wanted, as_csv
+from thence.serve.cost_page import ALL_TIME, CostQuery, as_csv
 from thence.serve.days import RANGES
 
 
 @pytest.mark.parametrize("by", list(cost_page.BYS))
 def test_the_parts_add_up_to_the_whole(house: House, by: str) -> None:
     """Whatever they are grouped by, live and dead and subagents."""
-    made = cost_page.page(house.desk, Wanted(by, days=365))  # type: ignore[arg-type]
+    made = cost_page.page(house.context, CostQuery(by, days=365))  # type: ignore[arg-type]
     total = house.store.totals((), Filter())[0]
 
     assert made.all.dead == money(total.dead)
@@ -31,11 +31,11 @@ def test_the_parts_add_up_to_the_whole(house: House, by: str) -> None:
 
 def test_a_day_can_be_looked_at_alone(house: House) -> None:
     """Its bar leads to it, and back."""
-    made = cost_page.page(house.desk, Wanted(days=30))
+    made = cost_page.page(house.context, CostQuery(days=30))
     spent = next(day for day in reversed(made.bars) if day.parts)
     assert "day=" in spent.href
     day = spent.href.partition("day=")[2].partition("&")[0]
-    alone = cost_page.page(house.desk, Wanted(days=30, day=day))
+    alone = cost_page.page(house.context, CostQuery(days=30, day=day))
 
     assert day in alone.heading
     assert (f"day: {day}", "/costs") in alone.filters
@@ -44,7 +44,7 @@ def test_a_day_can_be_looked_at_alone(house: House) -> None:
 def test_bars_stay_within_their_frame(house: House) -> None:
     """However much one day cost."""
     for days in RANGES:
-        made = cost_page.page(house.desk, Wanted(days=days))
+        made = cost_page.page(house.context, CostQuery(days=days))
         assert len(made.bars) in {7: {7}, 30: {30}, 90: {90}, 365: {53, 54}}[days]
         for bar in made.bars:
             tops = [part.y for part in bar.parts] + ([bar.dead.y] if bar.dead else [])
@@ -56,9 +56,9 @@ def test_weeks_and_months_and_all_time_sum_up_to_the_same(house: House) -> None:
     total = house.store.totals((), Filter())[0]
     dollars = round(total.ticks / TICKS, 4)
     for per in PERIODS:
-        wanted = Wanted("time", ALL_TIME, per)
-        made = cost_page.page(house.desk, wanted)
-        rows = as_csv(house.desk, wanted).splitlines()
+        wanted = CostQuery("time", ALL_TIME, per)
+        made = cost_page.page(house.context, wanted)
+        rows = as_csv(house.context, wanted).splitlines()
         assert rows[0].startswith(f"{per},sessions,")
         assert dollars == round(sum(float(row.split(",")[5]) for row in rows[1:]), 4)
         assert f"{money(total.ticks, total.unpriced)} in all time" == made.heading
@@ -67,7 +67,7 @@ def test_weeks_and_months_and_all_time_sum_up_to_the_same(house: House) -> None:
         alone = house.ask(f"{spent.href}&form=csv").body.decode().splitlines()
         assert 2 == len(alone)
         assert alone[-1] in rows
-    assert Wanted(days=ALL_TIME).href().endswith("days=0")
+    assert CostQuery(days=ALL_TIME).href().endswith("days=0")
 
 
 def test_periods_are_whole_and_never_too_many() -> None:
@@ -89,7 +89,7 @@ def test_periods_are_whole_and_never_too_many() -> None:
 
 def test_the_costliest_dead_branches_lead_to_their_events(house: House) -> None:
     """Each is an event that is there."""
-    made = cost_page.page(house.desk, Wanted(days=90))
+    made = cost_page.page(house.context, CostQuery(days=90))
     assert made.branches
     for one in made.branches:
         answer = house.ask(one.href)
@@ -125,7 +125,7 @@ def test_days_are_those_of_the_zone_that_is_asked_for(house: House) -> None:
 
 def test_the_table_for_a_spreadsheet_sums_up_to_the_page(house: House) -> None:
     """A line for each model; no cell is a formula."""
-    lines = as_csv(house.desk, Wanted(by="model", days=365)).splitlines()
+    lines = as_csv(house.context, CostQuery(by="model", days=365)).splitlines()
     dollars = [float(line.split(",")[5]) for line in lines[1:]]
 
     assert lines[0].startswith("model,sessions,input_tokens")

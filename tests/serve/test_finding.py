@@ -21,10 +21,10 @@ from thence.memory.promised import promised
 from thence.memory.search import parse
 from thence.memory.store import Filter
 from thence.serve import finding
-from thence.serve.cards import named
+from thence.serve.cards import display_title
 from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
-from thence.serve.clock import Clock
+from thence.serve.clock import DisplayClock
 from thence.serve.finding import find, paths_of
 from thence.serve.head import address, title_of
 
@@ -49,7 +49,7 @@ def browser() -> Iterator[Browser]:
 def test_every_event_has_a_row_and_the_folds_that_lead_to_it(house: House) -> None:
     """The way to it begins on the page and ends at a row; matches come in reading order."""
     for row in house.store.sessions():
-        chart = charts_of(house.desk).get(house.desk, row)
+        chart = charts_of(house.context).get(house.context, row)
         paths = paths_of(chart)
         for place, record in enumerate(chart.records):
             for block in range(len(record.blocks)):
@@ -66,7 +66,7 @@ def test_every_event_has_a_row_and_the_folds_that_lead_to_it(house: House) -> No
 def test_words_are_found_in_what_is_folded(house: House) -> None:
     """In results, discarded branches, subagents and compacted parts; in any case and order."""
     uid = uid_of(house, "The hourly tide table")
-    chart = charts_of(house.desk).get(house.desk, house.desk.row(uid))
+    chart = charts_of(house.context).get(house.context, house.context.row(uid))
     parts = set()
     for word in ("hour", "test", "the"):
         for match in find(chart, word).matches:
@@ -81,7 +81,7 @@ def test_words_are_found_in_what_is_folded(house: House) -> None:
 
 def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts up to a limit stay at hand; a chart that nobody uses any more is not held."""
-    charts = [charts_of(house.desk).get(house.desk, row) for row in house.store.sessions()]
+    charts = [charts_of(house.context).get(house.context, row) for row in house.store.sessions()]
     monkeypatch.setattr(finding, "MAX_CACHED_CHARACTERS", 5_000)
     for chart in [*charts, min(charts, key=lambda one: len(one.records))]:
         find(chart, "clock")
@@ -258,10 +258,10 @@ def test_a_session_is_pinned_and_unpinned_on_its_page(browser: Browser, own_hous
         page = tab.go(f"/sessions/{uid}")
         page.get_by_role("button", name="Pin").click()
         expect(page.locator("#toast")).to_contain_text("Pinned")
-        assert own_house.desk.row(uid).pinned
+        assert own_house.context.row(uid).pinned
         page.locator("#toast button").click()
         expect(page.locator("#toast")).to_contain_text("Unpinned")
-        assert not own_house.desk.row(uid).pinned
+        assert not own_house.context.row(uid).pinned
         assert [] == tab.errors
 
 
@@ -295,13 +295,13 @@ def test_pinning_needs_a_page_of_ours(own_house: House) -> None:
     foreign = {"Origin": "http://evil.example"}
     assert 403 == own_house.ask(path, method="POST", body={"pinned": True}, headers=foreign).status
     assert 400 == own_house.ask(path, method="POST", body={"pinned": "maybe"}).status
-    own_house.desk.writes = False
+    own_house.context.writes = False
     assert 403 == own_house.ask(path, method="POST", body={"pinned": True}).status
 
-    assert not own_house.desk.row(uid).pinned
-    own_house.desk.writes = True
+    assert not own_house.context.row(uid).pinned
+    own_house.context.writes = True
     assert 200 == own_house.ask(path, method="POST", body={"pinned": True}).status
-    assert own_house.desk.row(uid).pinned
+    assert own_house.context.row(uid).pinned
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_a_session_without_a_title_is_called_by_its_first_answer(tmp_path: Path)
     row = next(iter(house.store.sessions()))
 
     assert not row.title
-    assert "The tides are fine." == named(house.desk, row)
+    assert "The tides are fine." == display_title(house.context, row)
     assert "untitled" == title_of(row)
     house.close()
 
@@ -345,8 +345,8 @@ def test_dates_carry_their_year_when_it_is_not_this_one() -> None:
     """So that a session of last November is not taken for one of this."""
     now = datetime.now(UTC)
 
-    assert "Sat 1 Nov 2025" == Clock(UTC).day("2025-11-01T17:34:00Z")
-    assert f"{now.year}" not in Clock(UTC).day(now.isoformat())
+    assert "Sat 1 Nov 2025" == DisplayClock(UTC).day("2025-11-01T17:34:00Z")
+    assert f"{now.year}" not in DisplayClock(UTC).day(now.isoformat())
 
 
 # -- searching everywhere -------------------------------------------------------------------

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.serve.frame import LIMIT, QUOTE, flat, framed, quoted, visible
+from thence.serve.frame import (
+    MAX_ANSWER_CHARS,
+    QUOTE,
+    flatten,
+    frame_answer,
+    quote_lines,
+    strip_invisible,
+)
 
 HIDDEN = [
     "\x1b[31m",
@@ -33,7 +40,7 @@ HIDDEN = [
 @pytest.mark.parametrize("sign", HIDDEN)
 def test_what_hides_or_reorders_is_gone(sign: str) -> None:
     """Controls, marks of direction, tags, selectors, fillers, private signs, halves."""
-    shown = visible(f"a{sign}b")
+    shown = strip_invisible(f"a{sign}b")
 
     assert "a" == shown[0]
     assert "b" == shown[-1]
@@ -44,13 +51,13 @@ def test_letters_of_all_scripts_stay() -> None:
     """Nothing that is seen is lost."""
     text = "naïve Straße 日本語 עברית العربية हिन्दी 🦀 → ≤ “x”"
 
-    assert text == visible(text)
+    assert text == strip_invisible(text)
 
 
 @given(st.lists(st.text(max_size=300), max_size=60), st.text(max_size=80))
 def test_a_frame_is_two_lines_with_one_boundary(lines: list[str], origin: str) -> None:
     """Whatever stands inside: bounded, closed once, and without anything that is not seen."""
-    text = framed(origin, lines)
+    text = frame_answer(origin, lines)
     found = text.split("\n")
     head, end = found[0], found[-1]
     boundary = head[1:17]
@@ -58,19 +65,19 @@ def test_a_frame_is_two_lines_with_one_boundary(lines: list[str], origin: str) -
     assert re.fullmatch(r"[0-9a-f]{16}", boundary)
     assert f"[{boundary} end of data]" == end
     assert 2 == text.count(boundary)
-    assert len(text) <= LIMIT
+    assert len(text) <= MAX_ANSWER_CHARS
     hidden = {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Co"}}
     assert hidden <= {"\n"}
 
 
 def test_no_two_answers_have_the_same_boundary() -> None:
     """Who saw one cannot end the next."""
-    assert 100 == len({framed("x", [])[:18] for _ in range(100)})
+    assert 100 == len({frame_answer("x", [])[:18] for _ in range(100)})
 
 
 def test_lines_that_do_not_fit_are_counted() -> None:
     """Nothing is left out silently, and nothing small slips in behind what was left out."""
-    text = framed("x", ["a" * 2000] * 5 + ["last"])
+    text = frame_answer("x", ["a" * 2000] * 5 + ["last"])
 
     assert "(4 more lines omitted)" in text
     assert "last" not in text
@@ -79,7 +86,7 @@ def test_lines_that_do_not_fit_are_counted() -> None:
 @given(st.text(max_size=400))
 def test_quoted_lines_all_begin_with_a_mark(text: str) -> None:
     """No line of a text can pass for one of ours, whatever ends its lines."""
-    lines = list(quoted(text, 1000))
+    lines = list(quote_lines(text, 1000))
 
     assert all(line.startswith(QUOTE) for line in lines)
     assert not any("\n" in line or "\r" in line for line in lines)
@@ -87,14 +94,14 @@ def test_quoted_lines_all_begin_with_a_mark(text: str) -> None:
 
 def test_long_texts_are_cut_and_say_so() -> None:
     """In one line by a sign, in many by a count."""
-    assert "aaaa…" == flat("a" * 50, 5)
-    assert "a b" == flat(" a\n\tb ", 5)
-    assert ["| aa", "(3 more characters)"] == list(quoted("aaaaa", 2))
+    assert "aaaa…" == flatten("a" * 50, 5)
+    assert "a b" == flatten(" a\n\tb ", 5)
+    assert ["| aa", "(3 more characters)"] == list(quote_lines("aaaaa", 2))
 
 
 def test_a_huge_text_costs_no_more_than_what_is_shown() -> None:
     """Only the beginning is looked at."""
     huge = "\u202e" * 10_000_000
 
-    assert "" == flat(huge, 10).strip("…")
-    assert 2 == len(list(quoted(huge, 10)))
+    assert "" == flatten(huge, 10).strip("…")
+    assert 2 == len(list(quote_lines(huge, 10)))

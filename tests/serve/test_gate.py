@@ -22,12 +22,12 @@ from thence.serve.gate import (
     COOKIE_MAX_AGE_S,
     CSP,
     ENTER,
+    MAX_TICKETS,
     OWN_COOKIE_MAX_AGE_S,
-    TICKETS,
-    Gate,
+    AuthMiddleware,
     authority,
+    home_key,
     is_loopback,
-    key_of,
 )
 
 
@@ -309,7 +309,7 @@ def test_a_cookie_ends_with_its_server_and_after_a_day(tmp_path: Path) -> None:
     """Neither a stolen cookie nor a forgotten browser gets in for ever; each has its own."""
     now = [1000.0]
     house = empty(tmp_path)
-    house.gate = Gate("127.0.0.1", house.port, key=KEY, clock=lambda: now[0])
+    house.gate = AuthMiddleware("127.0.0.1", house.port, key=KEY, clock=lambda: now[0])
     with house.serving():
         early, late = cookie_of(entered(house)), ""
         first = statuses(house, early)
@@ -338,8 +338,8 @@ def test_a_browser_of_this_machine_stays_signed_in_for_30_days_and_over_restarts
     house = empty(tmp_path)
     home, port = house.homes.thence, house.port
 
-    def gate(host: str = "127.0.0.1") -> Gate:
-        return Gate(host, port, key=KEY, clock=lambda: now[0], home=home)
+    def gate(host: str = "127.0.0.1") -> AuthMiddleware:
+        return AuthMiddleware(host, port, key=KEY, clock=lambda: now[0], home=home)
 
     house.gate = gate()
     with house.serving():
@@ -441,27 +441,29 @@ def test_every_answer_is_strict(house: House) -> None:
 
 def test_entries_are_few_and_the_oldest_is_void() -> None:
     """Nobody can fill the memory by asking for more."""
-    gate = Gate("127.0.0.1", 7331, key=KEY)
-    drawn = [gate.ticket() for _ in range(TICKETS + 1)]
+    gate = AuthMiddleware("127.0.0.1", 7331, key=KEY)
+    drawn = [gate.ticket() for _ in range(MAX_TICKETS + 1)]
 
-    used = [gate._used(f"ticket={one}".encode()) for one in (*drawn, drawn[-1])]
+    used = [gate._use_ticket(f"ticket={one}".encode()) for one in (*drawn, drawn[-1])]
 
-    assert [False, *[True] * TICKETS, False] == used
+    assert [False, *[True] * MAX_TICKETS, False] == used
 
 
 def test_another_process_can_let_a_browser_in_for_a_moment() -> None:
     """Once, soon, at this port of this home; one that was made up never."""
     now = [1000.0]
-    here, there = (Gate("127.0.0.1", 7331, key=KEY, clock=lambda: now[0]) for _ in range(2))
-    other = Gate("127.0.0.1", 7332, key=KEY, clock=lambda: now[0])
-    entry, late = there.signed(), there.signed()
+    here, there = (
+        AuthMiddleware("127.0.0.1", 7331, key=KEY, clock=lambda: now[0]) for _ in range(2)
+    )
+    other = AuthMiddleware("127.0.0.1", 7332, key=KEY, clock=lambda: now[0])
+    entry, late = there.sign_ticket(), there.sign_ticket()
     forged = entry[:-1] + ("0" if entry[-1] != "0" else "1")
 
-    def used(gate: Gate, one: str) -> bool:
-        return gate._used(f"ticket={one}".encode())
+    def used(gate: AuthMiddleware, one: str) -> bool:
+        return gate._use_ticket(f"ticket={one}".encode())
 
     first = [used(other, entry), used(here, forged), used(here, entry), used(here, entry)]
-    now[0] += gates.FRESH + 1
+    now[0] += gates.TICKET_MAX_AGE_S + 1
     later = [used(here, late), used(here, entry)]
 
     assert ([False, False, True, False], [False, False]) == (first, later)
@@ -469,12 +471,12 @@ def test_another_process_can_let_a_browser_in_for_a_moment() -> None:
 
 def test_a_query_of_any_bytes_is_no_entry() -> None:
     """Neither letters that are none nor thousands of fields raise."""
-    gate = Gate("127.0.0.1", 7331, key=KEY)
+    gate = AuthMiddleware("127.0.0.1", 7331, key=KEY)
 
-    assert not gate._used(b"ticket=\xff\xfe%ff")
-    assert not gate._used("ticket=².².²".encode())
-    assert not gate._used(b"ticket=..")
-    assert not gate._used(b"&".join(b"ticket=a" for _ in range(1000)))
+    assert not gate._use_ticket(b"ticket=\xff\xfe%ff")
+    assert not gate._use_ticket("ticket=².².²".encode())
+    assert not gate._use_ticket(b"ticket=..")
+    assert not gate._use_ticket(b"&".join(b"ticket=a" for _ in range(1000)))
 
 
 @pytest.mark.parametrize(
@@ -490,22 +492,22 @@ def test_only_this_machine_is_the_loopback(host: str, loopback: bool) -> None:
 def test_names_are_written_as_urls_have_them() -> None:
     """Addresses with colons stand in brackets; the port of http may be left out."""
     assert ("[::1]:80", "localhost:7331") == (authority("::1", 80), authority("localhost", 7331))
-    assert {"127.0.0.1", "127.0.0.1:80", "[::1]", "localhost"} <= Gate(
+    assert {"127.0.0.1", "127.0.0.1:80", "[::1]", "localhost"} <= AuthMiddleware(
         "127.0.0.1", 80, key=KEY
     )._authorities
-    assert {"192.168.1.4:7331"} == Gate("192.168.1.4", 7331, key=KEY)._authorities
+    assert {"192.168.1.4:7331"} == AuthMiddleware("192.168.1.4", 7331, key=KEY)._authorities
 
 
 def test_the_key_is_drawn_once_and_is_the_users_alone(tmp_path: Path) -> None:
     """The same key again; nobody else can read it; one that was cut is refused."""
     home = tmp_path / "home"
-    key = key_of(home)
+    key = home_key(home)
 
-    assert (key, 32) == (key_of(home), len(key))
+    assert (key, 32) == (home_key(home), len(key))
     assert 0o600 == stat.S_IMODE((home / gates.KEY).stat().st_mode)
     (home / gates.KEY).write_bytes(b"short")
     with pytest.raises(BadConfig, match="not a key"):
-        key_of(home)
+        home_key(home)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])

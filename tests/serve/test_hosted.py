@@ -14,7 +14,7 @@ from tests.serve.test_api import tried
 from thence.agents.sessions import load
 from thence.cli.madeup import made_id
 from thence.journal import Journal
-from thence.serve.hosted import Hosted
+from thence.serve.hosted import HostedSessions
 
 
 class Ticks:
@@ -60,7 +60,7 @@ def ticks() -> Ticks:
 def hosting(tmp_path: Path, ticks: Ticks) -> Iterator[House]:
     """A server whose timers do as the test says."""
     house = empty(tmp_path)
-    house.desk.ticks = ticks
+    house.context.ticks = ticks
     with house.serving():
         yield house
     house.close()
@@ -88,7 +88,7 @@ def begun(house: House) -> Tab:
     return Tab(house, answer.json["session_uid"], answer.json["tip"])
 
 
-def hosted(house: House) -> Hosted:
+def hosted(house: House) -> HostedSessions:
     """The sessions that are open at the server."""
     assert house.running is not None
     return house.running.hosted
@@ -278,7 +278,7 @@ def test_sessions_of_other_agents_are_only_read(house: House) -> None:
 @pytest.mark.slow
 def test_nothing_is_hosted_where_nothing_may_be_written(hosting: House) -> None:
     """Who switched persistence off gets a refusal."""
-    hosting.desk.writes = False
+    hosting.context.writes = False
 
     assert 507 == hosting.ask("/api/sessions", method="POST", body={}).status
 
@@ -364,14 +364,14 @@ def test_a_session_that_rests_is_closed_and_opens_again(hosting: House, ticks: T
     tab.say("hello")
     ticks.now += 10_000.0
     hosted(hosting).poll()
-    in_turn = native in hosted(hosting)._held
+    in_turn = native in hosted(hosting)._open_sessions
     tab.say("hi", "assistant", payload={"stop_reason": "end_turn"})
     ticks.now += 299.0
     hosted(hosting).poll()
-    early = native in hosted(hosting)._held
+    early = native in hosted(hosting)._open_sessions
     ticks.now += 1.0
     hosted(hosting).poll()
-    late = native in hosted(hosting)._held
+    late = native in hosted(hosting)._open_sessions
     closed = log_of(hosting, tab.uid).read_bytes().splitlines()[-1]
     tab.say("are you there?")
 
@@ -391,4 +391,4 @@ def test_a_turn_can_be_ended_by_word(hosting: House, ticks: Ticks) -> None:
     hosted(hosting).poll()
 
     assert (201, None, tab.tip) == (answer.status, answer.json["uuid"], answer.json["tip"])
-    assert tab.uid.partition(":")[2] not in hosted(hosting)._held
+    assert tab.uid.partition(":")[2] not in hosted(hosting)._open_sessions

@@ -159,11 +159,11 @@ def test_the_viewer_names_tags_and_notes_for_its_own_pages_only(machine: House) 
     assert 403 == machine.ask(path, method="POST", body={"name": "x"}, headers=foreign).status
     assert 403 == machine.ask(note, method="POST", body={"text": "x"}, headers=foreign).status
     assert 400 == machine.ask(path, method="POST", body={"tags": ["two words"]}).status
-    machine.desk.writes = False
+    machine.context.writes = False
     assert 403 == machine.ask(path, method="POST", body={"name": "x"}).status
     assert 403 == machine.ask(note, method="POST", body={"text": "x"}).status
     assert {} == read_labels(machine.homes.thence)
-    machine.desk.writes = True
+    machine.context.writes = True
     body = {"name": f"Pool {TOKEN}", "tags": ["a"]}
     named = machine.ask(path, method="POST", body=body).json
     assert named["title"].startswith("Pool ")
@@ -289,7 +289,7 @@ def test_an_export_has_the_name_the_tags_and_the_decisions(machine: House) -> No
 def test_what_is_written_while_the_viewer_runs_is_no_session(machine: House) -> None:
     """The watcher sees the files of notes change; they are event lines, but not a log."""
     run(machine, "decide", "Count at low tide.")
-    known, roots = machine.desk.known, machine.desk.roots
+    known, roots = machine.context.known, machine.context.roots
     changed = note_path(machine.homes.thence, "decision")
     readers, _ = narrow_to(known, roots, [changed])
 

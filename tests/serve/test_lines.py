@@ -11,7 +11,7 @@ from thence.format.normal import SessionEvent
 from thence.format.stored import StoredEvent
 from thence.format.whole import Whole
 from thence.memory.readouts import readout_of
-from thence.serve.lines import Line, Mark, _common
+from thence.serve.lines import EventLine, StreamPosition, _common
 from thence.testing import Draft
 
 
@@ -20,13 +20,13 @@ def events_in(rows: list[StoredEvent]) -> list[SessionEvent]:
     return [row.event for row in rows]
 
 
-def line_of(draft: Draft, events: int | None = None) -> Line:
+def line_of(draft: Draft, events: int | None = None) -> EventLine:
     """The line of a session of which so many events are written."""
     facts = [
         fact_of(event, file="a", line=at + 1, offset=at)
         for at, event in enumerate(draft.events[:events])
     ]
-    return Line(readout_of(Whole("thence:model", facts)))
+    return EventLine(readout_of(Whole("thence:model", facts)))
 
 
 @given(scripts, st.integers(0, 200), st.integers(0, 200))
@@ -92,17 +92,22 @@ def test_the_last_so_many_events_have_their_pairs_whole(script: Script, last: in
 
 
 @given(
-    st.builds(Mark, st.integers(0, 2**52 - 1), st.integers(0, 10**9 - 1), st.integers(0, 2**32 - 1))
+    st.builds(
+        StreamPosition,
+        st.integers(0, 2**52 - 1),
+        st.integers(0, 10**9 - 1),
+        st.integers(0, 2**32 - 1),
+    )
 )
-def test_a_mark_is_read_back(mark: Mark) -> None:
+def test_a_mark_is_read_back(mark: StreamPosition) -> None:
     """As the id of a server-sent event."""
-    assert mark == Mark.read(str(mark))
+    assert mark == StreamPosition.read(str(mark))
 
 
 @given(st.text(max_size=40))
 def test_no_text_is_a_mark_that_breaks(text: str) -> None:
     """It is one, or none."""
-    mark = Mark.read(text)
+    mark = StreamPosition.read(text)
 
     assert mark is None or str(mark) == text
 
@@ -111,7 +116,7 @@ def test_no_text_is_a_mark_that_breaks(text: str) -> None:
 def test_a_forged_mark_is_known_as_such(script: Script, end: int, count: int, check: int) -> None:
     """Nobody has a line that there never was: such a client begins anew."""
     line = line_of(History(script).draft)
-    forged = Mark(end, count, check)
+    forged = StreamPosition(end, count, check)
     marks = {line.mark(number) for number in range(len(line.ids) + 1)}
 
     assert forged in marks or line.step(forged) is None

@@ -9,13 +9,13 @@ from thence.format.figures import money
 from thence.memory.packs import pack_name
 from thence.memory.search import _FILTERS, parse
 from thence.memory.store import Filter
-from thence.serve.clock import Clock
+from thence.serve.clock import DisplayClock
 from thence.serve.list_page import (
     SYNTAX,
-    Wanted,
-    marked,
-    near,
+    ListQuery,
+    mark_matches,
     page,
+    start_near_match,
     unknown_filters,
 )
 
@@ -25,22 +25,24 @@ def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House)
     rows = {f"/sessions/{r.session.session_uid}": r for r in house.store.sessions()}
     told = {}
     for sort in ("", "recent", "cost", "tokens"):
-        made = page(house.desk, Wanted(q="clock", sort=sort), Clock())
+        made = page(house.context, ListQuery(q="clock", sort=sort), DisplayClock())
         found = [rows[card.href.partition("?")[0]] for day in made.days for card in day.cards]
-        told[sort] = [one.said for one in made.sorts if one.on], found
+        told[sort] = [one.text for one in made.sorts if one.on], found
 
     assert [["Best match"], ["Newest"], ["Cost"], ["Tokens"]] == [on for on, _ in told.values()]
     ended = [row.session.ended_at or "" for row in told["recent"][1]]
     ticks = [sum(row.ticks.values()) for row in told["cost"][1]]
     assert (ended, ticks) == (sorted(ended)[::-1], sorted(ticks)[::-1])
     assert 1 == len({frozenset(r.session.session_uid for r in some) for _, some in told.values()})
-    assert "Best match" not in [one.said for one in page(house.desk, Wanted(), Clock()).sorts]
+    assert "Best match" not in [
+        one.text for one in page(house.context, ListQuery(), DisplayClock()).sorts
+    ]
 
 
 def test_the_list_shows_every_session_once(house: House) -> None:
     """Over its pages, in the order that was asked for."""
     for sort in ("", "cost", "tokens"):
-        made = page(house.desk, Wanted(sort=sort), Clock())
+        made = page(house.context, ListQuery(sort=sort), DisplayClock())
         found = [card.href for day in made.days for card in day.cards]
 
         assert len(found) == len(set(found)) == house.store.totals()[0].sessions
@@ -49,7 +51,7 @@ def test_the_list_shows_every_session_once(house: House) -> None:
 def test_costs_of_the_list_are_those_of_the_store(house: House) -> None:
     """Row by row."""
     rows = {f"/sessions/{r.session.session_uid}": r for r in house.store.sessions(Filter())}
-    for day in page(house.desk, Wanted(), Clock()).days:
+    for day in page(house.context, ListQuery(), DisplayClock()).days:
         for card in day.cards:
             row = rows[card.href]
             is_bound = bool(row.lower_bound)
@@ -59,7 +61,7 @@ def test_costs_of_the_list_are_those_of_the_store(house: House) -> None:
 @pytest.mark.parametrize("kind", ["error", "edit", "retry", "completion"])
 def test_a_derived_event_leads_to_the_event_that_it_comes_from(house: House, kind: str) -> None:
     """That has a row on the page of its session; a derived one has none."""
-    made = page(house.desk, Wanted(q=f"kind:{kind}"), Clock())
+    made = page(house.context, ListQuery(q=f"kind:{kind}"), DisplayClock())
     cards = [card for day in made.days for card in day.cards]
     for card in cards:
         address, _, event = card.href.partition("#")[0].partition("&")[0].partition("?at=")
@@ -72,20 +74,20 @@ def test_a_derived_event_leads_to_the_event_that_it_comes_from(house: House, kin
 @pytest.mark.parametrize(
     ("wanted", "least"),
     [
-        (Wanted(agent="grok"), 1),
-        (Wanted(project="harbour"), 1),
-        (Wanted(outcome="success"), 1),
-        (Wanted(q="cost>0.20"), 1),
-        (Wanted(q="clock"), 2),
-        (Wanted(q="clock", agent="codex"), 1),
-        (Wanted(q="nosuchwordanywhere"), 0),
-        (Wanted(project="nowhere"), 0),
+        (ListQuery(agent="grok"), 1),
+        (ListQuery(project="harbour"), 1),
+        (ListQuery(outcome="success"), 1),
+        (ListQuery(q="cost>0.20"), 1),
+        (ListQuery(q="clock"), 2),
+        (ListQuery(q="clock", agent="codex"), 1),
+        (ListQuery(q="nosuchwordanywhere"), 0),
+        (ListQuery(project="nowhere"), 0),
     ],
 )
-def test_filters_leave_what_fits(house: House, wanted: Wanted, least: int) -> None:
+def test_filters_leave_what_fits(house: House, wanted: ListQuery, least: int) -> None:
     """Alone and together, typed and chosen."""
     every = house.store.totals()[0].sessions
-    cards = [card for day in page(house.desk, wanted, Clock()).days for card in day.cards]
+    cards = [card for day in page(house.context, wanted, DisplayClock()).days for card in day.cards]
 
     assert least <= len(cards) < every
     if wanted.agent:
@@ -94,20 +96,20 @@ def test_filters_leave_what_fits(house: House, wanted: Wanted, least: int) -> No
 
 def test_an_address_holds_what_was_asked_and_nothing_else() -> None:
     """Another filter starts at the first page."""
-    wanted = Wanted(q='a "b" & c', agent="codex", cursor="50")
+    wanted = ListQuery(q='a "b" & c', agent="codex", cursor="50")
 
     assert wanted.href() == "/sessions?q=a+%22b%22+%26+c&agent=codex"
-    assert Wanted().href() == "/sessions"
+    assert ListQuery().href() == "/sessions"
 
 
 def test_a_hit_whose_text_is_lost_says_so(own_house: House) -> None:
     """The others are found as before."""
-    wanted = Wanted(q="clock")
-    before = page(own_house.desk, wanted, Clock())
+    wanted = ListQuery(q="clock")
+    before = page(own_house.context, wanted, DisplayClock())
     uid = own_house.store.search(parse("clock")).found[0].session_uid
     for pack in own_house.store.path.with_name("packs").glob(f"{pack_name(uid)}-*"):
         pack.unlink()
-    after = page(own_house.desk, wanted, Clock())
+    after = page(own_house.context, wanted, DisplayClock())
     snippets = [
         {
             card.href.partition("?")[0]: str(card.snippets[0].text)
@@ -137,12 +139,12 @@ def test_a_hit_whose_text_is_lost_says_so(own_house: House) -> None:
 )
 def test_what_was_looked_for_stands_near_the_beginning(snippet: str, shown: str) -> None:
     """A card has room for one line of it, cut between words."""
-    assert shown == near(snippet)
+    assert shown == start_near_match(snippet)
 
 
 def test_a_snippet_is_text_with_marks() -> None:
     """What was found is marked, all of it is escaped."""
-    shown = marked("a <b> \x02clock\x03 \x1b[2J")
+    shown = mark_matches("a <b> \x02clock\x03 \x1b[2J")
 
     assert str(shown) == "a &lt;b&gt; <mark>clock</mark> \ufffd[2J"
 
@@ -151,17 +153,17 @@ def test_every_beginning_of_a_word_finds_it(house: House) -> None:
     """While it is typed, and after Enter, where the answer says so."""
     for length in range(2, 8):
         word = "harbour"[:length]
-        typed = page(house.desk, Wanted(q=word), Clock(), is_typing=True)
-        entered = page(house.desk, Wanted(q=word), Clock())
+        typed = page(house.context, ListQuery(q=word), DisplayClock(), is_typing=True)
+        entered = page(house.context, ListQuery(q=word), DisplayClock())
         assert typed.days, word
         assert entered.days, word
-    begun = page(house.desk, Wanted(q="ha"), Clock())
+    begun = page(house.context, ListQuery(q="ha"), DisplayClock())
     assert ["No exact match. These sessions have words that start with it."] == begun.remarks
 
 
 def test_a_filter_that_is_none_is_named(house: House) -> None:
     """Addresses and pasted messages are no filters."""
-    made = page(house.desk, Wanted(q="foo:bar clock"), Clock())
+    made = page(house.context, ListQuery(q="foo:bar clock"), DisplayClock())
 
     assert made.remarks[0].startswith("foo: is not a filter, so it was searched as text.")
     assert ["tool: needs a value, such as tool:Bash"] == unknown_filters("tool:")
@@ -173,28 +175,30 @@ def test_a_heading_sums_up_its_day_and_not_its_page(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few sessions a page shows."""
-    sums = {day.name: day.sums for day in page(house.desk, Wanted(), Clock()).days}
-    monkeypatch.setattr("thence.serve.list_page.PAGE", 3)
-    made = page(house.desk, Wanted(), Clock())
+    sums = {day.name: day.sums for day in page(house.context, ListQuery(), DisplayClock()).days}
+    monkeypatch.setattr("thence.serve.list_page.PAGE_SESSIONS", 3)
+    made = page(house.context, ListQuery(), DisplayClock())
 
     assert {day.name: day.sums for day in made.days}.items() <= sums.items()
     total = house.store.totals()[0].sessions
     assert made.pager is not None
     assert f"1 to 3 of {total}" == made.pager.position
-    seen, wanted = [], Wanted()
+    seen, wanted = [], ListQuery()
     while True:
-        made = page(house.desk, wanted, Clock())
+        made = page(house.context, wanted, DisplayClock())
         seen += [card.href for day in made.days for card in day.cards]
         assert made.pager is not None
         if not made.pager.next:
             break
-        wanted = Wanted(cursor=made.pager.next.partition("cursor=")[2])
+        wanted = ListQuery(cursor=made.pager.next.partition("cursor=")[2])
     assert total == len(seen) == len(set(seen))
 
 
 def test_the_least_cost_is_a_filter_of_its_own(house: House) -> None:
     """With words and without."""
-    for wanted in (Wanted(cost="0.2"), Wanted(q="clock", cost="0.2")):
-        cards = [card for day in page(house.desk, wanted, Clock()).days for card in day.cards]
+    for wanted in (ListQuery(cost="0.2"), ListQuery(q="clock", cost="0.2")):
+        cards = [
+            card for day in page(house.context, wanted, DisplayClock()).days for card in day.cards
+        ]
         assert cards
         assert all(float(card.cost.strip("$+")) > 0.2 for card in cards)

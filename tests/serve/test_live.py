@@ -30,7 +30,7 @@ from thence.memory.store import Filter
 from thence.memory.watching import changes
 from thence.serve import clients, live, sweeper
 from thence.serve.clients import Client, frame
-from thence.serve.lines import Line
+from thence.serve.lines import EventLine
 
 MAIN = made_id("clock-change")
 UID = f"claude:{MAIN}"
@@ -72,7 +72,7 @@ def say(house: House, *texts: str, path: Path | None = None) -> None:
 
 def line_now(house: House, uid: str = UID) -> list[int]:
     """The line of a session as the store has it."""
-    return Line(readout_of(house.desk.whole(house.desk.row(uid)).whole)).ids
+    return EventLine(readout_of(house.context.load_session(house.context.row(uid)).whole)).ids
 
 
 # -- late joiners ---------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_who_comes_late_gets_the_line_and_then_what_comes(
     """No discarded branch, no books, none of a subagent; then, once, what is written."""
     client = listen()
     ready = client.wait_for("ready")
-    whole = own_house.desk.whole(own_house.desk.row(UID)).whole
+    whole = own_house.context.load_session(own_house.context.row(UID)).whole
     line = [e.event_id for e in events_along(whole, whole.graph.chain(boundaries=False))]
 
     assert (line, len(line)) == (client.line, ready.data["events"])
@@ -172,9 +172,9 @@ def test_what_is_written_while_watching_begins_is_swept(
         return changes(*folders, **options)
 
     monkeypatch.setattr(sweeper, "changes", slow)
-    before = house.desk.row(UID).events
+    before = house.context.row(UID).events
     with house.serving():
-        wait_until(lambda: house.desk.row(UID).events > before)
+        wait_until(lambda: house.context.row(UID).events > before)
     house.close()
 
 
@@ -191,7 +191,7 @@ def test_who_comes_back_gets_exactly_what_was_missed(
     first.close()
     for stopped in first.of("event")[::7]:
         say(own_house, "meanwhile")
-        wait_until(lambda: own_house.desk.row(UID).change > 1)
+        wait_until(lambda: own_house.context.row(UID).change > 1)
 
         again = listen(after=stopped.mark)
         again.wait_for("ready")
@@ -247,8 +247,8 @@ def test_a_server_that_starts_while_another_sweeps_catches_up_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers meanwhile, and what was written before it began is published in the end."""
-    monkeypatch.setattr(sweeper, "PATIENCE", 0.0)
-    monkeypatch.setattr(sweeper, "TICK", 0.1)
+    monkeypatch.setattr(sweeper, "LOCK_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(sweeper, "TICK_S", 0.1)
     house = built(tmp_path)
     say(house, "before it began")
     other = contextlib.ExitStack()
@@ -282,7 +282,9 @@ def test_a_page_says_where_it_stands_in_its_first_question(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
     """A browser cannot send the header the first time; the mark of what it shows is enough."""
-    mark = Line(readout_of(own_house.desk.whole(own_house.desk.row(UID)).whole)).mark()
+    mark = EventLine(
+        readout_of(own_house.context.load_session(own_house.context.row(UID)).whole)
+    ).mark()
     client = listen(f"{STREAM}?after={mark}")
     client.wait_for("ready")
 
@@ -383,11 +385,11 @@ def test_all_sessions_tell_when_they_change_and_who_waits(
 @pytest.mark.slow
 def test_what_comes_to_rest_is_digested(own_house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at every line, which would cost more than the lines; soon after the last one."""
-    monkeypatch.setattr(sweeper, "QUIET", 0.1)
+    monkeypatch.setattr(sweeper, "IDLE_BEFORE_DIGEST_S", 0.1)
     say(own_house, "one more")
 
-    wait_until(lambda: own_house.desk.row(UID).change > 1)
-    wait_until(lambda: own_house.desk.row(UID).session.analyzed_at is not None)
+    wait_until(lambda: own_house.context.row(UID).change > 1)
+    wait_until(lambda: own_house.context.row(UID).session.analyzed_at is not None)
 
 
 @pytest.mark.slow
@@ -400,7 +402,7 @@ def test_a_sweep_that_fails_is_not_the_last(
     """It is logged, and what is written next is published with the rest."""
     client = listen()
     client.wait_for("ready")
-    sweeps, failed = own_house.desk.sweeps, list[int]()
+    sweeps, failed = own_house.context.sweeps, list[int]()
 
     def once(*known: Any, **more: Any) -> Any:
         if not failed:
@@ -409,7 +411,7 @@ def test_a_sweep_that_fails_is_not_the_last(
         assert sweeps is not None
         return sweeps(*known, **more)
 
-    monkeypatch.setattr(own_house.desk, "sweeps", once)
+    monkeypatch.setattr(own_house.context, "sweeps", once)
     with caplog.at_level(logging.ERROR):
         say(own_house, "unheard")
         wait_until(lambda: bool(failed))
@@ -432,11 +434,11 @@ def test_a_nudge_of_a_hook_is_swept_at_once(own_house: House, tmp_path: Path) ->
 
     nudge.leave("claude", str(home), json.dumps({**said, "transcript_path": str(log)}))
     wait_until(lambda: bool(list(own_house.store.sessions(_only(uid)))))
-    events = own_house.desk.row(uid).events
+    events = own_house.context.row(uid).events
     script.say("heard of all the same")
     log.write_bytes(script.data)
     nudge.leave("claude", str(home), json.dumps(said))
-    wait_until(lambda: own_house.desk.row(uid).events > events)
+    wait_until(lambda: own_house.context.row(uid).events > events)
     wait_until(lambda: not list(queue.iterdir()))
 
     assert ["claude"] == [path.name for path in (home / nudges.HEARD).iterdir()]
@@ -471,7 +473,7 @@ class Clock:
 
 def test_what_comes_quicker_than_it_can_be_written_is_gathered(house: House) -> None:
     """The first goes out at once; the more clients there are, the longer the next one waits."""
-    clock, hub = Clock(), live.Hub(house.desk)
+    clock, hub = Clock(), live.Hub(house.context)
     heard: list[bytes] = []
 
     async def write(data: bytes) -> None:
@@ -481,7 +483,7 @@ def test_what_comes_quicker_than_it_can_be_written_is_gathered(house: House) -> 
         there = [Client() for _ in range(100)]
         tasks = [asyncio.create_task(one.send(write)) for one in there]
         await asyncio.sleep(0)
-        gap, out = len(there) / live.PACE, list[set[bytes]]()
+        gap, out = len(there) / live.MAX_WRITES_PER_S, list[set[bytes]]()
         for seconds in (0, gap / 2, gap / 3, gap / 3):
             hub._deliver(clock, there, [b"x"])  # type: ignore[arg-type]
             clock.passes(seconds)
@@ -500,8 +502,8 @@ def test_a_slow_client_is_let_go_and_finds_the_rest(
     own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads nothing for a while; the others are served all the same."""
-    monkeypatch.setattr(clients, "BYTES", 400_000)
-    monkeypatch.setattr(live, "STALL", 10 * LONG)  # how long this takes says nothing
+    monkeypatch.setattr(clients, "MAX_PENDING_BYTES", 400_000)
+    monkeypatch.setattr(live, "SEND_TIMEOUT_S", 10 * LONG)  # how long this takes says nothing
     quick = listen(f"{STREAM}?last=1")
     quick.wait_for("ready")
     slow = socket.create_connection(("127.0.0.1", own_house.port), timeout=LONG)
@@ -547,7 +549,7 @@ def test_silence_is_broken_by_a_beat(
     own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a client can tell a quiet server from one that is gone."""
-    monkeypatch.setattr(live, "BEAT", 0.05)
+    monkeypatch.setattr(live, "HEARTBEAT_S", 0.05)
     client = listen("/api/live")
     client.wait_for("ready")
 
@@ -576,7 +578,7 @@ def test_too_many_streams_are_refused(
     own_house: House, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a word, and the ones that are open stay."""
-    monkeypatch.setattr(live, "CLIENTS", 1)
+    monkeypatch.setattr(live, "MAX_CLIENTS", 1)
     client = listen()
     client.wait_for("ready")
 

@@ -118,7 +118,7 @@ def test_code_is_coloured_by_classes() -> None:
     assert '<span class="c-k">def</span>' in made
     assert '<span class="c-f">f</span>' in made
     assert "&lt;b&gt;" in made
-    assert "span" not in str(markdown.coloured("<x>", "brainfuck"))
+    assert "span" not in str(markdown.highlight("<x>", "brainfuck"))
 
 
 def test_a_very_long_text_is_shown_as_it_is_and_measured() -> None:
@@ -133,7 +133,7 @@ def test_a_diff_shows_what_went_and_what_came() -> None:
     """With some lines around, and gaps where nothing changed."""
     before = "\n".join(f"line {n}" for n in range(40))
     after = before.replace("line 5", "LINE 5").replace("line 30\n", "")
-    lines = markdown.compared(before, after, "a.txt")
+    lines = markdown.diff_lines(before, after, "a.txt")
 
     assert [str(line.text) for line in lines if line.sign == "-"] == ["line 5", "line 30"]
     assert [str(line.text) for line in lines if line.sign == "+"] == ["LINE 5"]
@@ -142,14 +142,14 @@ def test_a_diff_shows_what_went_and_what_came() -> None:
 
 def test_a_new_file_is_all_added_and_numbered() -> None:
     """From its first line on."""
-    lines = markdown.compared("", "one\ntwo\n", "a.py")
+    lines = markdown.diff_lines("", "one\ntwo\n", "a.py")
 
     assert [(line.sign, line.new) for line in lines] == [("+", 1), ("+", 2)]
 
 
 def test_a_string_over_many_lines_is_one_and_no_span_crosses_a_line() -> None:
     """Each row of a table closes what it opened."""
-    lines = markdown.compared("x = 1", 'x = """\na < b\n"""', "a.py")
+    lines = markdown.diff_lines("x = 1", 'x = """\na < b\n"""', "a.py")
 
     for line in lines:
         assert str(line.text).count("<span") == str(line.text).count("</span>")
@@ -158,7 +158,7 @@ def test_a_string_over_many_lines_is_one_and_no_span_crosses_a_line() -> None:
 
 def test_a_patch_keeps_its_signs() -> None:
     """Out, in, around, and the places it names."""
-    lines = markdown.patched(["@@ def f():", " a", "-b", "+c"], "a.py")
+    lines = markdown.patch_lines(["@@ def f():", " a", "-b", "+c"], "a.py")
 
     assert [line.sign for line in lines] == ["@", "", "-", "+"]
 
@@ -177,14 +177,14 @@ def test_hostile_text_takes_time_in_proportion(piece: str) -> None:
 def test_a_prompt_is_shown_as_it_was_typed() -> None:
     """Nothing is read as Markdown; every character and line stays."""
     text = "opk/cli/__main__.py\n> assert x\n_ _ _\ntext:\n-\n8.\n  indented *so*"
-    made = str(markdown.typed(text))
+    made = str(markdown.render_typed(text))
 
     assert f'<div class="typed" dir="auto">{escape(text)}</div>' == made
 
 
 def test_fenced_code_in_a_prompt_is_a_block_and_an_open_fence_is_text() -> None:
     """Around it the text stays as it was typed."""
-    made = str(markdown.typed("See:\n```python\nx = 1\n```\nand\n```\nnever closed"))
+    made = str(markdown.render_typed("See:\n```python\nx = 1\n```\nand\n```\nnever closed"))
 
     assert 1 == made.count("<pre")
     assert '<div class="typed" dir="auto">See:</div>' in made

@@ -25,7 +25,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.serve.past import EVIL, KEY, SPELL, swept, written
 from thence.cli.madeup import Homes, token
 from thence.serve import mcp
-from thence.serve.gate import Gate
+from thence.serve.gate import AuthMiddleware
 from thence.serve.questions import TOOLS, Questions
 from thence.serve.stdio import INSTRUCTIONS, StdioServer
 
@@ -133,11 +133,11 @@ def test_nothing_of_ours_commands() -> None:
 
 
 @contextmanager
-def listening(homes: Homes) -> Iterator[Gate]:
+def listening(homes: Homes) -> Iterator[AuthMiddleware]:
     """Have the server listen on a free port."""
     store = swept(homes)
     listener = socket.create_server(("127.0.0.1", 0))
-    gate = Gate("127.0.0.1", listener.getsockname()[1], key=KEY)
+    gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=KEY)
     made = mcp.server(Questions(store, lambda text: text, lambda *_: {}), "0")
     server = uvicorn.Server(uvicorn.Config(mcp.over_http(made, gate), log_level="warning"))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.serve.conftest import House
-from thence.serve.clock import Clock
+from thence.serve.clock import DisplayClock
 from thence.serve.now_page import page
 
 
 def test_now_says_who_waits_and_what_today_cost(house: House) -> None:
     """The heading is the answer; spending agrees with the store."""
-    made = page(house.desk, Clock())
+    made = page(house.context, DisplayClock())
     total = house.store.totals()[0]
 
     assert made.heading == "Nothing needs you"
@@ -35,7 +35,7 @@ def test_hours_add_up_to_what_sessions_cost(house: House) -> None:
     for day in (max(days, key=lambda one: days[one]), "1999-01-01"):
         then = datetime.fromisoformat(f"{day}T12:00:00+00:00").timestamp()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(house.desk, "clock", lambda then=then: then)
-            made = page(house.desk, Clock(UTC))
+            patched.setattr(house.context, "clock", lambda then=then: then)
+            made = page(house.context, DisplayClock(UTC))
 
         assert (24 if day in days else 0) == len(made.hours)

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
-from thence.serve.clock import Clock
+from thence.serve.clock import DisplayClock
 from thence.serve.labels import project_label, project_root, unique_labels
 from thence.serve.projects import projects
 
@@ -55,14 +55,14 @@ def test_worktrees_are_folded_into_their_repository(folder: str, root: str) -> N
 def test_a_session_is_named_after_its_repository(house: House) -> None:
     """In lists as on the page of projects; without a folder it has no project."""
     for row in house.store.sessions():
-        label = project_label(house.desk, row.session.cwd)
+        label = project_label(house.context, row.session.cwd)
         assert label == (row.session.cwd or "").rpartition("/")[2]
-    assert "" == project_label(house.desk, None)
+    assert "" == project_label(house.context, None)
 
 
 def test_every_session_is_in_one_project(house: House) -> None:
     """Their numbers and costs sum up to those of the store."""
-    known = projects(house.desk, Clock())
+    known = projects(house.context, DisplayClock())
     total = house.store.totals()[0]
 
     assert total.sessions == sum(project.sessions for project in known)

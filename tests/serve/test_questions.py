@@ -24,7 +24,7 @@ from thence.memory.packs import pack_name
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.serve.frame import LIMIT
+from thence.serve.frame import MAX_ANSWER_CHARS
 from thence.serve.questions import TOOLS, Questions
 
 CLOCK = made_id("clock-change")
@@ -81,7 +81,7 @@ def test_a_question_is_answered_on_one_page(questions: Questions) -> None:
     answer = questions.answer("recall", {"question": "why did the module tidal fail?"})
     lines = inside(answer)
 
-    assert len(answer) <= LIMIT
+    assert len(answer) <= MAX_ANSWER_CHARS
     assert any(line.startswith("claude:0f00000") for line in lines)
     assert any(line.startswith("  failed e") and MISSING in line for line in lines)
     assert any(line.startswith("  ended: It needed the package tidal.") for line in lines)
@@ -210,7 +210,7 @@ def test_a_hostile_past_comes_back_as_inert_data(questions: Questions, number: i
     lines = inside(answer)
 
     assert lines or tool == "files"
-    assert len(answer) <= LIMIT
+    assert len(answer) <= MAX_ANSWER_CHARS
     assert {"\n"} >= {c for c in answer if unicodedata.category(c) in HARM}
     for bad in SPELL.split("\n"):
         if bad.startswith(("[", "<", "Ignore")):
@@ -297,7 +297,7 @@ def test_the_hostile_corpus_answers_in_frames(shared: Path, tmp_path: Path) -> N
                 given = {"session": uid, "event": fact.node.id[:200], "before": 9, "after": 9}
                 answers.append(asked.answer("around", given))
         for answer in answers:
-            assert len(answer) <= LIMIT
+            assert len(answer) <= MAX_ANSWER_CHARS
             assert {"\n"} >= {c for c in answer if unicodedata.category(c) in HARM}
             assert not any(line.startswith(("[", "<")) for line in inside(answer))
     kept.close()
@@ -315,5 +315,5 @@ def test_every_question_has_a_sentence_and_every_answer_is_short(questions: Ques
     ]
 
     assert all(asked.__doc__ for asked in TOOLS.values())
-    assert max(sizes) <= LIMIT
+    assert max(sizes) <= MAX_ANSWER_CHARS
     assert sorted(sizes)[len(sizes) // 2] <= 2_400

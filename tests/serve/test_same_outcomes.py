@@ -105,7 +105,7 @@ def api_outcomes(house: House) -> dict[str, CallOutcome]:
 
 def test_page_and_api_tell_how_each_call_went(machine: House) -> None:
     """An exit code that only the text tells, one that another record tells, a denial, tests."""
-    row = machine.desk.row(f"codex:{A}")
+    row = machine.context.row(f"codex:{A}")
     chart = Chart(read_session(machine.store, row))
     shown = [(chart.records[one.place].blocks[one.block], one.kind) for one in chart.every_row]
     kinds = {block.call: kind for block, kind in shown if block.kind == "tool_call"}

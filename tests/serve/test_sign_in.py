@@ -11,7 +11,7 @@ import pytest
 from tests.serve.browser import WAIT, launched
 from tests.serve.conftest import KEY, House, empty
 from thence.serve import sign_in
-from thence.serve.gate import Gate
+from thence.serve.gate import AuthMiddleware
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ def test_a_browser_gets_in_by_the_file_and_is_told_when_it_is_signed_out(tmp_pat
     """The file leads to the first page; after a restart the page says what to do."""
     house = empty(tmp_path)
     home = house.homes.thence
-    house.gate = Gate(
+    house.gate = AuthMiddleware(
         "127.0.0.1", house.port, key=KEY, on_sign_in=lambda ticket: sign_in.remove(home, ticket)
     )
     ticket = house.gate.ticket()

@@ -11,16 +11,16 @@ from thence.serve import store_page
 
 def test_the_store_says_what_goes_next_and_why(house: House) -> None:
     """With no room at all everything goes, each with its reason."""
-    roomy = store_page.page(house.desk)
+    roomy = store_page.page(house.context)
     assert roomy.going == []
     assert "Nothing will be removed" in roomy.plan_said
-    policy = house.desk.policy
+    policy = house.context.policy
     tight = msgspec.structs.replace(Policy(), raw_soft_cap_bytes=1, raw_hard_cap_bytes=2)
     try:
-        house.desk.policy = tight
-        made = store_page.page(house.desk)
+        house.context.policy = tight
+        made = store_page.page(house.context)
     finally:
-        house.desk.policy = policy
+        house.context.policy = policy
 
     assert made.going
     assert all(one.why for one in made.going)
@@ -28,7 +28,7 @@ def test_the_store_says_what_goes_next_and_why(house: House) -> None:
 
 def test_secrets_are_counted_by_rule_and_never_shown(house: House) -> None:
     """The made-up token is one of them."""
-    made = store_page.page(house.desk)
+    made = store_page.page(house.context)
     page = house.ask("/store").body
 
     assert ("github-token", 1, 1) in made.redacted

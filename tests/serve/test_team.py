@@ -21,7 +21,7 @@ from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
-from thence.serve.desk import Desk
+from thence.serve.context import AppContext
 from thence.team.postgres import Postgres
 from thence.team.pushing import Pusher
 
@@ -37,12 +37,12 @@ class Office(House):
         (folder / ".thence").mkdir()
         super().__init__(folder)
 
-    def _desk(self) -> Desk:
+    def _make_context(self) -> AppContext:
         self.store.close()
         self.team = Postgres(f"{self.url_of_store}&machine=*")
         home = self.homes.thence
         told = {"settings": config.settings(home, {}), "policy": Policy(), "writes": False}
-        return Desk(self.team, home=home, known={}, roots={}, **told)  # type: ignore[arg-type]
+        return AppContext(self.team, home=home, known={}, roots={}, **told)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Let go of everything."""

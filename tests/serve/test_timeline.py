@@ -49,7 +49,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
         made: Timeline | None = None
         if timeline is not None and grown.rebuilt.total() == rebuilt:
             window = read_window(uid, grown.state, grown.fetch, whole.head)
-            made = timeline.continued(window, grown.state)
+            made = timeline.extend(window, grown.state)
         out["continued" if made is not None else "anew"] += 1
         if made is not None:
             assert ids(anew.line) == ids(made.line)
@@ -101,8 +101,8 @@ def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
         logs_of.write(house.homes.claude, script)
         house.swept()
         uid = f"claude:{script.session}"
-        before = ask_events(house.desk, uid=uid, limit=20)
-        api.chain.fn(house.desk, uid=uid, limit=20)
+        before = ask_events(house.context, uid=uid, limit=20)
+        api.chain.fn(house.context, uid=uid, limit=20)
         name = before.events[0].name
         grow_log(house.homes.claude, script)
         house.swept()
@@ -112,13 +112,13 @@ def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
             house: Any = house, uid: str = uid, name: str = name, totals: list[int] = totals
         ) -> None:
             if path == "events":
-                totals.append(ask_events(house.desk, uid=uid, limit=20).total)
+                totals.append(ask_events(house.context, uid=uid, limit=20).total)
             elif path == "chain":
-                api.chain.fn(house.desk, uid=uid, limit=20)
+                api.chain.fn(house.context, uid=uid, limit=20)
             elif path == "event":
-                api.one_event.fn(house.desk, uid, name)
+                api.one_event.fn(house.context, uid, name)
             else:
-                api.session.fn(house.desk, uid)
+                api.session.fn(house.context, uid)
 
         work.append(counted(ask))
         house.close()
@@ -141,7 +141,7 @@ def test_stored_events_are_read_at_the_same_cost_at_any_length(tmp_path: Path, p
         uid = f"claude:{script.session}"
         rows = house.store.events(uid)
         middle = rows[len(rows) // 2 // PAGE_EVENTS * PAGE_EVENTS + PAGE_EVENTS // 2]
-        cursor = api.cursor_text(api.At(middle.seq + 1)) if path == "middle" else None
+        cursor = api.cursor_text(api.PagePosition(middle.seq + 1)) if path == "middle" else None
         name = f"e{middle.event.event_id:013x}"
         answers: list[Any] = []
 
@@ -153,11 +153,11 @@ def test_stored_events_are_read_at_the_same_cost_at_any_length(tmp_path: Path, p
             answers: list[Any] = answers,
         ) -> None:
             if path == "event":
-                answers.append(api.one_event.fn(house.desk, uid, name))
+                answers.append(api.one_event.fn(house.context, uid, name))
             elif path == "session":
-                answers.append(api.session.fn(house.desk, uid))
+                answers.append(api.session.fn(house.context, uid))
             else:
-                answers.append(ask_events(house.desk, uid=uid, cursor=cursor, limit=20))
+                answers.append(ask_events(house.context, uid=uid, cursor=cursor, limit=20))
 
         ask()  # what is imported and compiled for the first time is not counted
         work.append(counted(ask))

@@ -19,13 +19,13 @@ from thence.format.nodes import Is
 from thence.format.whole import Whole
 from thence.memory.readouts import readout_of
 from thence.memory.store import Filter
-from thence.serve.chart import Chart, Row
-from thence.serve.charts import LARGE, Charts, charts_of
-from thence.serve.clock import Clock
+from thence.serve.chart import Chart, ChartRow
+from thence.serve.charts import LARGE_SESSION_EVENTS, Charts, charts_of
+from thence.serve.clock import DisplayClock
 from thence.serve.head import address, head, tail
 from thence.serve.items import Window
-from thence.serve.outline import Outline
-from thence.serve.view import WINDOW, Drawing
+from thence.serve.outline import SessionOutline
+from thence.serve.view import WINDOW_ROWS, Drawing
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -38,15 +38,15 @@ def nobody(name: str) -> None:
 def charts(house: House) -> Iterator[Chart]:
     """Lay out every session of a house, from its thin facts."""
     for row in house.store.sessions(Filter()):
-        yield charts_of(house.desk).get(house.desk, row)
+        yield charts_of(house.context).get(house.context, row)
 
 
 def drawn(chart: Chart) -> Drawing:
     """Draw a chart with times in UTC."""
-    return Drawing(chart, Clock(UTC), nobody)
+    return Drawing(chart, DisplayClock(UTC), nobody)
 
 
-def all_rows(chart: Chart) -> Iterator[Row]:
+def all_rows(chart: Chart) -> Iterator[ChartRow]:
     """Give the rows of the page, folded ones as well."""
     for row in chart.rows:
         yield row
@@ -89,8 +89,8 @@ def test_every_dead_branch_is_one_row(house: House) -> None:
 def test_thin_facts_are_laid_out_as_whole_ones_are(house: House) -> None:
     """Payloads are for drawing; they change no row."""
     for row in house.store.sessions(Filter()):
-        thin = charts_of(house.desk).get(house.desk, row)
-        full = Chart(readout_of(house.desk.whole(row).whole))
+        thin = charts_of(house.context).get(house.context, row)
+        full = Chart(readout_of(house.context.load_session(row).whole))
 
         assert thin.rows == full.rows
         assert [bound.rows for bound in thin.bounds] == [bound.rows for bound in full.bounds]
@@ -141,7 +141,7 @@ def test_nothing_was_said_and_nothing_is_shown() -> None:
     window = drawing.main()
 
     assert window == Window("", [], 0, 0, 0)
-    assert Outline(drawing, window, Clock(UTC), "/x").map() is None
+    assert SessionOutline(drawing, window, DisplayClock(UTC), "/x").map() is None
 
 
 # -- drawing --------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_nothing_was_said_and_nothing_is_shown() -> None:
 def test_every_event_can_be_found_and_is_drawn(house: House) -> None:
     """By its name, wherever it stands: what holds it is opened."""
     for row in house.store.sessions(Filter()):
-        chart = charts_of(house.desk).get(house.desk, row)
+        chart = charts_of(house.context).get(house.context, row)
         held = house.store.held(row.session.session_uid)
         assert held is not None
         drawing = drawn(chart)
@@ -207,10 +207,10 @@ def test_a_long_session_is_drawn_a_window_at_a_time(tmp_path: Path) -> None:
     name = drawing.row_id(chart.rows[300])
     middle = drawing.main(name)
 
-    assert (first.start, first.end, first.total) == (0, WINDOW, 600)
-    assert (last.start, last.end) == (600 - WINDOW, 600)
+    assert (first.start, first.end, first.total) == (0, WINDOW_ROWS, 600)
+    assert (last.start, last.end) == (600 - WINDOW_ROWS, 600)
     assert name in [item.id for item in middle.items]
-    assert len(middle.items) == WINDOW
+    assert len(middle.items) == WINDOW_ROWS
     seen: list[str] = []
     at = 0
     while at < 600:
@@ -242,7 +242,7 @@ def test_an_open_call_of_a_running_session_is_no_interruption(tmp_path: Path) ->
     assert [row.kind for row in chart.rows] == ["prompt", "tool"]
     assert drawn(chart).main().items[1].status == "open"
     assert tail(chart, "running", None).what == "make all"
-    assert tail(chart, None, None).said == "Stopped in the middle of a turn"
+    assert tail(chart, None, None).text == "Stopped in the middle of a turn"
 
 
 # -- around it ------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_the_outline_counts_what_the_rows_are(house: House) -> None:
     """Jumps and rows agree, folded ones included."""
     for chart in charts(house):
         drawing = drawn(chart)
-        outline = Outline(drawing, drawing.main(), Clock(UTC), "/s")
+        outline = SessionOutline(drawing, drawing.main(), DisplayClock(UTC), "/s")
         kinds = Counter(row.kind for row in all_rows(chart))
         jumps = {jump.kind: jump.count for jump in outline.jumps()}
 
@@ -266,7 +266,7 @@ def test_the_map_stays_within_its_frame(house: House) -> None:
     """Cells, points, marks and links, whatever the session."""
     for chart in charts(house):
         drawing = drawn(chart)
-        found = Outline(drawing, drawing.main(), Clock(UTC), "/s").map()
+        found = SessionOutline(drawing, drawing.main(), DisplayClock(UTC), "/s").map()
         if found is None:
             continue
         assert all(0 <= cell.at < 600 and 0 <= cell.heat <= 5 for cell in found.cells)
@@ -278,7 +278,7 @@ def test_the_map_stays_within_its_frame(house: House) -> None:
 def test_money_over_a_session_is_that_of_the_store(house: House) -> None:
     """All bills of a chart are what the list says."""
     for row in house.store.sessions(Filter()):
-        chart = charts_of(house.desk).get(house.desk, row)
+        chart = charts_of(house.context).get(house.context, row)
 
         assert chart.ticks(range(len(chart.records))) == sum(row.ticks.values())
 
@@ -286,7 +286,7 @@ def test_money_over_a_session_is_that_of_the_store(house: House) -> None:
 def test_the_head_says_what_the_row_says(house: House) -> None:
     """Without reading the session."""
     row = next(house.store.sessions(Filter()))
-    made = head(row, None, Clock(UTC), {})
+    made = head(row, None, DisplayClock(UTC), {})
 
     assert made.events == f"{row.events:,}"
     assert made.page == address(row.session.session_uid)
@@ -295,14 +295,14 @@ def test_the_head_says_what_the_row_says(house: House) -> None:
 def test_charts_are_made_once_and_let_go_when_there_are_too_many(house: House) -> None:
     """The same chart for the same change; a bound on what is held."""
     rows = list(house.store.sessions(Filter()))
-    few = Charts(house.desk, room=1)
-    first = few.get(house.desk, rows[0])
+    few = Charts(house.context, room=1)
+    first = few.get(house.context, rows[0])
 
-    assert few.get(house.desk, rows[0]) is first
-    few.get(house.desk, rows[1])
-    assert few.get(house.desk, rows[0]) is not first
+    assert few.get(house.context, rows[0]) is first
+    few.get(house.context, rows[1])
+    assert few.get(house.context, rows[0]) is not first
     assert few.at_hand(rows[0])
-    assert rows[0].events < LARGE
+    assert rows[0].events < LARGE_SESSION_EVENTS
 
 
 @pytest.mark.slow
@@ -325,7 +325,7 @@ def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
         chart = Chart(readout_of(Whole("claude:x", made[size].facts)))
         drawing = drawn(chart)
         window = drawing.main()
-        Outline(drawing, window, Clock(UTC), "/x").map()
+        SessionOutline(drawing, window, DisplayClock(UTC), "/x").map()
 
     assert grows_linearly(work, 60)
 
@@ -340,7 +340,7 @@ def test_every_real_session_is_drawn(shared: Path) -> None:
         chart = Chart(readout_of(load(path).whole))
         drawing = drawn(chart)
         window = drawing.main()
-        outline = Outline(drawing, window, Clock(UTC), "/s")
+        outline = SessionOutline(drawing, window, DisplayClock(UTC), "/s")
         outline.entries()
         outline.map()
         for row in all_rows(chart):

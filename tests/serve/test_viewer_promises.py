@@ -23,7 +23,7 @@ from thence.agents.claude.sample import Transcript
 from thence.memory.patterns import Evidence, Pattern
 from thence.memory.store import Filter
 from thence.serve import list_page, pattern_page, projects, year
-from thence.serve.clock import Clock
+from thence.serve.clock import DisplayClock
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +101,7 @@ def test_pages_are_sound_on_real_sessions(
     assert len(pairs) > 5
     paths = [f"/sessions/{uids[0]}" for uids in agents.values()]
     paths += [f"/sessions/{fork}/beside/{origin}" for fork, origin in pairs[:6]]
-    paths += [f"/projects/one?path={projects.projects(real_house.desk, Clock())[0].path}"]
+    paths += [f"/projects/one?path={projects.projects(real_house.context, DisplayClock())[0].path}"]
     with browsers.tab(browser, real_house, width=width, dark=dark) as tab:
         for path in (*PAGES, *paths):
             is_sound(tab, path)
@@ -136,9 +136,13 @@ def test_pages_are_sound_on_very_many_sessions(
 
 def test_day_headings_of_a_long_list_count_days(large_house: House) -> None:
     """However many pages a day has, and whatever page is shown."""
-    made = list_page.page(large_house.desk, list_page.Wanted(), Clock(UTC))
+    made = list_page.page(large_house.context, list_page.ListQuery(), DisplayClock(UTC))
     stored = list_page._sums_by_day(
-        large_house.desk, Filter(), datetime.now(UTC).date(), Clock(UTC), with_earlier=True
+        large_house.context,
+        Filter(),
+        datetime.now(UTC).date(),
+        DisplayClock(UTC),
+        with_earlier=True,
     )
     for day, back in (("Today", 0), ("Yesterday", 1)):
         headings = [one.sums for one in made.days if one.name == day]
@@ -211,7 +215,7 @@ def test_every_fork_of_real_clients_is_aligned(real_house: House) -> None:
 
 def test_tools_and_files_of_the_last_weeks_are_counted(house: House) -> None:
     """Files that sessions edited, each with a search that finds those sessions."""
-    made = year.year(house.desk, Clock(UTC))
+    made = year.year(house.context, DisplayClock(UTC))
     assert made.tools
     assert made.files
     for file in made.files:
@@ -290,8 +294,8 @@ def test_a_pattern_needs_two_sessions_and_words(house: House) -> None:
     twice = a_pattern("error: unknown flag", ["error: unknown flag"] * 2)
     ruler = a_pattern("output: xxxxxxxxxxxxxxxx", ["xxxxxxxxxxxxxxxx"] * 2)
 
-    assert [twice] == pattern_page.recurring([once, twice, ruler])
-    made = pattern_page.page(house.desk, "", 90)
+    assert [twice] == pattern_page.select_recurring([once, twice, ruler])
+    made = pattern_page.page(house.context, "", 90)
     assert all(shown.sessions >= 2 for shown in made.shown)
 
 
@@ -302,12 +306,12 @@ def test_a_pattern_says_what_all_its_cases_share() -> None:
     other = [*same[:2], "error: unrecognized subcommand 'npm' in /src/9"]
     form = f"error: {name}"
 
-    assert "unrecognized subcommand 'bun' in <path>" == pattern_page.unmasked(
+    assert "unrecognized subcommand 'bun' in <path>" == pattern_page.unmask(
         name, a_pattern(form, same)
     )
-    assert name == pattern_page.unmasked(name, a_pattern(form, other))
-    assert name == pattern_page.unmasked(name, a_pattern(form, [*same, "something else"]))
-    assert "plain" == pattern_page.unmasked("plain", a_pattern("error: plain", ["plain", "plain"]))
+    assert name == pattern_page.unmask(name, a_pattern(form, other))
+    assert name == pattern_page.unmask(name, a_pattern(form, [*same, "something else"]))
+    assert "plain" == pattern_page.unmask("plain", a_pattern("error: plain", ["plain", "plain"]))
 
 
 def test_evidence_stands_before_the_fix(browser: Browser, house: House) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
-from thence.serve.clock import Clock
+from thence.serve.clock import DisplayClock
 from thence.serve.year import year
 
 
@@ -23,7 +23,7 @@ def browser() -> Iterator[Browser]:
 
 def test_every_day_of_a_year_is_one_square(house: House) -> None:
     """The last is today; those with sessions lead to them."""
-    made = year(house.desk, Clock(UTC))
+    made = year(house.context, DisplayClock(UTC))
     places = [(square.x, square.y) for square in made.squares]
 
     assert 52 * 7 < len(places) == len(set(places)) <= 53 * 7
@@ -33,7 +33,7 @@ def test_every_day_of_a_year_is_one_square(house: House) -> None:
 
 def test_tools_are_counted_over_sessions(house: House) -> None:
     """The one that was called most is first."""
-    tools = year(house.desk, Clock(UTC)).tools
+    tools = year(house.context, DisplayClock(UTC)).tools
 
     assert tools[0].calls == max(tool.calls for tool in tools) > 1
     assert 1.0 == tools[0].share

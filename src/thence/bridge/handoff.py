@@ -222,8 +222,7 @@ def end_of(whole: Whole, place: int, *, branch: bool = False) -> int:
 
 def carry_out(handoff: Handoff) -> None:
     """Write a session where its agent looks for it: all of it, or nothing."""
-    if handoff.report.accept:
-        _check_program(handoff.report)
+    program = _find_program(handoff.report) if handoff.report.accept else None
     try:
         if handoff.folder is None:
             for path, body in handoff.files.items():
@@ -236,9 +235,9 @@ def carry_out(handoff: Handoff) -> None:
         where = error.filename or next(iter(handoff.files))
         message = f"{where} cannot be written: {error.strerror}"
         raise NotAppendable(message, hint="check the permissions of the agent's folder") from error
-    if handoff.report.accept:
+    if program is not None:
         try:
-            _accept(handoff.report)
+            _accept(handoff.report, program)
         finally:
             for path in handoff.files:
                 Path(path).unlink(missing_ok=True)
@@ -246,21 +245,28 @@ def carry_out(handoff: Handoff) -> None:
                     Path(path).parent.rmdir()
 
 
-def _check_program(report: Report) -> None:
+def _find_program(report: Report) -> str:
+    """Return the path of the client that takes a session in.
+
+    It is looked for from where the user is, not in the project's folder, where it runs: PATH may
+    name the current folder.
+    """
     program = report.accept[0]
-    if shutil.which(program) is None:
+    path = shutil.which(program)
+    if path is None:
         raise BadConfig(
             f"{program} is not on PATH, and only it can take a session in",
             hint=f"install {agents()[report.to].label}, or add its folder to PATH",
         )
+    return str(Path(path).absolute())
 
 
-def _accept(report: Report) -> None:
+def _accept(report: Report, program: str) -> None:
     """Let the client take its file in; it says nothing that can be relied on but how it ended."""
     command = shlex.join(report.accept)
     try:
         done = subprocess.run(  # noqa: S603 - the client that was asked for
-            report.accept,
+            [program, *report.accept[1:]],
             cwd=report.cwd,
             stdin=subprocess.DEVNULL,
             capture_output=True,

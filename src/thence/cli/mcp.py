@@ -77,7 +77,7 @@ def _listen(port: int) -> None:
     from thence.serve.limits import LimitedServer
 
     listener = _listener(HOST, port)
-    guard = gate.Gate(HOST, listener.getsockname()[1], key=gate.key_of(wiring.home()))
+    guard = gate.AuthMiddleware(HOST, listener.getsockname()[1], key=gate.home_key(wiring.home()))
     tell(
         [
             f"http://{gate.authority(HOST, guard.port)}{mcp.PATH}",

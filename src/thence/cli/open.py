@@ -31,8 +31,8 @@ def command(ctx: click.Context, wanted: str | None, port: int, *, no_open: bool,
     home = wiring.home()
     if (runs := background.running(home)) is not None:
         port = runs.port
-    key = gate.key_of(home) if (home / gate.KEY).exists() else token_bytes(32)
-    there = gate.Gate(serve.HOST, port, key=key)
+    key = gate.home_key(home) if (home / gate.KEY).exists() else token_bytes(32)
+    there = gate.AuthMiddleware(serve.HOST, port, key=key)
     if serve.is_ours(there):
         return serve.open_again(there, page=page, json=json, opens=not no_open)
     code: int = ctx.invoke(

@@ -23,8 +23,8 @@ from thence.errors import BadConfig, ThenceError
 
 if TYPE_CHECKING:
     from thence.memory.store import Store
-    from thence.serve.desk import Desk
-    from thence.serve.gate import Gate
+    from thence.serve.context import AppContext
+    from thence.serve.gate import AuthMiddleware
 
 HOST = "127.0.0.1"
 PORT = 7331
@@ -86,15 +86,15 @@ def command(
     _check(host, token=token, loopback=gate.is_loopback(host))
     home = wiring.home()
     is_read_only = wiring.is_read_only()
-    key = gate.key_of(home) if not is_read_only or (home / gate.KEY).exists() else token_bytes(32)
+    key = gate.home_key(home) if not is_read_only or (home / gate.KEY).exists() else token_bytes(32)
     try:
         listener = _listener(host, port)
     except PortTaken:
-        there = gate.Gate(host, port, key=key)
+        there = gate.AuthMiddleware(host, port, key=key)
         if not is_ours(there):
             raise
         return open_again(there, page=page, json=json, opens=not no_open)
-    guard = gate.Gate(
+    guard = gate.AuthMiddleware(
         host,
         listener.getsockname()[1],
         key=key,
@@ -118,7 +118,7 @@ def command(
 
     sign_in.remove_leftovers(home)
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
-        made = app.create(desk(store, team=team is not None), guard)
+        made = app.create(make_context(store, team=team is not None), guard)
         app.settle()
         try:
             with listener, claimed(home, guard.port) if service else nullcontext():
@@ -135,7 +135,7 @@ def _start(host: str, port: int, *, json: bool, opens: bool) -> int:
     if host != HOST:
         raise BadConfig("--background listens on this machine only", hint="leave out --host")
     there = background_server.start(wiring.home(), port)
-    guard = gate.Gate(HOST, there.port, key=gate.key_of(wiring.home()))
+    guard = gate.AuthMiddleware(HOST, there.port, key=gate.home_key(wiring.home()))
     if not json:
         tell(["The viewer runs in the background; thence serve --stop stops it.", ""])
     return open_again(guard, json=json, opens=opens)
@@ -151,14 +151,14 @@ def _stop(*, json: bool) -> int:
     return 0
 
 
-def desk(store: Store, *, team: bool = False) -> Desk:
+def make_context(store: Store, *, team: bool = False) -> AppContext:
     """Lay out what is kept in this home; of a team's store nothing is of this machine."""
-    from thence.serve.desk import Desk
+    from thence.serve.context import AppContext
 
     known = {} if team else wiring.adapters()
     is_read_only = not team and wiring.is_read_only()
     writes = config.persistence() and not team and not is_read_only
-    return Desk(
+    return AppContext(
         store,
         home=wiring.home(),
         settings=wiring.settings(),
@@ -200,7 +200,7 @@ def _listener(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def is_ours(guard: Gate) -> bool:
+def is_ours(guard: AuthMiddleware) -> bool:
     """Whether a server of this home listens there; nothing secret is sent to find out."""
     import http.client
 
@@ -215,9 +215,9 @@ def is_ours(guard: Gate) -> bool:
     return guard.realm in told
 
 
-def open_again(guard: Gate, *, page: str = "", json: bool, opens: bool) -> int:
+def open_again(guard: AuthMiddleware, *, page: str = "", json: bool, opens: bool) -> int:
     """Sign one more browser in at the server that runs; a browser in the terminal is waited for."""
-    ticket = guard.signed()
+    ticket = guard.sign_ticket()
     url = guard.url(ticket, page)
     if json:
         click.echo(dumps({"url": url, "running": True}))
@@ -229,7 +229,7 @@ def open_again(guard: Gate, *, page: str = "", json: bool, opens: bool) -> int:
     return 0
 
 
-def _open_browser(guard: Gate, ticket: str, at: str) -> None:
+def _open_browser(guard: AuthMiddleware, ticket: str, at: str) -> None:
     """Open the user's browser at a file that leads to the one-time URL.
 
     The URL itself would stand in the list of processes, which every user of this machine can read.
@@ -247,7 +247,7 @@ def _open_browser(guard: Gate, ticket: str, at: str) -> None:
     webbrowser.open(page.as_uri())
 
 
-def _say(guard: Gate, url: str, *, token: bool, json: bool, loopback: bool) -> None:
+def _say(guard: AuthMiddleware, url: str, *, token: bool, json: bool, loopback: bool) -> None:
     if json:
         click.echo(dumps({"url": url, "token": guard.token if token else None, "port": guard.port}))
     else:

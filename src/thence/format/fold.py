@@ -231,6 +231,7 @@ class Fold:
             replayed=self._replayed,
             billed=self._billed,
             torn=torn,
+            totals=_totals_without_anchor(state),
         )
         view = View(whole, {fact.node.id for fact in state.anchors}, logs)
         rows = self._rows(view)
@@ -855,6 +856,17 @@ def _carry(anchor: Fact, state: FoldState) -> Fact:
     usage = Usage() if anchor.channel in state.billed else None
     running = state.totals.get(f"{anchor.channel}\n{anchor.file}")
     return msgspec.structs.replace(anchor, usage=usage, running=None if usage else running)
+
+
+def _totals_without_anchor(state: FoldState) -> dict[tuple[str, str], Usage]:
+    """Return the running totals of sealed ledgers: no anchor carries theirs."""
+    carried = {f"{anchor.channel}\n{anchor.file}" for anchor in state.anchors}
+    out: dict[tuple[str, str], Usage] = {}
+    for key, total in state.totals.items():
+        if key not in carried:
+            channel, _, file = key.partition("\n")
+            out[channel, file] = total
+    return out
 
 
 def _less_prompts(fact: Fact, sealed: int) -> Fact:

@@ -94,15 +94,18 @@ class Whole:
         before: Before | None = None,
         origin: tuple[Whole, int] | None = None,
         torn: bool = False,
+        totals: Mapping[tuple[str, str], Usage] | None = None,
     ) -> None:
         """Put a session together.
 
         `replayed` holds the copy keys of records that other sessions own, `billed` the usage
         keys that they pay for. What this one goes on from without holding a copy is given as
         `ancestor`, messages from `said_before`, or as `before`, events from `up_to`. `origin` is
-        the session that said them, and the last place before this one.
+        the session that said them, and the last place before this one. `totals` are the running
+        totals, by channel and file, of records before these that are not among them.
         """
         self.uid = uid
+        self._totals = totals or {}
         self.torn = torn
         self.ancestor = ancestor
         self.before = before or Before([])
@@ -150,7 +153,7 @@ class Whole:
         has = self._traits
         out, shared = gather.gathered(events, about_only, in_pieces=bool(has & _Has.PIECES))
         if has & _Has.TOTALS:
-            out = _billed(out)
+            out = _billed(out, self._totals)
         if has & _Has.SIDES:
             out = _said_once(_without_mirrors(out))
         out = _paid_here(out, billed)
@@ -637,7 +640,7 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     now = [fact for fact in facts if fact.generation == newest[fact.file]]
     current = {fact.node.id for fact in now}
     before = [fact for fact in facts if fact.generation != newest[fact.file]]
-    gone = [fact for fact in _billed(before) if fact.node.id not in current]
+    gone = [fact for fact in _billed(before, {}) if fact.node.id not in current]
     # A log that was rewritten back and forth held the same records several times: once is enough.
     last = {(fact.file, fact.node.id): fact.generation for fact in gone}
     gone = [f for f in gone if f.generation == last[f.file, f.node.id]]
@@ -672,11 +675,11 @@ def named_repeat(fact: Fact, before: int) -> Fact:
     return msgspec.structs.replace(fact, node=node)
 
 
-def _billed(facts: list[Fact]) -> list[Fact]:
+def _billed(facts: list[Fact], totals: Mapping[tuple[str, str], Usage]) -> list[Fact]:
     """Turn running totals into bills: what each adds to the one before it in its log.
 
     A total that falls has started again. Where a log begins to tell single bills, its totals no
-    longer count: they say the same, with errors.
+    longer count: they say the same, with errors. `totals` stood before the first of these.
     """
     before: dict[tuple[str, str, int], Usage] = {}
     exact: set[str] = set()
@@ -687,7 +690,7 @@ def _billed(facts: list[Fact]) -> list[Fact]:
         total = fact.running
         if total is not None and fact.channel not in exact:
             log = (fact.channel, fact.file, fact.generation)
-            last = before.get(log, Usage())
+            last = before.get(log) or totals.get(log[:2], Usage())
             more = joins.subtracted(total, last) if total.total >= last.total else total
             before[log] = total
             if more.total:

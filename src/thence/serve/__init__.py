@@ -1,6 +1,6 @@
 """Pages, API and live view of what is kept: what `thence serve` listens with. Extra `serve`.
 
-desk      all that a page or a call may ask for
+context   all that a page or a call may ask for
 gate      who may ask: exact Host and Origin, a cookie or a bearer token, strict headers
 app       routes, errors as problem+json, compression, ETags, static files
 api       the JSON beside every page
@@ -8,10 +8,10 @@ answers   what the API answers with
 live      watch, sweep, publish; server-sent events that resume exactly
 hosted    clients that write into sessions of our own, and their timers
 pages     the HTML pages, each made by a module: now_page, list_page, cost_page, pattern_page,
-          store_page, head and view; cards and days are parts of several
+          store_page, session_page, head and view; cards and days are parts of several
 chart     a session laid out from thin facts; charts keeps some at hand
 view      rows of a chart as they are drawn: items; outline, clock, texts and agents help
-shelf     what was made of sessions stays at hand
+cache     what was made of sessions, the least recently used dropped first
 markdown  text to safe markup
 
 Invariants: nothing is sent anywhere but to who asked; no GET has an effect; what a log says is

@@ -30,7 +30,7 @@ def agent_label(flavor: str) -> str:
 @lru_cache(maxsize=1024)
 def agent_class(flavor: str) -> str:
     """Return the name by which the style knows an agent."""
-    return flavor if flavor in dict(_coloured()) else OTHER
+    return flavor if flavor in dict(_agent_colours()) else OTHER
 
 
 @cache
@@ -40,12 +40,12 @@ def stylesheet() -> bytes:
         f":root {{ --a-{name}: light-dark({light}, {dark}); }}\n"
         f".f-{name} {{ fill: var(--a-{name}); }}\n"
         f'.agent[data-agent="{name}"]::before {{ background: var(--a-{name}); }}\n'
-        for name, (light, dark) in _coloured()
+        for name, (light, dark) in _agent_colours()
     ]
     return "".join(rules).encode()
 
 
-def _coloured() -> Iterator[tuple[str, tuple[str, str]]]:
+def _agent_colours() -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield agents with their colours; what is no name or colour stays out of a style sheet."""
     for name, agent in agents().items():
         colours = agent.profile.colours

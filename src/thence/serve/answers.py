@@ -44,7 +44,7 @@ class Sessions(msgspec.Struct, frozen=True):
     """Gives the next page; null on the last one."""
 
 
-class Tie(msgspec.Struct, frozen=True):
+class RelatedSession(msgspec.Struct, frozen=True):
     """A session that this one comes from, or that comes from it."""
 
     link: str
@@ -69,7 +69,7 @@ class SessionDetail(msgspec.Struct, frozen=True):
     session: SessionOut
     change: int
     """Grows with everything that is written of it."""
-    ties: list[Tie]
+    ties: list[RelatedSession]
     agents: list[AgentOut]
     digest: dict[str, JSON] | None
     notices: list[str]
@@ -91,7 +91,7 @@ class Border(msgspec.Struct, frozen=True):
     events: int
 
 
-class Events(msgspec.Struct, frozen=True):
+class EventsOut(msgspec.Struct, frozen=True):
     """One page of events."""
 
     events: list[EventOut]
@@ -102,7 +102,7 @@ class Events(msgspec.Struct, frozen=True):
     """Sessions whose events stand at the beginning of the chain, the oldest first."""
 
 
-class Messages(msgspec.Struct, frozen=True):
+class MessagesOut(msgspec.Struct, frozen=True):
     """A chain as messages that a model API accepts."""
 
     messages: list[JSON]
@@ -138,7 +138,7 @@ class AgentSession(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchOut(msgspec.Struct, frozen=True):
     """Answers to a search; `⟦` and `⟧` stand around what was looked for in a snippet."""
 
     hits: list[Hit]
@@ -163,7 +163,7 @@ class Digests(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-class Signals(msgspec.Struct, frozen=True):
+class SignalsOut(msgspec.Struct, frozen=True):
     """One page of signals, each with its `uid`."""
 
     signals: list[dict[str, JSON]]
@@ -177,7 +177,7 @@ class Patterns(msgspec.Struct, frozen=True):
     patterns: list[Pattern]
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TokensOut(msgspec.Struct, frozen=True):
     """Tokens by what was done with them."""
 
     input: int
@@ -195,29 +195,29 @@ class Sum(msgspec.Struct, frozen=True):
     dead_usd: float
     subagents_usd: float
     unpriced_tokens: int
-    tokens: Tokens
+    tokens: TokensOut
 
 
-class Part(Sum, frozen=True, kw_only=True):
+class CostPart(Sum, frozen=True, kw_only=True):
     """A day's, a model's, a project's, an agent's or a session's share."""
 
     key: str | None
 
 
-class Bound(msgspec.Struct, frozen=True):
+class LowerBoundReason(msgspec.Struct, frozen=True):
     """Why the sum of a session is a lower bound."""
 
     session_uid: str
     why: list[str]
 
 
-class Costs(msgspec.Struct, frozen=True):
+class CostsOut(msgspec.Struct, frozen=True):
     """What was spent, by one thing."""
 
     by: By
-    parts: list[Part]
+    parts: list[CostPart]
     total: Sum
-    lower_bounds: list[Bound]
+    lower_bounds: list[LowerBoundReason]
     unpriced: list[Unpriced] = []
     """Tokens without a known price, by model."""
     tz: str = "UTC"
@@ -273,7 +273,7 @@ class RiskOut(msgspec.Struct, frozen=True):
     path: str
     bytes: int
     deleted_in_days: float
-    kept: bool
+    is_stored: bool = msgspec.field(name="kept")
 
 
 class NowOut(msgspec.Struct, frozen=True):

@@ -44,43 +44,45 @@ from thence.serve.answers import (
     AgentOut,
     AgentSession,
     Border,
-    Costs,
+    CostsOut,
     Digests,
     EventOut,
-    Events,
-    Found,
-    Messages,
+    EventsOut,
+    MessagesOut,
     NowOut,
     Patterns,
     PlanOut,
     ProjectOut,
     Projects,
+    RelatedSession,
     Removal,
     RiskOut,
+    SearchOut,
     SessionDetail,
     SessionOut,
     Sessions,
-    Signals,
+    SignalsOut,
     StoreOut,
     Sum,
-    Tie,
 )
 from thence.serve.charts import charts_of
-from thence.serve.desk import AtDesk, Desk
+from thence.serve.context import AppContext, ContextDependency
 from thence.serve.timeline import timelines_of
 
-PAGE: Final = 50
-LARGEST: Final = 200
+DEFAULT_PAGE_SESSIONS: Final = 50
+MAX_PAGE_SESSIONS: Final = 200
 """Sessions of one page, usually and at most."""
-EVENTS: Final = 200
-NOTES_FROM: Final = 1 << 40
+DEFAULT_PAGE_EVENTS: Final = 200
+FIRST_NOTE_SEQ: Final = 1 << 40
 """The number of a session's first decision or note: above those of all events."""
-MOST_EVENTS: Final = 1000
-FOUND: Final = 500
-"""Hits that are looked at for a list of the sessions that hold them."""
+MAX_PAGE_EVENTS: Final = 1000
+MAX_LISTED_HITS: Final = 500
+"""Hits that are read for a list of the sessions that contain them."""
 
-Limit = Annotated[int, QueryParameter(ge=1, le=LARGEST, description="How many, at most.")]
-EventLimit = Annotated[int, QueryParameter(ge=1, le=MOST_EVENTS, description="How many, at most.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_SESSIONS, description="How many, at most.")]
+EventLimit = Annotated[
+    int, QueryParameter(ge=1, le=MAX_PAGE_EVENTS, description="How many, at most.")
+]
 CursorText = Annotated[
     str | None, QueryParameter(max_length=512, description="Where the page before ended.")
 ]
@@ -103,7 +105,7 @@ class BadCursor(ThenceError):
 # -- cursors --------------------------------------------------------------------------------
 
 
-class At(msgspec.Struct, frozen=True, array_like=True):
+class PagePosition(msgspec.Struct, frozen=True, array_like=True):
     """Where a page ended: so many came before, and the last of them was this one."""
 
     offset: int
@@ -111,44 +113,44 @@ class At(msgspec.Struct, frozen=True, array_like=True):
 
 
 T = TypeVar("T")
-_AT = msgspec.msgpack.Decoder(At)
+_AT = msgspec.msgpack.Decoder(PagePosition)
 
 
-def cursor_text(at: At) -> str:
-    """Give a cursor as a text."""
+def cursor_text(at: PagePosition) -> str:
+    """Return a cursor as a text."""
     return urlsafe_b64encode(msgspec.msgpack.encode(at)).decode().rstrip("=")
 
 
-def cursor_at(text: str | None) -> At:
+def cursor_at(text: str | None) -> PagePosition:
     """Read a cursor back."""
     if text is None:
-        return At(0)
+        return PagePosition(0)
     try:
         at = _AT.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (binascii.Error, ValueError):
-        at = At(-1)
+        at = PagePosition(-1)
     if not 0 <= at.offset < 1 << 40:
         raise BadCursor("invalid cursor", hint="start again without a cursor")
     return at
 
 
-def paged(found: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
+def paginate(items: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
     """Cut a page out of what is at hand as a whole."""
     start = cursor_at(cursor).offset
     end = start + limit
-    return list(found[start:end]), cursor_text(At(end)) if end < len(found) else None
+    return list(items[start:end]), cursor_text(PagePosition(end)) if end < len(items) else None
 
 
-SHIFTED: Final = 200
-"""Sessions that may have come in before a page, since the one before it was given."""
+MAX_SHIFTED_SESSIONS: Final = 200
+"""New sessions that may have moved a page since the page before it was sent."""
 
 
-def _page(desk: Desk, wanted: Filter, cursor: str | None, limit: int) -> Sessions:
+def _page(context: AppContext, wanted: Filter, cursor: str | None, limit: int) -> Sessions:
     at = cursor_at(cursor)
-    total = desk.store.totals((), wanted)[0].sessions
-    window = limit + 1 + (SHIFTED if at.last else 0)
+    total = context.store.totals((), wanted)[0].sessions
+    window = limit + 1 + (MAX_SHIFTED_SESSIONS if at.last else 0)
     asked = msgspec.structs.replace(wanted, limit=window, offset=max(at.offset - 1, 0))
-    rows = list(desk.store.sessions(asked))
+    rows = list(context.store.sessions(asked))
     # The page goes on after the last one that was given, wherever that stands by now.
     behind = [n for n, row in enumerate(rows) if row.session.session_uid == at.last]
     start = behind[0] + 1 if behind else min(at.offset, 1)
@@ -156,41 +158,43 @@ def _page(desk: Desk, wanted: Filter, cursor: str | None, limit: int) -> Session
     cursor = None
     if len(rows) > start + limit:
         offset = asked.offset + start + len(shown)
-        cursor = cursor_text(At(offset, shown[-1].session.session_uid))
-    now = desk.now()
-    shown = desk.display(shown)
-    return Sessions([session_out(desk, row, now) for row in shown], total, cursor)
+        cursor = cursor_text(PagePosition(offset, shown[-1].session.session_uid))
+    now = context.now()
+    shown = context.display(shown)
+    return Sessions([session_out(context, row, now) for row in shown], total, cursor)
 
 
-def session_out(desk: Desk, row: SessionRow, now: standing.Now | None = None) -> SessionOut:
-    """Give a session as the API does."""
-    told = (now or desk.now()).of(row, desk.clock())
-    return msgspec.convert(standing.session_object(row, told), SessionOut)
+def session_out(
+    context: AppContext, row: SessionRow, now: standing.Now | None = None
+) -> SessionOut:
+    """Return a session as the API does."""
+    standing_now = (now or context.now()).of(row, context.clock())
+    return msgspec.convert(standing.session_object(row, standing_now), SessionOut)
 
 
 # -- sessions -------------------------------------------------------------------------------
 
 
 @get("/api/now", sync_to_thread=True)
-def now(desk: AtDesk, tz: Text = None) -> NowOut:
+def now(context: ContextDependency, tz: Text = None) -> NowOut:
     """What waits, what runs, what is about to be deleted, and today's spending in a zone."""
     zone = zone_named(tz)
-    told, at = desk.now(), desk.clock()
-    found: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
-    for row in standing.open_sessions(desk.store, Filter(), told, at, desk.labels()):
-        found[told.of(row, at) or "idle"].append(session_out(desk, row, told))
-    waits = {uid: one.waiting_for for uid, one in told.live.items() if one.waiting_for}
+    current, at = context.now(), context.clock()
+    by_standing: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
+    for row in standing.open_sessions(context.store, Filter(), current, at, context.labels()):
+        by_standing[current.of(row, at) or "idle"].append(session_out(context, row, current))
+    waits = {uid: status.waiting_for for uid, status in current.live.items() if status.waiting_for}
     risks = [
         RiskOut(r.source.uid, r.source.path, r.size, round(r.days, 2), r.row is not None)
-        for r in desk.risks()
+        for r in context.risks()
     ]
     today, week = (
-        msgspec.convert(_sums(desk, Filter(after=_midnight(at, back, zone))), Sum)
+        msgspec.convert(_sums(context, Filter(after=_midnight(at, back, zone))), Sum)
         for back in (0, 6)
     )
-    budgets = desk.budget_uses(zone)
+    budgets = context.budget_uses(zone)
     return NowOut(
-        **found, waiting_for=waits, at_risk=risks, today=today, week=week, budgets=budgets
+        **by_standing, waiting_for=waits, at_risk=risks, today=today, week=week, budgets=budgets
     )
 
 
@@ -200,29 +204,29 @@ def _midnight(at: float, back: int, zone: tzinfo | None) -> int:
     return millis(midnight(today - timedelta(days=back), zone))
 
 
-def _sums(desk: Desk, wanted: Filter) -> dict[str, JSON]:
+def _sums(context: AppContext, wanted: Filter) -> dict[str, JSON]:
     from thence.memory.bills import sums
 
-    return sums(desk.store.totals((), wanted)[0])
+    return sums(context.store.totals((), wanted)[0])
 
 
 @get("/api/projects", sync_to_thread=True)
-def projects(desk: AtDesk) -> Projects:
+def projects(context: ContextDependency) -> Projects:
     """The folders that agents worked in, the costliest first."""
-    found = [one for one in desk.store.totals(["project"]) if one.key[0]]
-    found.sort(key=lambda one: (-one.ticks, -one.sessions, one.key[0] or ""))
-    return Projects([_project(one) for one in found])
+    totals = [total for total in context.store.totals(["project"]) if total.key[0]]
+    totals.sort(key=lambda total: (-total.ticks, -total.sessions, total.key[0] or ""))
+    return Projects([_project(total) for total in totals])
 
 
-def _project(one: Total) -> ProjectOut:
-    path = one.key[0] or ""
-    money = one.ticks / TICKS, one.dead / TICKS
-    return ProjectOut(layout.project_id(path), path, one.sessions, *money, one.unpriced)
+def _project(total: Total) -> ProjectOut:
+    path = total.key[0] or ""
+    money = total.ticks / TICKS, total.dead / TICKS
+    return ProjectOut(layout.project_id(path), path, total.sessions, *money, total.unpriced)
 
 
 @get("/api/sessions", sync_to_thread=True)
 def sessions(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     q: Text = None,
     agent: Text = None,
@@ -234,25 +238,25 @@ def sessions(
     tag: Text = None,
     sort: FromQuery[Sort] = "recent",
     cursor: CursorText = None,
-    limit: Limit = PAGE,
+    limit: Limit = DEFAULT_PAGE_SESSIONS,
 ) -> Sessions:
     """Sessions that fit; with `q` those that hold what is looked for."""
-    uids = tuple(tagged_uids(desk.labels(), tag)) if tag else None
+    uids = tuple(tagged_uids(context.labels(), tag)) if tag else None
     if q and q.strip():
-        answer = desk.search(parse(q), FOUND)
-        matched = dict.fromkeys(found.session_uid for found in answer.found)
+        answer = context.search(parse(q), MAX_LISTED_HITS)
+        matched = dict.fromkeys(hit.session_uid for hit in answer.found)
         uids = tuple(uid for uid in matched if uids is None or uid in uids)
     wanted = Filter(
         uids=uids,
         agent=agent or None,
-        project=_project_filter(desk, project),
+        project=_project_filter(context, project),
         model=model or None,
         outcome=outcome,
         after=_moment(after),
         before=_moment(before),
         order=sort,
     )
-    return _page(desk, wanted, cursor, limit)
+    return _page(context, wanted, cursor, limit)
 
 
 def _moment(text: str | None) -> int | None:
@@ -260,21 +264,21 @@ def _moment(text: str | None) -> int | None:
 
 
 @get("/api/sessions/{uid:str}", sync_to_thread=True)
-def session(desk: AtDesk, uid: FromPath[str]) -> SessionDetail:
+def session(context: ContextDependency, uid: FromPath[str]) -> SessionDetail:
     """One session: what it is, what it is tied to, and its digest."""
-    row = desk.row(uid)
+    row = context.row(uid)
     wanted = Filter(uids=(row.session.session_uid,))
     agents, notices = [], []
     if row.session.evicted_at is None:
         agents = agents_of(row)
-        notices = [f"{one.what}: {one.detail}" for one in recall.notices_of(row)]
+        notices = [f"{notice.what}: {notice.detail}" for notice in recall.notices_of(row)]
     ties = [
-        Tie(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
+        RelatedSession(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
     ]
-    digest = next(map(with_dollars, desk.store.kept("digests", wanted)), None)
-    notes = [note for note in desk.notes() if note.session_uid == row.session.session_uid]
-    out = session_out(desk, desk.display([row])[0])
+    digest = next(map(with_dollars, context.store.kept("digests", wanted)), None)
+    notes = [note for note in context.notes() if note.session_uid == row.session.session_uid]
+    out = session_out(context, context.display([row])[0])
     return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
 
 
@@ -289,7 +293,7 @@ def agents_of(row: SessionRow) -> list[AgentOut]:
 
 
 def agent_name(channel: str) -> str:
-    """Give the id of a subagent from the name of its channel."""
+    """Return the id of a subagent from the name of its channel."""
     return channel.removeprefix("agent:")
 
 
@@ -298,205 +302,216 @@ def agent_name(channel: str) -> str:
 
 @get("/api/sessions/{uid:str}/chain", sync_to_thread=True)
 def chain(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     uid: FromPath[str],
     compacted: FromQuery[bool] = True,
     own: FromQuery[bool] = False,
     cursor: CursorText = None,
-    limit: EventLimit = EVENTS,
-) -> Events:
+    limit: EventLimit = DEFAULT_PAGE_EVENTS,
+) -> EventsOut:
     """The live chain: what the model sees; with `compacted=false` all that led to it.
 
     Events of the sessions that it continues come first, unless only its `own` are wanted.
     """
-    row, timeline = timelines_of(desk).get(desk, desk.row(uid))
+    row, timeline = timelines_of(context).get(context, context.row(uid))
     line = timeline.seen if compacted else timeline.line
     before = () if own else timeline.inherited[1 if compacted else 0]
-    page = _chain(desk, row, [*before, *line], cursor=cursor, limit=limit)
+    page = _chain(context, row, [*before, *line], cursor=cursor, limit=limit)
     return msgspec.structs.replace(page, continued_from=_borders(before))
 
 
 def _borders(rows: Sequence[StoredEvent]) -> list[Border]:
-    """Say how many of these events stand in which session, in their order."""
+    """Return how many of these events each session has, in their order."""
     groups = groupby(rows, lambda row: row.event.session_uid)
     return [Border(uid, len(list(group))) for uid, group in groups]
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
 def branch(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     uid: FromPath[str],
     event: FromPath[str],
     cursor: CursorText = None,
-    limit: EventLimit = EVENTS,
-) -> Events:
+    limit: EventLimit = DEFAULT_PAGE_EVENTS,
+) -> EventsOut:
     """The chain that leads to one event, live or dead."""
-    row = desk.row(uid)
-    session = charts_of(desk).get(desk, row).session
+    row = context.row(uid)
+    session = charts_of(context).get(context, row).session
     place = recall.place_of(session, event)
     before = session.inherited_events(place, boundaries=False)
     chain = [*before, *session.along(session.graph.chain(place, boundaries=False))]
-    page = _chain(desk, row, chain, cursor=cursor, limit=limit)
+    page = _chain(context, row, chain, cursor=cursor, limit=limit)
     return msgspec.structs.replace(page, continued_from=_borders(before))
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
 def events(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     uid: FromPath[str],
     kind: Text = None,
     became: Annotated[State | None, QueryParameter(name="state")] = None,
     channel: Text = None,
     cursor: CursorText = None,
-    limit: EventLimit = EVENTS,
-) -> Events:
+    limit: EventLimit = DEFAULT_PAGE_EVENTS,
+) -> EventsOut:
     """All events in the order in which they were read; decisions and notes of it are last."""
-    row = desk.row(uid)
-    notes = _notes_of(desk, row)
+    row = context.row(uid)
+    notes = _notes_of(context, row)
     if not (kind or became or channel):
-        return _range(desk, row, cursor, limit, notes=notes)
-    found = [
-        one
-        for one in (*desk.events(row), *notes)
-        if kind in (None, one.event.kind)
-        and became in (None, one.event.state)
-        and channel in (None, one.event.channel, agent_name(one.event.channel))
+        return _range(context, row, cursor, limit, notes=notes)
+    matches = [
+        stored
+        for stored in (*context.events(row), *notes)
+        if kind in (None, stored.event.kind)
+        and became in (None, stored.event.state)
+        and channel in (None, stored.event.channel, agent_name(stored.event.channel))
     ]
-    return _range(desk, row, cursor, limit, found)
+    return _range(context, row, cursor, limit, matches)
 
 
-def _notes_of(desk: Desk, row: SessionRow) -> list[StoredEvent]:
+def _notes_of(context: AppContext, row: SessionRow) -> list[StoredEvent]:
     """Return the decisions and notes of a session as events that come after all others."""
-    events = note_events(desk.notes(), row.session.session_uid)
+    events = note_events(context.notes(), row.session.session_uid)
     return [
-        StoredEvent(msgspec.structs.replace(event, seq=NOTES_FROM + number))
+        StoredEvent(msgspec.structs.replace(event, seq=FIRST_NOTE_SEQ + number))
         for number, event in enumerate(events)
     ]
 
 
-def _event(desk: Desk, uid: str, wanted: str) -> StoredEvent:
+def _event(context: AppContext, uid: str, wanted: str) -> StoredEvent:
     """Return the event that a name means, or the decision or note."""
-    row = desk.row(uid)
+    row = context.row(uid)
     try:
-        return desk.event(row, wanted)
+        return context.event(row, wanted)
     except SessionNotFound:
-        return recall.named_event(_notes_of(desk, row), row.session.session_uid, wanted)
+        return recall.named_event(_notes_of(context, row), row.session.session_uid, wanted)
 
 
 @get("/api/sessions/{uid:str}/messages", sync_to_thread=True)
 def messages(
-    desk: AtDesk, uid: FromPath[str], at: Text = None, *, own: FromQuery[bool] = False
-) -> Messages:
+    context: ContextDependency, uid: FromPath[str], at: Text = None, *, own: FromQuery[bool] = False
+) -> MessagesOut:
     """The live chain, or the one to an event, as messages that a model API accepts.
 
     With `own=1` without those of the sessions that it continues.
     """
-    row = desk.row(uid)
-    whole = desk.whole(row).whole
-    place = place_in(whole, at) if at else None
-    return Messages(list(whole.messages(to=place, own=own).messages), row.change)
+    row = context.row(uid)
+    session = context.load_session(row).whole
+    place = place_in(session, at) if at else None
+    return MessagesOut(list(session.messages(to=place, own=own).messages), row.change)
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}", sync_to_thread=True)
-def one_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> EventOut:
+def one_event(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) -> EventOut:
     """One event, whole."""
-    return event_out(desk, _event(desk, uid, event))
+    return event_out(context, _event(context, uid, event))
 
 
 @get("/api/sessions/{uid:str}/events/{event:str}/raw", sync_to_thread=True, media_type="text/plain")
-def raw_event(desk: AtDesk, uid: FromPath[str], event: FromPath[str]) -> Response[bytes]:
+def raw_event(
+    context: ContextDependency, uid: FromPath[str], event: FromPath[str]
+) -> Response[bytes]:
     """What an event holds, as it is kept: a file to save, never a page to show."""
-    found = event_out(desk, _event(desk, uid, event))
-    body = msgspec.json.format(msgspec.json.encode(found.payload), indent=2)
-    headers = {"content-disposition": f'attachment; filename="{found.name}.txt"'}
+    shown = event_out(context, _event(context, uid, event))
+    body = msgspec.json.format(msgspec.json.encode(shown.payload), indent=2)
+    headers = {"content-disposition": f'attachment; filename="{shown.name}.txt"'}
     return Response(body, media_type="text/plain", headers=headers)
 
 
 def _range(
-    desk: Desk,
+    context: AppContext,
     row: SessionRow,
     cursor: str | None,
     limit: int,
-    found: Sequence[StoredEvent] | None = None,
+    matches: Sequence[StoredEvent] | None = None,
     *,
     notes: Sequence[StoredEvent] = (),
-) -> Events:
+) -> EventsOut:
     """Return a page of a session's events and notes, or of those that were found among them."""
     after = cursor_at(cursor).offset - 1
-    if found is None:
-        later = list(desk.events(row, after=after, limit=limit + 1))
+    if matches is None:
+        later = list(context.events(row, after=after, limit=limit + 1))
         later += (note for note in notes if note.seq > after)
         later = later[: limit + 1]
         total = row.events + len(notes)
     else:
-        later = [one for one in found if one.seq > after][: limit + 1]
-        total = len(found)
+        later = [match for match in matches if match.seq > after][: limit + 1]
+        total = len(matches)
     shown = later[:limit]
-    following = cursor_text(At(shown[-1].seq + 1)) if len(later) > limit else None
-    return Events([event_out(desk, one) for one in shown], total, row.change, following)
+    following = cursor_text(PagePosition(shown[-1].seq + 1)) if len(later) > limit else None
+    return EventsOut([event_out(context, stored) for stored in shown], total, row.change, following)
 
 
 def _chain(
-    desk: Desk, row: SessionRow, rows: Sequence[StoredEvent], *, cursor: str | None, limit: int
-) -> Events:
+    context: AppContext,
+    row: SessionRow,
+    rows: Sequence[StoredEvent],
+    *,
+    cursor: str | None,
+    limit: int,
+) -> EventsOut:
     """Return one page of a chain; only its events are those whose payloads are read."""
-    shown, following = paged(rows, cursor, limit)
-    return Events([event_out(desk, one) for one in shown], len(rows), row.change, following)
+    shown, following = paginate(rows, cursor, limit)
+    return EventsOut(
+        [event_out(context, stored) for stored in shown], len(rows), row.change, following
+    )
 
 
-def event_out(desk: Desk, one: StoredEvent) -> EventOut:
+def event_out(context: AppContext, stored: StoredEvent) -> EventOut:
     """Return an event as the API gives it, with its payload."""
-    event = recall.with_body(desk.store.blobs, one.event)
+    event = recall.with_body(context.store.blobs, stored.event)
     fields: dict[str, Any] = msgspec.structs.asdict(event)
-    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=one.outcome)
+    return EventOut(**fields, name=recall.event_name(event.event_id), outcome=stored.outcome)
 
 
 @get("/api/projects/{project:str}/agent-sessions/{agent:str}", sync_to_thread=True)
 def agent_session(
-    desk: AtDesk,
+    context: ContextDependency,
     project: FromPath[str],
     agent: FromPath[str],
     cursor: CursorText = None,
-    limit: EventLimit = EVENTS,
+    limit: EventLimit = DEFAULT_PAGE_EVENTS,
 ) -> AgentSession:
     """What one subagent of a project did, whichever session started it."""
-    row, channel = _started(desk, project, agent)
+    row, channel = _find_agent_source(context, project, agent)
     own = [
-        one
-        for one in desk.events(row)
-        if channel in (None, one.event.channel) and one.event.state != State.INTERNAL
+        stored
+        for stored in context.events(row)
+        if channel in (None, stored.event.channel) and stored.event.state != State.INTERNAL
     ]
-    page = _range(desk, row, cursor, limit, own)
+    page = _range(context, row, cursor, limit, own)
     uid = row.session.session_uid
     return AgentSession(project, agent, uid, page.events, page.total, page.cursor)
 
 
-def _path_of(desk: Desk, project: str) -> str | None:
+def _path_of(context: AppContext, project: str) -> str | None:
     """Return the folder of a project by its id, ours or the name of Claude Code's folder."""
-    paths = [one.key[0] for one in desk.store.totals(["project"]) if one.key[0]]
+    paths = [total.key[0] for total in context.store.totals(["project"]) if total.key[0]]
     ours = (path for path in paths if layout.project_id(path) == project)
     claudes = (path for path in paths if _CLAUDE_DASH.sub("-", path) == project)
     return next(ours, None) or next(claudes, None)
 
 
-def _project_filter(desk: Desk, project: str | None) -> str | None:
+def _project_filter(context: AppContext, project: str | None) -> str | None:
     """Return what the folder of a session must hold: an id names a folder, all else is a part."""
     is_id = project is not None and "/" not in project and "-" in project
-    return (_path_of(desk, project) if is_id and project else None) or project or None
+    return (_path_of(context, project) if is_id and project else None) or project or None
 
 
-def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | None]:
+def _find_agent_source(
+    context: AppContext, project: str, agent: str
+) -> tuple[SessionRow, str | None]:
     """Find the session that holds what a subagent said, and the channel it said it on."""
     hint = "/api/projects lists projects, /api/sessions/{uid} the agents of a session"
     if not layout.is_id(agent):
         raise SessionNotFound("no such agent", hint=hint)
-    path = _path_of(desk, project)
+    path = _path_of(context, project)
     if path is None:
         raise SessionNotFound(f"no such project: {project[:80]!r}", hint=hint)
-    rows = [r for r in desk.store.sessions(Filter(project=path)) if r.session.cwd == path]
+    rows = [r for r in context.store.sessions(Filter(project=path)) if r.session.cwd == path]
     for row in rows:
         if row.session.native_session_id == agent:
             return row, None
@@ -514,7 +529,7 @@ def _started(desk: Desk, project: str, agent: str) -> tuple[SessionRow, str | No
 
 @get("/api/search", sync_to_thread=True)
 def search(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     q: Annotated[str, QueryParameter(max_length=2000, description="Words, phrases, filters.")],
     cursor: CursorText = None,
@@ -522,61 +537,63 @@ def search(
     prefix_last: Annotated[
         bool, QueryParameter(description="The last word may be the beginning of one.")
     ] = False,
-) -> Found:
+) -> SearchOut:
     """Events that hold what is looked for, the best first; decisions and notes apart."""
-    query = with_tagged(parse(q, prefix_last=prefix_last), desk.labels())
+    query = with_tagged(parse(q, prefix_last=prefix_last), context.labels())
     offset = cursor_at(cursor).offset
-    answer = desk.search(query, limit, offset)
-    told = hits(answer, query, desk.store.blobs)
-    full = len(told.hits) == limit
-    following = cursor_text(At(offset + limit)) if full else None
-    notes = [] if offset else matching_notes(desk.searchable_notes(), query)[:limit]
-    return Found(
-        *(told.hits, told.capped, told.searched_back_to, following, notes),
-        *(told.how, told.explanation, told.hints),
+    answer = context.search(query, limit, offset)
+    answers = hits(answer, query, context.store.blobs)
+    full = len(answers.hits) == limit
+    following = cursor_text(PagePosition(offset + limit)) if full else None
+    notes = [] if offset else matching_notes(context.searchable_notes(), query)[:limit]
+    return SearchOut(
+        *(answers.hits, answers.capped, answers.searched_back_to, following, notes),
+        *(answers.how, answers.explanation, answers.hints),
     )
 
 
 @get("/api/ask", sync_to_thread=True)
 def ask(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     q: Annotated[str, QueryParameter(max_length=2000, description="A question, or words.")],
 ) -> Recap:
     """The two or three sessions that answer a question: what was asked, decided, changed, fixed."""
-    return recap(desk.store, desk.notes(), q)
+    return recap(context.store, context.notes(), q)
 
 
 @get("/api/sessions/{uid:str}/digest", sync_to_thread=True)
-def digest(desk: AtDesk, uid: FromPath[str]) -> dict[str, JSON]:
+def digest(context: ContextDependency, uid: FromPath[str]) -> dict[str, JSON]:
     """The account of a session that is kept for good."""
-    row = desk.row(uid)
-    found = map(with_dollars, desk.store.kept("digests", Filter(uids=(row.session.session_uid,))))
-    told = next(iter(found), None)
-    if told is None:
+    row = context.row(uid)
+    digests = map(
+        with_dollars, context.store.kept("digests", Filter(uids=(row.session.session_uid,)))
+    )
+    account = next(iter(digests), None)
+    if account is None:
         raise SessionNotFound("this session is not analysed yet", hint="run thence sweep")
-    return told
+    return account
 
 
 @get("/api/digests", sync_to_thread=True)
 def digests(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     agent: Text = None,
     project: Text = None,
     after: When = None,
     cursor: CursorText = None,
-    limit: Limit = PAGE,
+    limit: Limit = DEFAULT_PAGE_SESSIONS,
 ) -> Digests:
     """The accounts of sessions, in the order in which they were first kept."""
-    wanted = Filter(agent=agent, project=_project_filter(desk, project), after=_moment(after))
-    shown, following = paged(list(desk.store.kept("digests", wanted)), cursor, limit)
+    wanted = Filter(agent=agent, project=_project_filter(context, project), after=_moment(after))
+    shown, following = paginate(list(context.store.kept("digests", wanted)), cursor, limit)
     return Digests(list(map(with_dollars, shown)), following)
 
 
 @get("/api/signals", sync_to_thread=True)
 def signals(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     kind: Text = None,
     agent: Text = None,
@@ -584,19 +601,21 @@ def signals(
     session: Text = None,
     after: When = None,
     cursor: CursorText = None,
-    limit: Limit = PAGE,
-) -> Signals:
+    limit: Limit = DEFAULT_PAGE_SESSIONS,
+) -> SignalsOut:
     """What went wrong in sessions: loops, repeated errors, corrections."""
-    uids = (desk.row(session).session.session_uid,) if session else None
+    uids = (context.row(session).session.session_uid,) if session else None
     wanted = Filter(uids=uids, agent=agent, project=project, after=_moment(after))
-    found = [one for one in desk.store.kept("signals", wanted) if kind in (None, one["kind"])]
-    shown, following = paged(found, cursor, limit)
-    return Signals(shown, following)
+    matches = [
+        signal for signal in context.store.kept("signals", wanted) if kind in (None, signal["kind"])
+    ]
+    shown, following = paginate(matches, cursor, limit)
+    return SignalsOut(shown, following)
 
 
 @get("/api/patterns", sync_to_thread=True)
 def all_patterns(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     kind: Text = None,
     agent: Text = None,
@@ -604,15 +623,15 @@ def all_patterns(
     after: When = None,
 ) -> Patterns:
     """What comes back in many sessions, with what helped and where it was seen."""
-    wanted = Filter(agent=agent, project=_project_filter(desk, project), after=_moment(after))
-    known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
-    found = [one for one in patterns(known) if kind in (None, one.kind)]
-    return Patterns(len(known), found)
+    wanted = Filter(agent=agent, project=_project_filter(context, project), after=_moment(after))
+    known = memories(context.store.kept("digests", wanted), context.store.kept("signals", wanted))
+    matches = [pattern for pattern in patterns(known) if kind in (None, pattern.kind)]
+    return Patterns(len(known), matches)
 
 
 @get("/api/costs", sync_to_thread=True)
 def costs(
-    desk: AtDesk,
+    context: ContextDependency,
     *,
     by: FromQuery[By] = "day",
     agent: Text = None,
@@ -621,68 +640,70 @@ def costs(
     after: When = None,
     before: When = None,
     tz: Text = None,
-) -> Costs:
+) -> CostsOut:
     """What was spent, by day, model, project, agent, session, branch, pr or tag; discarded apart.
 
     Days are those of `tz`, the server's own zone by default; the answer names it.
     """
     zone = zone_named(tz)
-    label = zone_label(zone, datetime.fromtimestamp(desk.clock(), UTC))
+    label = zone_label(zone, datetime.fromtimestamp(context.clock(), UTC))
     wanted = Filter(
         agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
     )
-    bill = Bill(desk.store, by, wanted, zone, desk.labels())
-    return msgspec.convert({**bill.object(), "tz": label}, Costs)
+    bill = Bill(context.store, by, wanted, zone, context.labels())
+    return msgspec.convert({**bill.object(), "tz": label}, CostsOut)
 
 
 @get("/api/plan", sync_to_thread=True)
-def plan(desk: AtDesk) -> PlanOut:
+def plan(context: ContextDependency) -> PlanOut:
     """What `thence store gc` would let go of now, and why."""
-    known = desk.store.known()
-    held = retention.inventory(known, desk.now().live, only_copies=only_copies(known))
-    planned = retention.plan(desk.policy, held, datetime.fromtimestamp(desk.clock(), UTC))
+    known = context.store.known()
+    inventory = retention.inventory(known, context.now().live, only_copies=only_copies(known))
+    planned = retention.plan(
+        context.policy, inventory, datetime.fromtimestamp(context.clock(), UTC)
+    )
     return PlanOut(planned.usage_before, planned.usage_after, list(planned.items))
 
 
-LAST: Final = 50
-"""Removals that are told."""
+MAX_REMOVALS: Final = 50
+"""Removals that an answer lists."""
 
 
 @get("/api/store", sync_to_thread=True)
-def store(desk: AtDesk) -> StoreOut:
+def store(context: ContextDependency) -> StoreOut:
     """How full the store is, what is in it, what went, and what is still to be done."""
-    known = desk.store.known()
-    held = known.sessions.values()
-    rows = list(desk.store.sessions())
+    known = context.store.known()
+    entries = known.sessions.values()
+    rows = list(context.store.sessions())
     skips = [row.skipped for row in rows if row.skipped]
-    gone = list(desk.store.kept("removals"))[-LAST:]
+    gone = list(context.store.kept("removals"))[-MAX_REMOVALS:]
     return StoreOut(
         sessions=len(known.sessions),
-        evicted=sum(one.evicted is not None for one in held),
-        not_analysed=sum(one.analysed is None and one.evicted is None for one in held),
-        raw_bytes=sum(one.bytes for one in held if one.evicted is None),
+        evicted=sum(entry.evicted is not None for entry in entries),
+        not_analysed=sum(entry.analysed is None and entry.evicted is None for entry in entries),
+        raw_bytes=sum(entry.bytes for entry in entries if entry.evicted is None),
         distilled_bytes=known.distilled_bytes,
-        policy=desk.policy,
+        policy=context.policy,
         skipped=sum(skips),
         sessions_with_skips=len(skips),
-        sources_gone=sum(one.gone for one in held),
+        sources_gone=sum(entry.gone for entry in entries),
         pending=known.pending,
         to_be_repacked=len(known.untidy),
         forgotten=len(known.forgotten),
         redacted=dict(sum((Counter(row.redacted) for row in rows if row.redacted), Counter())),
-        removals=[_removal(one) for one in reversed(gone)],
+        removals=[_removal(entry) for entry in reversed(gone)],
     )
 
 
-def _removal(one: dict[str, JSON]) -> Removal:
-    told: Callable[[str, JSON], JSON] = one.get
-    at = datetime.fromtimestamp(one["at"] / 1000, UTC).isoformat(timespec="seconds")
+def _removal(entry: dict[str, JSON]) -> Removal:
+    value_of: Callable[[str, JSON], JSON] = entry.get
+    at = datetime.fromtimestamp(entry["at"] / 1000, UTC).isoformat(timespec="seconds")
     return Removal(
         at=at,
-        what=one["what"],
-        uid=str(told("uid", "")),
-        bytes=int(told("bytes", 0) or 0),
-        why=str(told("why", "")),
+        what=entry["what"],
+        uid=str(value_of("uid", "")),
+        bytes=int(value_of("bytes", 0) or 0),
+        why=str(value_of("why", "")),
     )
 
 

@@ -45,9 +45,9 @@ from thence.memory.sqlite import ANEW, BROKEN
 from thence.memory.store import StoreDamaged, StoreLocked
 from thence.serve import agents, api, labelling, live, pages
 from thence.serve import hosted as writing
-from thence.serve.desk import Desk
-from thence.serve.gate import ASGIApp, Gate, Message, Receive, Scope, Send
-from thence.serve.hosted import Hosted, NotOurs
+from thence.serve.context import AppContext
+from thence.serve.gate import ASGIApp, AuthMiddleware, Message, Receive, Scope, Send
+from thence.serve.hosted import HostedSessions, NotWritable
 from thence.serve.limits import LimitedServer
 from thence.serve.live import Hub
 
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 STATIC: Final = Path(__file__).parent / "web" / "static"
-THREADS: Final = 8
+MAX_WORKER_THREADS: Final = 8
 """Requests that are worked on at a time: each thread has a connection to the store of its own."""
-SMALL: Final = 1024
+MIN_COMPRESSED_BYTES: Final = 1024
 """Bytes under which nothing is compressed."""
 KINDS: Final = {
     ".css": "text/css",
@@ -72,7 +72,7 @@ _STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
     (StoreLocked, 503),
     (StoreDamaged, 503),
     (SessionNotFound, 404),
-    (NotOurs, 403),
+    (NotWritable, 403),
     (NotReadable, 410),
     (Conflict, 409),
     (SessionBusy, 503),
@@ -90,7 +90,7 @@ _TEXTS: Final = (b"text/", b"application/json", b"application/problem", b"image/
 _log = logging.getLogger(__name__)
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ProblemDetails(msgspec.Struct, frozen=True):
     """What went wrong, as RFC 9457 has it, and what to do."""
 
     title: str
@@ -103,17 +103,17 @@ class Problem(msgspec.Struct, frozen=True):
 class App:
     """Everything that `thence serve` answers with, behind its gate."""
 
-    def __init__(self, desk: Desk, gate: Gate) -> None:
-        self.hub = Hub(desk)
-        self.hosted = Hosted(desk, self.hub)
+    def __init__(self, context: AppContext, gate: AuthMiddleware) -> None:
+        self.hub = Hub(context)
+        self.hosted = HostedSessions(context, self.hub)
         self.failure: Exception | None = None
         """Why it could not start."""
-        inside: ASGIApp = routes(desk, self.starting, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
-        self._app = gate.around(packed(inside))
+        inside: ASGIApp = routes(context, self.record_failure, self.hub, self.hosted)  # type: ignore[assignment]  # its own types
+        self._app = gate.around(compress_answers(inside))
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
-        """Keep the error that a start ends with: the server would only say that there was one."""
+    def record_failure(self) -> Iterator[None]:
+        """Keep the error that a start fails with: the server would only report a failure."""
         try:
             yield
         except Exception as error:
@@ -125,9 +125,9 @@ class App:
         await self._app(scope, receive, send)
 
 
-def create(desk: Desk, gate: Gate) -> App:
+def create(context: AppContext, gate: AuthMiddleware) -> App:
     """Make everything that `thence serve` answers with."""
-    return App(desk, gate)
+    return App(context, gate)
 
 
 class Server(LimitedServer):
@@ -195,15 +195,18 @@ def settle() -> None:
 
 
 def routes(
-    desk: Desk, starting: Callable[[], AbstractContextManager[None]], hub: Hub, hosted: Hosted
+    context: AppContext,
+    record_failure: Callable[[], AbstractContextManager[None]],
+    hub: Hub,
+    hosted: HostedSessions,
 ) -> Litestar:
-    """Make the app without its gate; what a start does is done `starting`."""
+    """Make the app without its gate; a start that fails does so in `record_failure`."""
 
     @asynccontextmanager
-    async def working(_app: Litestar) -> AsyncIterator[None]:
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="thence-serve") as threads:
+    async def lifespan(_app: Litestar) -> AsyncIterator[None]:
+        with ThreadPoolExecutor(MAX_WORKER_THREADS, thread_name_prefix="thence-serve") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            with starting():
+            with record_failure():
                 hub.start()
                 hosted.start()
             try:
@@ -223,18 +226,18 @@ def routes(
             *labelling.ROUTES,
         ],
         dependencies={
-            "desk": Provide(lambda: desk, sync_to_thread=False),
+            "context": Provide(lambda: context, sync_to_thread=False),
             "hub": Provide(lambda: hub, sync_to_thread=False),
             "hosted": Provide(lambda: hosted, sync_to_thread=False),
         },
         exception_handlers={
-            ThenceError: _told,
-            HTTPException: _refused,
-            **dict.fromkeys(BROKEN, _damaged),
-            RecursionError: _nested,
-            Exception: _broken,
+            ThenceError: _handle_thence_error,
+            HTTPException: _handle_http_error,
+            **dict.fromkeys(BROKEN, _handle_damaged_store),
+            RecursionError: _handle_recursion,
+            Exception: _handle_bug,
         },
-        lifespan=[working],
+        lifespan=[lifespan],
         openapi_config=OpenAPIConfig(
             title="thence",
             version=__version__,
@@ -251,7 +254,7 @@ def routes(
 
 @get("/static/{name:str}", include_in_schema=False, sync_to_thread=True)
 def static(name: FromPath[str]) -> Response[bytes]:
-    """Give one of our own files."""
+    """Return one of our own files."""
     headers = {"cache-control": "private, no-cache"}
     kind = KINDS.get(Path(name).suffix)
     if name == agents.STYLESHEET:
@@ -264,57 +267,61 @@ def static(name: FromPath[str]) -> Response[bytes]:
 
 @get("/api/openapi.json", include_in_schema=False, sync_to_thread=True)
 def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """Say what may be asked, and what is answered."""
+    """Return the OpenAPI document of the API."""
     return request.app.openapi_schema.to_schema()
 
 
 # -- errors ---------------------------------------------------------------------------------
 
 
-def _told(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_thence_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     assert isinstance(error, ThenceError)  # noqa: S101 - registered for these alone
     status = next(number for kind, number in _STATUS if isinstance(error, kind))
-    return _answer(request, Problem(error.message, status, hint=error.hint))
+    return _problem_response(request, ProblemDetails(error.message, status, hint=error.hint))
 
 
-def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_http_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
     extra = error.extra if isinstance(error.extra, Sequence | dict) else None
-    detail = "; ".join(_said(one) for one in extra) if isinstance(extra, list) else None
+    detail = "; ".join(_detail_text(entry) for entry in extra) if isinstance(extra, list) else None
     title, hint = _WORDS.get(error.status_code, (error.detail, None))
-    problem = Problem(title, error.status_code, detail=detail or error.detail, hint=hint)
-    return _answer(request, problem, headers=error.headers)
+    problem = ProblemDetails(title, error.status_code, detail=detail or error.detail, hint=hint)
+    return _problem_response(request, problem, headers=error.headers)
 
 
-def _damaged(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_damaged_store(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     hint = f"see thence doctor; {ANEW}"
-    return _answer(request, Problem(f"the store is damaged: {error}", 503, hint=hint))
+    return _problem_response(
+        request, ProblemDetails(f"the store is damaged: {error}", 503, hint=hint)
+    )
 
 
-def _nested(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_recursion(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """Refuse a body that is nested deeper than Python can follow; elsewhere it is a bug."""
     if request.method != "POST":
-        return _broken(request, error)
+        return _handle_bug(request, error)
     hint = "send less deeply nested values"
-    return _answer(request, Problem("the body is nested too deeply", 400, hint=hint))
+    return _problem_response(
+        request, ProblemDetails("the body is nested too deeply", 400, hint=hint)
+    )
 
 
-def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def _handle_bug(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     _log.error("request.failed path=%s", request.url.path, exc_info=error)
     hint = "this is a bug; see the terminal that runs thence serve"
-    return _answer(request, Problem("internal error", 500, hint=hint))
+    return _problem_response(request, ProblemDetails("internal error", 500, hint=hint))
 
 
-def _said(one: object) -> str:
-    if isinstance(one, dict):
-        return ": ".join(str(one[name]) for name in ("key", "message") if one.get(name))
-    return str(one)
+def _detail_text(problem: object) -> str:
+    if isinstance(problem, dict):
+        return ": ".join(str(problem[name]) for name in ("key", "message") if problem.get(name))
+    return str(problem)
 
 
-def _answer(
-    request: Request[Any, Any, Any], problem: Problem, headers: dict[str, str] | None = None
+def _problem_response(
+    request: Request[Any, Any, Any], problem: ProblemDetails, headers: dict[str, str] | None = None
 ) -> Response[Any]:
-    """Say it as a page to a browser that asked for one, else as problem+json."""
+    """Return a problem as a page if a browser asked for one, else as problem+json."""
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith(("/api", "/static")):
         shown = pages.problem(request, problem.status, problem.title, problem.hint)
@@ -331,22 +338,22 @@ def _answer(
 # -- packing --------------------------------------------------------------------------------
 
 
-def packed(app: ASGIApp) -> ASGIApp:
-    """Answer HEAD, give ETags, and compress what is whole and worth it."""
+def compress_answers(app: ASGIApp) -> ASGIApp:
+    """Wrap an app: answer HEAD, add ETags, compress complete answers that are large enough."""
 
-    async def packing(scope: Scope, receive: Receive, send: Send) -> None:
+    async def compressing(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        packer = _Packer(scope, send)
+        compressor = _Compressor(scope, send)
         if scope["method"] == "HEAD" and not scope["path"].endswith("/live"):
             scope = {**scope, "method": "GET"}
-        await app(scope, receive, packer.take)
+        await app(scope, receive, compressor.take)
 
-    return packing
+    return compressing
 
 
-class _Packer:
+class _Compressor:
     """One answer on its way out."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
@@ -373,9 +380,9 @@ class _Packer:
             return
         self._body += message.get("body", b"")
         if not message.get("more_body", False):
-            await self._whole(self._start, bytes(self._body))
+            await self._send_complete(self._start, bytes(self._body))
 
-    async def _whole(self, start: Message, body: bytes) -> None:
+    async def _send_complete(self, start: Message, body: bytes) -> None:
         headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
         status: int = start["status"]
         if self._reads and status == 200:
@@ -386,10 +393,10 @@ class _Packer:
             headers.append((b"vary", b"Accept-Encoding, Cookie, Authorization"))
             if not _header(start, b"cache-control"):
                 headers.append((b"cache-control", b"private, no-cache"))
-            if tag in [one.strip() for one in self._known.split(b",")]:
+            if tag in [known.strip() for known in self._known.split(b",")]:
                 status, body = 304, b""
                 headers = [(n, v) for n, v in headers if n.lower() != b"content-type"]
-        encoding, body = _squeezed(body, _header(start, b"content-type"), self._accepts)
+        encoding, body = _compress(body, _header(start, b"content-type"), self._accepts)
         if encoding:
             headers.append((b"content-encoding", encoding))
         if status not in (204, 304):
@@ -402,12 +409,12 @@ def _header(start: Message, name: bytes) -> bytes:
     return next((value for n, value in start.get("headers", ()) if n.lower() == name), b"")
 
 
-def _squeezed(body: bytes, kind: bytes, accepts: bytes) -> tuple[bytes, bytes]:
-    """Compress a body where that helps; the name of the way, empty for none."""
-    if len(body) < SMALL or not kind.startswith(_TEXTS):
+def _compress(body: bytes, kind: bytes, accepts: bytes) -> tuple[bytes, bytes]:
+    """Return the encoding and the compressed body; an empty encoding where that does not help."""
+    if len(body) < MIN_COMPRESSED_BYTES or not kind.startswith(_TEXTS):
         return b"", body
-    ways = {one.partition(b";")[0].strip(): one for one in accepts.split(b",")}
-    wanted = {way for way, told in ways.items() if b"q=0" not in told.replace(b"q=0.", b"")}
+    ways = {encoding.partition(b";")[0].strip(): encoding for encoding in accepts.split(b",")}
+    wanted = {way for way, weight in ways.items() if b"q=0" not in weight.replace(b"q=0.", b"")}
     if b"zstd" in wanted:
         return b"zstd", zstandard.ZstdCompressor(level=3).compress(body)
     if b"gzip" in wanted:

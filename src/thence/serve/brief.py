@@ -22,7 +22,7 @@ from thence.memory.notes import Note
 from thence.memory.patterns import Memory, Pattern
 from thence.memory.search import OUTCOME_NAMES
 from thence.memory.store import Filter, SessionRow, Store
-from thence.serve.frame import flat, framed
+from thence.serve.frame import flatten, frame_answer
 
 DEFAULT_TOKENS: Final = 800
 CHARS_PER_TOKEN: Final = 4
@@ -85,8 +85,8 @@ def brief_text(
     lines = [redact(line) for line in _lines(brief)]
     if not lines:
         return ""
-    origin = f"thence brief, {flat(PurePath(brief.project).name or brief.project, 60)}"
-    return framed(origin, lines, limit=max_tokens * CHARS_PER_TOKEN)
+    origin = f"thence brief, {flatten(PurePath(brief.project).name or brief.project, 60)}"
+    return frame_answer(origin, lines, limit=max_tokens * CHARS_PER_TOKEN)
 
 
 def _sessions(store: Store, project: str, without: str | None) -> Iterator[SessionRow]:
@@ -156,8 +156,8 @@ def _errors(known: Sequence[Memory]) -> list[Pattern]:
         for error in memory.digest.errors
         if error.settled_by is not None and ": " in error.fingerprint
     )
-    found = [patterns.seen_before(known, name) for name in names]
-    solved = [pattern for pattern in found if pattern is not None]
+    cures = [patterns.seen_before(known, name) for name in names]
+    solved = [pattern for pattern in cures if pattern is not None]
     return sorted(solved, key=lambda pattern: (-pattern.sessions, -pattern.count, pattern.name))
 
 
@@ -167,30 +167,30 @@ def _changed_files(memory: Memory) -> tuple[str, ...]:
 
 def _lines(brief: Brief) -> Iterator[str]:
     """Yield the lines of the page, the most useful first: the end may be cut."""
-    yield from (flat(warning, QUOTE_CHARS) for warning in brief.budgets)
+    yield from (flatten(warning, QUOTE_CHARS) for warning in brief.budgets)
     if brief.last is not None:
         last = brief.last
-        title = flat(last["title"] or "untitled", 100)
+        title = flatten(last["title"] or "untitled", 100)
         outcome = OUTCOME_NAMES.get(last["outcome"], last["outcome"])
         yield (
             f"Last session here: {title} ({last['agent']}, ended {(last['ended_at'] or '')[:16]}, "
-            f"outcome {outcome}; id {flat(last['session_uid'], 60)})"
+            f"outcome {outcome}; id {flatten(last['session_uid'], 60)})"
         )
         if last["last_reply"]:
-            yield f"  It ended with: {flat(last['last_reply'], 2 * QUOTE_CHARS)}"
+            yield f"  It ended with: {flatten(last['last_reply'], 2 * QUOTE_CHARS)}"
     if brief.todos:
         yield "Open to-dos:"
         for todo in brief.todos:
             mark = "in progress, " if todo["status"] == "in_progress" else ""
-            yield f"  - {mark}{flat(todo['text'], QUOTE_CHARS)}"
+            yield f"  - {mark}{flatten(todo['text'], QUOTE_CHARS)}"
     if brief.decisions:
         yield "Decisions:"
         for decision in brief.decisions:
-            yield f"  - {decision['ts'][:10]}: {flat(decision['text'], QUOTE_CHARS)}"
+            yield f"  - {decision['ts'][:10]}: {flatten(decision['text'], QUOTE_CHARS)}"
     if brief.errors:
         yield "Errors seen here before, and what came before they went away:"
         for error in brief.errors:
-            helped = "; ".join(flat(what, 80) for what in error["helped"])
-            yield f"  - {flat(error['fingerprint'], QUOTE_CHARS)}: {helped}"
+            helped = "; ".join(flatten(what, 80) for what in error["helped"])
+            yield f"  - {flatten(error['fingerprint'], QUOTE_CHARS)}: {helped}"
     if brief.files:
-        yield f"The last session changed: {', '.join(flat(path, 80) for path in brief.files)}"
+        yield f"The last session changed: {', '.join(flatten(path, 80) for path in brief.files)}"

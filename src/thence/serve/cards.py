@@ -17,16 +17,16 @@ from thence.format.joins import time_of
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
 from thence.serve.charts import charts_of
-from thence.serve.clock import Clock
-from thence.serve.desk import Desk
-from thence.serve.head import address, stands, title_of
+from thence.serve.clock import DisplayClock
+from thence.serve.context import AppContext
+from thence.serve.head import address, standing_text, title_of
 from thence.serve.labels import project_label, project_root
 
 _LINKS: Final = {"fork": "forked from", "resume": "continued from", "adopt": "continued from"}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}
 
 
-class Bar(msgspec.Struct, frozen=True):
+class SparkBar(msgspec.Struct, frozen=True):
     """One bar of a sparkline."""
 
     x: float
@@ -42,7 +42,7 @@ class Snippet(msgspec.Struct, frozen=True):
     text: Markup
 
 
-class Card(msgspec.Struct, frozen=True):
+class SessionCard(msgspec.Struct, frozen=True):
     """One session of a list."""
 
     href: str
@@ -58,7 +58,7 @@ class Card(msgspec.Struct, frozen=True):
     age: str
     when: str
     dot: str
-    bars: list[Bar]
+    bars: list[SparkBar]
     graph: list[str]
     depth: int = 0
     tags: list[tuple[str, str]] = []
@@ -76,36 +76,38 @@ class Card(msgspec.Struct, frozen=True):
     quote: str = ""
 
 
-def bars(desk: Desk, row: SessionRow) -> list[Bar]:
-    """Draw how busy a session was."""
-    found = desk.pulse(row)
-    if found is None:
+def bars(context: AppContext, row: SessionRow) -> list[SparkBar]:
+    """Return the bars that show how busy a session was."""
+    pulse = context.pulse(row)
+    if pulse is None:
         return []
-    totals = [a + b for a, b in zip(found.events, found.errors, strict=True)]
+    totals = [a + b for a, b in zip(pulse.events, pulse.errors, strict=True)]
     top = max(totals) or 1
     out = []
-    for at, (total, errors) in enumerate(zip(totals, found.errors, strict=True)):
+    for at, (total, errors) in enumerate(zip(totals, pulse.errors, strict=True)):
         height = round(max(22 * math.sqrt(total / top), 1.5), 1) if total else 1.5
-        out.append(Bar(at * 5, round(22 - height, 1), height, errors > 0))
+        out.append(SparkBar(at * 5, round(22 - height, 1), height, errors > 0))
     return out
 
 
-def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Card:
-    """Tell one session as a list does."""
-    now = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone)
-    standing = desk.now().of(row, desk.clock())
-    said, cls = stands(row, standing)
+def card(
+    context: AppContext, row: SessionRow, clock: DisplayClock, *, drawn: bool = True
+) -> SessionCard:
+    """Return a session as lists show it."""
+    now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
+    standing = context.now().of(row, context.clock())
+    status, cls = standing_text(row, standing)
     session, ticks = row.session, row.ticks
     last = time_of(session.ended_at)
     evicted = session.evicted_at is not None
-    return Card(
+    return SessionCard(
         href=address(session.session_uid),
-        title=named(desk, row),
+        title=display_title(context, row),
         flavor=session.flavor,
-        project=project_label(desk, session.cwd),
+        project=project_label(context, session.cwd),
         project_path=project_root(session.cwd or ""),
         branch=clean(session.git_branch or ""),
-        standing={"open, idle": "idle"}.get(said, said),
+        standing={"open, idle": "idle"}.get(status, status),
         cls=cls,
         icon="" if standing else _OUTCOME_ICONS.get(session.outcome, ""),
         cost=money(sum(ticks.values()), row.unpriced, is_bound=bool(row.lower_bound)),
@@ -113,35 +115,35 @@ def card(desk: Desk, row: SessionRow, clock: Clock, *, drawn: bool = True) -> Ca
         age=ago(last, now),
         when=clock.full(session.ended_at),
         dot=_dot(standing, cls),
-        bars=bars(desk, row) if drawn and not evicted else [],
+        bars=bars(context, row) if drawn and not evicted else [],
         graph=_graph(row),
         tags=list(_tags(row)),
         model=clean(session.model or ""),
         turns=several(session.cost.turns, "turn") if session.cost.turns else "",
-        lasted=working_time(desk, row) if drawn else "",
+        lasted=working_time(context, row) if drawn else "",
     )
 
 
-def named(desk: Desk, row: SessionRow) -> str:
-    """Name a session; one that nobody named is called by the first thing that was answered."""
+def display_title(context: AppContext, row: SessionRow) -> str:
+    """Return the title of a session; without a name, the first text of its agent."""
     if (row.title or "").strip() or not row.events or row.session.evicted_at is not None:
         return title_of(row)
-    charts = charts_of(desk)
+    charts = charts_of(context)
     if not charts.at_hand(row):
         return title_of(row)
     with contextlib.suppress(ThenceError, OSError):  # a damaged session is listed all the same
-        chart = charts.get(desk, row)
+        chart = charts.get(context, row)
         blocks = (block for record in chart.records for block in record.blocks)
-        said = (b.summary for b in blocks if b.kind == "assistant_msg" and b.summary)
-        return clean(next(said, "")) or title_of(row)
+        texts = (b.summary for b in blocks if b.kind == "assistant_msg" and b.summary)
+        return clean(next(texts, "")) or title_of(row)
     return title_of(row)
 
 
-def working_time(desk: Desk, row: SessionRow) -> str:
-    """Say how long a session was at work, without the pauses; its whole time if that is unknown."""
-    found = desk.pulse(row) if row.session.evicted_at is None else None
+def working_time(context: AppContext, row: SessionRow) -> str:
+    """Return how long a session worked, without pauses; its total time if that is unknown."""
+    pulse = context.pulse(row) if row.session.evicted_at is None else None
     milliseconds = (
-        found.working_ms if found is not None else round(row.session.cost.wall_clock_s * 1000)
+        pulse.working_ms if pulse is not None else round(row.session.cost.wall_clock_s * 1000)
     )
     return format_duration(milliseconds) if milliseconds >= 1000 else ""
 
@@ -153,7 +155,7 @@ def _dot(standing: Standing | None, cls: str) -> str:
 
 
 def _graph(row: SessionRow) -> list[str]:
-    """Say what to draw of a session's branches, at most six hooks."""
+    """Return what to draw of a session's branches, at most six hooks."""
     dead = row.states.get("dead", 0) + row.states.get("rolled_back", 0)
     side = row.states.get("side", 0)
     hooks = ["dead"] * min(1 + dead // 20, 3) if dead else []

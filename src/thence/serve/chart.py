@@ -49,11 +49,11 @@ RowKind = Literal[
     "note",
 ]
 
-GAP: Final = 30 * 60
-"""Seconds without an event after which the next row says how long nothing was written."""
+MIN_GAP_S: Final = 30 * 60
+"""A pause of at least this many seconds is shown before the next row."""
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class ChartRow(msgspec.Struct, frozen=True, gc=False):
     """One row: what kind of thing, and which block of which record it is of."""
 
     kind: RowKind
@@ -63,11 +63,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """Of a branch, a boundary or a run of copies: which one."""
 
 
-class Bound(msgspec.Struct, frozen=True):
+class ChartBoundary(msgspec.Struct, frozen=True):
     """A compaction or a cleared context: where it is, and the rows that stand before it."""
 
     place: int
-    rows: list[Row]
+    rows: list[ChartRow]
     places: list[int]
 
 
@@ -117,7 +117,7 @@ class Chart:
             return places.get(int(digits, 16))
         low = int(digits.ljust(13, "0"), 16)
         high = int(digits.ljust(13, "f"), 16)
-        return next((at for one, at in places.items() if low <= one <= high), None)
+        return next((at for event_id, at in places.items() if low <= event_id <= high), None)
 
     # -- lines --------------------------------------------------------------------------
 
@@ -160,21 +160,21 @@ class Chart:
     # -- rows ---------------------------------------------------------------------------
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ChartRow]:
         """The rows of the page: the live line, what was compacted folded into its boundary."""
         return self._main[0]
 
     @cached_property
-    def bounds(self) -> list[Bound]:
+    def bounds(self) -> list[ChartBoundary]:
         """The compactions and cleared contexts of the live line, each with what it folds."""
         return self._main[1]
 
     @cached_property
-    def every_row(self) -> list[Row]:
+    def every_row(self) -> list[ChartRow]:
         """The rows of the whole line, folded ones in their place."""
         if not self.bounds:
             return self.rows
-        out: list[Row] = []
+        out: list[ChartRow] = []
         for row in self.rows:
             if row.kind == "boundary" and row.number >= 0:
                 out += self.bounds[row.number].rows
@@ -187,28 +187,28 @@ class Chart:
         return {id(row): at for at, row in enumerate(self.every_row)}
 
     @cached_property
-    def by_kind(self) -> dict[RowKind, list[Row]]:
+    def by_kind(self) -> dict[RowKind, list[ChartRow]]:
         """The same rows, by what they are."""
-        out: dict[RowKind, list[Row]] = {}
+        out: dict[RowKind, list[ChartRow]] = {}
         for row in self.every_row:
             out.setdefault(row.kind, []).append(row)
         return out
 
     @cached_property
-    def _main(self) -> tuple[list[Row], list[Bound]]:
+    def _main(self) -> tuple[list[ChartRow], list[ChartBoundary]]:
         shown = self.session.graph.chain()
         seen = set(shown)
         sums = [p for p in shown if self.records[p].node.flags & (Is.SUMMARY | Is.CLEARS)]
         if not sums or all(place in seen for place in self.line):
             rows = [*self._parted_rows(-1), *self.rows_of(self.line)]
             return rows + self._loose(), []
-        bounds: list[Bound] = []
-        out: list[Row] = []
+        bounds: list[ChartBoundary] = []
+        out: list[ChartRow] = []
         fold: list[int] = []
         for place in self.line:  # up to what is in force: each folds what led to it
             flags = self.records[place].node.flags
             if flags & (Is.SUMMARY | Is.CLEARS):
-                out += self._folded(place, fold, bounds)
+                out += self._boundary_rows(place, fold, bounds)
                 fold = []
                 if place == sums[0]:
                     break
@@ -219,19 +219,21 @@ class Chart:
         out += self.rows_of(place for place in shown if place != summary)
         return out + self._loose(), bounds
 
-    def _folded(self, place: int, fold: list[int], bounds: list[Bound]) -> list[Row]:
+    def _boundary_rows(
+        self, place: int, fold: list[int], bounds: list[ChartBoundary]
+    ) -> list[ChartRow]:
         """Make the row of a boundary; what was asked first of all stays in sight."""
         rows = self.rows_of(fold)
-        lead: list[Row] = []
+        lead: list[ChartRow] = []
         if not bounds:
             rows = [*self._parted_rows(-1), *rows]
             if rows and rows[0].kind == "prompt":
                 lead, rows = rows[:1], rows[1:]
-        bounds.append(Bound(place, rows, fold))
+        bounds.append(ChartBoundary(place, rows, fold))
         if self.clears(place):  # a row of its own; the prompt has another one, with its branches
-            return [*lead, Row("boundary", place, self._last_block(place), len(bounds) - 1)]
+            return [*lead, ChartRow("boundary", place, self._last_block(place), len(bounds) - 1)]
         after = self._parted_rows(place)
-        return [*lead, Row("boundary", place, 0, len(bounds) - 1), *after]
+        return [*lead, ChartRow("boundary", place, 0, len(bounds) - 1), *after]
 
     def clears(self, place: int) -> bool:
         """Return whether the context was cleared at a place of the line."""
@@ -240,23 +242,23 @@ class Chart:
     def _last_block(self, place: int) -> int:
         return len(self.records[place].blocks) - 1
 
-    def rows_of(self, places: Iterable[int], *, parted: bool = True) -> list[Row]:
-        """Give the rows of a run of records, and what parted from it where it did."""
-        out: list[Row] = []
-        states, off = self.session.states, self._parted if parted else {}
+    def rows_of(self, places: Iterable[int], *, parted: bool = True) -> list[ChartRow]:
+        """Return the rows of a run of records, with the branches that leave it in their places."""
+        out: list[ChartRow] = []
+        states, off = self.session.states, self._branches_by_origin if parted else {}
         copies: list[int] = []
         for place in places:
             if states[place] is State.REPLAYED and parted:
                 copies.append(place)
                 continue
             if copies:
-                out.append(self._copied(copies))
+                out.append(self._copied_row(copies))
                 copies = []
             out += self._record_rows(place)
             if place in off:
                 out += self._parted_rows(place)
         if copies:
-            out.append(self._copied(copies))
+            out.append(self._copied_row(copies))
         return out
 
     @cached_property
@@ -264,32 +266,32 @@ class Chart:
         """Runs of the line that were copied from the session that owns them."""
         return []
 
-    def _copied(self, places: list[int]) -> Row:
+    def _copied_row(self, places: list[int]) -> ChartRow:
         self.copies.append(places)
-        return Row("copied", places[0], 0, len(self.copies) - 1)
+        return ChartRow("copied", places[0], 0, len(self.copies) - 1)
 
-    def _record_rows(self, place: int) -> Iterator[Row]:
+    def _record_rows(self, place: int) -> Iterator[ChartRow]:
         record = self.records[place]
         flags = record.node.flags
         if flags & Is.SUMMARY:
-            yield Row("boundary", place)
+            yield ChartRow("boundary", place)
             return
         if flags & Is.PROMPT:
             yield self._prompt(place, record)
         for number, block in enumerate(record.blocks):
             kind = self._kind(record, block, prompt=bool(flags & Is.PROMPT))
             if kind is not None:
-                yield Row(kind, place, number)
+                yield ChartRow(kind, place, number)
 
-    def _prompt(self, place: int, record: Record) -> Row:
+    def _prompt(self, place: int, record: Record) -> ChartRow:
         """A prompt; one that corrects what was done before says so."""
         at = next((n for n, b in enumerate(record.blocks) if b.kind == "user_msg"), 0)
         text = record.blocks[at].summary
         wrong = self.turns.get(place, 0) > 1 and corrects(text) is not None
-        return Row("correction" if wrong else "prompt", place, at)
+        return ChartRow("correction" if wrong else "prompt", place, at)
 
     def _kind(self, record: Record, block: SessionEvent, *, prompt: bool) -> RowKind | None:
-        """Say what a block is a row of; None when it is part of another one, or internal."""
+        """Return what kind of row a block is; None when it is part of another row, or internal."""
         kind = block.kind
         if kind == "tool_call":
             return self._call_kind(block)
@@ -308,7 +310,7 @@ class Chart:
         return None
 
     def _call_kind(self, block: SessionEvent) -> RowKind:
-        """Say what a call is: what it did, and if it went wrong that."""
+        """Return what kind of row a call is: by what it did, or that it failed."""
         call = self.calls.get(block.call or "")
         if block.call in self.agents:
             return "agent"
@@ -320,7 +322,7 @@ class Chart:
             return "error"
         return "edit" if call.outcome.edited else "tool"
 
-    def row_places(self, row: Row) -> Sequence[int]:
+    def row_places(self, row: ChartRow) -> Sequence[int]:
         """Return the records that a row folds."""
         if row.kind == "branch":
             return self.branches[row.number].events
@@ -345,24 +347,24 @@ class Chart:
         return list(self.session.graph.parting(self.branches, self.order))
 
     @cached_property
-    def _parted(self) -> dict[int, list[int]]:
+    def _branches_by_origin(self) -> dict[int, list[int]]:
         """Numbers of branches by the record that they part from."""
         out: dict[int, list[int]] = {}
         for number, at in enumerate(self.branch_origins):
             out.setdefault(at, []).append(number)
         return out
 
-    def _parted_rows(self, place: int) -> list[Row]:
-        branches = self._parted.get(place, ())
-        return [Row("branch", self.branches[n].start, 0, n) for n in branches]
+    def _parted_rows(self, place: int) -> list[ChartRow]:
+        branches = self._branches_by_origin.get(place, ())
+        return [ChartRow("branch", self.branches[n].start, 0, n) for n in branches]
 
     def branch_at(self, place: int) -> int | None:
-        """Give the number of the branch that a record is on."""
+        """Return the number of the branch that a record is on."""
         return self._branch_home.get(place)
 
     @cached_property
     def _branch_home(self) -> dict[int, int]:
-        return {place: n for n, one in enumerate(self.branches) for place in one.events}
+        return {place: n for n, branch in enumerate(self.branches) for place in branch.events}
 
     # -- calls --------------------------------------------------------------------------
 
@@ -416,11 +418,13 @@ class Chart:
         blocks = (block for place in self.line for block in self.records[place].blocks)
         return {block.call for block in blocks if block.kind == "tool_call"}
 
-    def _loose(self) -> list[Row]:
-        return [Row("agent", self.channels[name][0], 0, at) for at, name in enumerate(self.adrift)]
+    def _loose(self) -> list[ChartRow]:
+        return [
+            ChartRow("agent", self.channels[name][0], 0, at) for at, name in enumerate(self.adrift)
+        ]
 
-    def channel_of(self, row: Row) -> str:
-        """Give the channel of the subagent that a row is of."""
+    def channel_of(self, row: ChartRow) -> str:
+        """Return the channel of the subagent that a row shows."""
         if row.number >= 0:
             return self.adrift[row.number]
         return self.agents[self.records[row.place].blocks[row.block].call or ""]
@@ -446,12 +450,12 @@ class Chart:
     @cached_property
     def contexts(self) -> list[tuple[int, int]]:
         """How much the model was given along the line: (how far, tokens)."""
-        found = (
+        sizes = (
             (self.order[place], context_of(usage))
             for place, usage in self.bills.items()
             if place in self.order and not self.records[place].link.has_turn_bill
         )
-        return sorted((at, size) for at, size in found if size)
+        return sorted((at, size) for at, size in sizes if size)
 
     def turn_places(self, place: int) -> list[int]:
         """Return the records of the turn that begins with a prompt of the line."""
@@ -464,7 +468,7 @@ class Chart:
     @cached_property
     def _next_turn(self) -> dict[int, int]:
         prompts = list(self.turns)
-        return {one: self.order[other] for one, other in pairwise(prompts)}
+        return {prompt: self.order[other] for prompt, other in pairwise(prompts)}
 
     def events_in(self, places: Iterable[int]) -> int:
         """Count the events of a run, book-keeping left out."""

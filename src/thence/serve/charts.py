@@ -12,35 +12,35 @@ from weakref import WeakKeyDictionary
 
 from thence.memory.readouts import read_end, read_session
 from thence.memory.store import SessionRow
+from thence.serve.cache import LruCache, session_key
 from thence.serve.chart import Chart
-from thence.serve.desk import Desk
-from thence.serve.shelf import Shelf, key_of
+from thence.serve.context import AppContext
 
-ROOM: Final = 400_000
-"""Events of all charts at hand together."""
+MAX_CACHED_EVENTS: Final = 400_000
+"""Events of all cached charts together."""
 
-LARGE: Final = 4_000
-"""Events from which a session takes a while to be laid out."""
+LARGE_SESSION_EVENTS: Final = 4_000
+"""A session with at least this many events takes a while to lay out."""
 
 
 class Charts:
-    """The charts of one desk."""
+    """The charts of one context."""
 
-    def __init__(self, desk: Desk, room: int = ROOM) -> None:
-        """Lay out sessions of a desk."""
-        # The desk holds on to us, not we to it.
-        self._store = desk.store
-        self._shelf: Shelf[Chart] = Shelf(room, largest=True)
+    def __init__(self, context: AppContext, room: int = MAX_CACHED_EVENTS) -> None:
+        """Cache the charts of sessions of a context."""
+        # The context holds on to us, not we to it.
+        self._store = context.store
+        self._cache: LruCache[Chart] = LruCache(room, largest=True)
 
     def at_hand(self, row: SessionRow) -> bool:
-        """Whether a session can be shown at once."""
-        return row.events < LARGE or key_of(row, self._store) in self._shelf
+        """Whether a session can be shown without delay."""
+        return row.events < LARGE_SESSION_EVENTS or session_key(row, self._store) in self._cache
 
-    def get(self, desk: Desk, row: SessionRow) -> Chart:
-        """Give the chart of a session, from the store or from its source."""
-        return self._shelf.get(
-            key_of(row, self._store),
-            lambda: Chart(read_session(desk.store, row, desk.clean)),
+    def get(self, context: AppContext, row: SessionRow) -> Chart:
+        """Return the chart of a session, from the store or from its source."""
+        return self._cache.get(
+            session_key(row, self._store),
+            lambda: Chart(read_session(context.store, row, context.clean)),
             lambda made: max(len(made.records), 1),
         )
 
@@ -54,11 +54,11 @@ class Charts:
         return None if end is None else Chart(end.readout, end.state)
 
 
-_ALL: WeakKeyDictionary[Desk, Charts] = WeakKeyDictionary()
+_ALL: WeakKeyDictionary[AppContext, Charts] = WeakKeyDictionary()
 _MUTEX: Final = threading.Lock()
 
 
-def charts_of(desk: Desk) -> Charts:
-    """Give the charts of a desk."""
+def charts_of(context: AppContext) -> Charts:
+    """Return the charts of a context."""
     with _MUTEX:
-        return _ALL.setdefault(desk, Charts(desk))
+        return _ALL.setdefault(context, Charts(context))

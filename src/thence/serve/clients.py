@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-FRAMES: Final = 1024
-BYTES: Final = 4 << 20
+MAX_PENDING_FRAMES: Final = 1024
+MAX_PENDING_BYTES: Final = 4 << 20
 """Frames and bytes that may wait for one client."""
 
 Write = Callable[[bytes], Coroutine[Any, Any, None]]
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def frame(kind: str, data: object, mark: object = None) -> bytes:
-    """Give one server-sent event. JSON has no line break in it."""
+    """Return one server-sent event. JSON has no line break in it."""
     name = b"" if mark is None else b"id: %s\n" % str(mark).encode()
     return b"event: %s\n%sdata: %s\n\n" % (kind.encode(), name, _encode(data))
 
@@ -43,27 +43,27 @@ class Client:
         self._wake = asyncio.Event()
         self._write: Write | None = None
         """How to send to it, while its task has nothing to do."""
-        self._begun: _Begun | None = None
+        self._begun: _StartedCoroutine | None = None
         self._failed: Exception | None = None
         self.lost = False
         """It was too slow: what waited for it is gone, and the stream ends."""
         self.closed = False
-        self.told: dict[str, int] = {}
+        self.known_changes: dict[str, int] = {}
         """Sessions that it heard of while it came in, and their changes."""
         self.sending: float | None = None
         """Since when it has not taken what is sent to it."""
-        self.heard = time.monotonic()
+        self.last_sent = time.monotonic()
         """When something was sent to it last."""
         self.task: asyncio.Task[Any] | None = None
 
     def push(self, frames: Iterable[bytes]) -> None:
-        """Let something wait for it until it is woken, in the loop; too much and it is let go."""
+        """Queue frames until the client is woken, in the loop; with too many it is dropped."""
         if self.lost or self.closed:
             return
-        for one in frames:
-            self._waiting.append(one)
-            self._bytes += len(one)
-        if len(self._waiting) > FRAMES or self._bytes > BYTES:
+        for piece in frames:
+            self._waiting.append(piece)
+            self._bytes += len(piece)
+        if len(self._waiting) > MAX_PENDING_FRAMES or self._bytes > MAX_PENDING_BYTES:
             self.lost = True
             self._waiting.clear()
             self._bytes = 0
@@ -74,7 +74,7 @@ class Client:
         if write is None or not self._waiting:
             self._wake.set()  # its task is at it, or is to end
             return
-        sending = write(self._taken())
+        sending = write(self._take_pending())
         try:
             until = sending.send(None)
         except StopIteration:
@@ -82,7 +82,7 @@ class Client:
         except Exception as error:  # noqa: BLE001 - its task's to hear, not the publisher's
             self._failed = error
         else:
-            self._begun = _Begun(sending, until)
+            self._begun = _StartedCoroutine(sending, until)
         self._write = None
         self._wake.set()
 
@@ -95,7 +95,7 @@ class Client:
         """Send all that comes, until the stream is to end."""
         while not self.closed and not self.lost:
             if self._waiting:
-                await write(self._taken())
+                await write(self._take_pending())
                 continue
             self._wake.clear()
             self._write = write
@@ -109,14 +109,14 @@ class Client:
             if begun is not None:
                 await begun
 
-    def _taken(self) -> bytes:
+    def _take_pending(self) -> bytes:
         taken = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
         self._waiting.clear()
         self._bytes = 0
         return taken
 
 
-class _Begun:
+class _StartedCoroutine:
     """A coroutine that ran until it had to wait, for a task to go on with."""
 
     def __init__(self, begun: Coroutine[Any, Any, None], until: Any) -> None:
@@ -127,11 +127,11 @@ class _Begun:
         until = self._until
         while True:
             try:
-                given = yield until
+                value = yield until
             except BaseException as error:  # noqa: BLE001 - it is its to hear
                 go_on = partial(self._begun.throw, error)
             else:
-                go_on = partial(self._begun.send, given)
+                go_on = partial(self._begun.send, value)
             try:
                 until = go_on()
             except StopIteration:

@@ -9,8 +9,8 @@ import msgspec
 from thence.format import joins
 
 
-class Clock:
-    """Says times in one zone: absolute, and short where the day is known."""
+class DisplayClock:
+    """Formats times in one zone: absolute, and short where the day is known."""
 
     def __init__(self, zone: tzinfo | None = None) -> None:
         """Use a zone; the machine's own by default."""
@@ -22,12 +22,12 @@ class Clock:
         return moment.astimezone(self.zone) if moment else None
 
     def time(self, text: str | None) -> str:
-        """Say the time of day."""
+        """Return the time of day."""
         moment = self.of(text)
         return f"{moment:%H:%M}" if moment else ""
 
     def day(self, text: str | None) -> str:
-        """Say the day, with the year where that is not this one."""
+        """Return the day, with the year unless it is the current one."""
         moment = self.of(text)
         if moment is None:
             return ""
@@ -35,24 +35,24 @@ class Clock:
         return f"{moment:%a} {moment.day} {moment:%b}{year}"
 
     def full(self, text: str | None) -> str:
-        """Say the moment, with seconds and zone."""
+        """Return day and time, with seconds and zone."""
         moment = self.of(text)
         return f"{moment:%Y-%m-%d %H:%M:%S %Z}".rstrip() if moment else ""
 
     def iso(self, text: str | None) -> str:
-        """Give the moment as a machine reads it."""
+        """Return the time in ISO 8601."""
         moment = self.of(text)
         return moment.isoformat(timespec="seconds") if moment else ""
 
 
-class When(msgspec.Struct, frozen=True):
+class DisplayTime(msgspec.Struct, frozen=True):
     """One time, for a `time` element."""
 
-    said: str = ""
+    text: str = ""
     iso: str = ""
     full: str = ""
 
 
-def when(clock: Clock, text: str | None) -> When:
-    """Give a time of a log with all that a `time` element says."""
-    return When(clock.time(text), clock.iso(text), clock.full(text))
+def display_time(clock: DisplayClock, text: str | None) -> DisplayTime:
+    """Return a time of a log with all attributes of a `time` element."""
+    return DisplayTime(clock.time(text), clock.iso(text), clock.full(text))

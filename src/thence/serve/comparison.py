@@ -18,7 +18,7 @@ from thence.serve.chart import Chart
 from thence.serve.items import Side, Window
 from thence.serve.view import Drawing
 
-SAID: Final = frozenset({"user_msg", "assistant_msg", "tool_call"})
+COMPARED_KINDS: Final = frozenset({"user_msg", "assistant_msg", "tool_call"})
 """What two sessions must have in common to share it; results and notes may be written anew."""
 MAX_STARTS: Final = 50
 """Places at which a shared beginning is looked for, at most."""
@@ -27,7 +27,7 @@ Step = tuple[Chart, int]
 """A place of a chart that somebody said something at."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class ComparisonColumn(msgspec.Struct, frozen=True):
     """One of two ways, as its page shows it."""
 
     name: str
@@ -42,24 +42,24 @@ class Column(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     """Two ways, and what they share."""
 
-    columns: tuple[Column, Column]
+    columns: tuple[ComparisonColumn, ComparisonColumn]
     shared: str
     """How much both have in common, and how that ends."""
 
 
 def compare_branch(drawing: Drawing, number: int, page: str, outcome: str) -> Comparison | None:
     """Return a discarded branch beside what took its place; None when there is no such branch."""
-    sides = drawing.compared(number)
+    sides = drawing.compare(number)
     if sides is None:
         return None
     chart = drawing.chart
     start = chart.order.get(chart.branch_origins[number], -1)
-    steps = [(chart, place) for place in chart.line[: start + 1] if _said(chart, place)]
+    steps = [(chart, place) for place in chart.line[: start + 1] if _step_content(chart, place)]
     columns = (
         _column(sides[0], page, "discarded", "b-dead"),
         _column(sides[1], page, outcome),
     )
-    return Comparison(columns, _shared(steps))
+    return Comparison(columns, _describe_shared(steps))
 
 
 def compare_sessions(
@@ -70,7 +70,7 @@ def compare_sessions(
 ) -> Comparison:
     """Return two sessions side by side, from where they part."""
     lines = [_line(drawing.chart) for drawing in drawings]
-    ends = _parting(lines[0], lines[1])
+    ends = _find_fork(lines[0], lines[1])
     columns = []
     for drawing, line, end, name, page, outcome in zip(
         drawings, lines, ends, names, pages, outcomes, strict=True
@@ -80,22 +80,23 @@ def compare_sessions(
         start = max((chart.order.get(place, -1) for place in own), default=-1)
         columns.append(_column(drawing.side_from(name, start), page, outcome))
     return Comparison(
-        (columns[0], columns[1]), _shared(max((lines[n][: ends[n]] for n in (0, 1)), key=len))
+        (columns[0], columns[1]),
+        _describe_shared(max((lines[n][: ends[n]] for n in (0, 1)), key=len)),
     )
 
 
-def _parting(left: Sequence[Step], right: Sequence[Step]) -> tuple[int, int]:
+def _find_fork(left: Sequence[Step], right: Sequence[Step]) -> tuple[int, int]:
     """Return how many steps of each line come before the place where they part.
 
     A fork may hold only the end of what it shares: then the beginning of one line is looked for in
     the other, and the longest run of equal steps counts.
     """
-    a, b = [_said(*step) for step in left], [_said(*step) for step in right]
+    a, b = [_step_content(*step) for step in left], [_step_content(*step) for step in right]
     if not a or not b:
         return 0, 0
     starts = [(0, 0)]
-    starts += [(at, 0) for at, said in enumerate(a) if said == b[0]][:MAX_STARTS]
-    starts += [(0, at) for at, said in enumerate(b) if said == a[0]][:MAX_STARTS]
+    starts += [(at, 0) for at, content in enumerate(a) if content == b[0]][:MAX_STARTS]
+    starts += [(0, at) for at, content in enumerate(b) if content == a[0]][:MAX_STARTS]
     best = (0, 0, 0)
     for i, j in starts:
         run = 0
@@ -110,25 +111,27 @@ def _line(chart: Chart) -> list[Step]:
     """Return what was said on the line of a session, with what it continues."""
     above = [(Chart(part.session), part.places) for part in chart.session.inherited()]
     parts = [*above, (chart, chart.line)]
-    return [(owner, place) for owner, places in parts for place in places if _said(owner, place)]
+    return [
+        (owner, place) for owner, places in parts for place in places if _step_content(owner, place)
+    ]
 
 
-def _said(chart: Chart, place: int) -> tuple[tuple[str, str, str], ...]:
+def _step_content(chart: Chart, place: int) -> tuple[tuple[str, str, str], ...]:
     """Return what was said or called at a place; empty when nothing was."""
     blocks = chart.records[place].blocks
-    return tuple((b.kind, b.tool or "", b.summary) for b in blocks if b.kind in SAID)
+    return tuple((b.kind, b.tool or "", b.summary) for b in blocks if b.kind in COMPARED_KINDS)
 
 
-def _shared(steps: Sequence[Step]) -> str:
-    """Say what both sides have in common."""
+def _describe_shared(steps: Sequence[Step]) -> str:
+    """Return a sentence about what both sides share."""
     if not steps:
         return "They have nothing in common."
-    texts = [text for _, _, text in _said(*steps[-1]) if text]
+    texts = [text for _, _, text in _step_content(*steps[-1]) if text]
     last = clean(one_line(texts[-1], 160)) if texts else ""
     shared = several(len(steps), "event")
     return f"Both share {shared}, up to: {last}" if last else f"Both share {shared}."
 
 
-def _column(side: Side, page: str, outcome: str, cls: str = "") -> Column:
+def _column(side: Side, page: str, outcome: str, cls: str = "") -> ComparisonColumn:
     facts = [("Outcome", outcome), *side.facts]
-    return Column(side.name, page, facts, side.window, side.left_out, cls)
+    return ComparisonColumn(side.name, page, facts, side.window, side.left_out, cls)

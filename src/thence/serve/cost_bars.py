@@ -14,16 +14,16 @@ from thence.memory.store import Total
 from thence.memory.zones import Period, period_end, period_start
 from thence.serve.agents import agent_class
 
-HIGH: Final = 173
+MAX_BAR_PX: Final = 173
 """Pixels of the highest bar."""
-FLOOR: Final = 206.0
+BASELINE_PX: Final = 206.0
 """Where bars stand, in pixels from the top."""
 MAX_BARS: Final = 400
 USUAL_DAYS: Final[tuple[tuple[int, Period], ...]] = ((120, "day"), (800, "week"))
 """A range of up to so many days is drawn by day, or by week; a longer one by month."""
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class PeriodBounds(msgspec.Struct, frozen=True):
     """One period: its first day, the first day after it, and what it is called."""
 
     first: date
@@ -31,22 +31,22 @@ class Bounds(msgspec.Struct, frozen=True):
     name: str
 
 
-class Span(msgspec.Struct, frozen=True):
+class DateRange(msgspec.Struct, frozen=True):
     """The days that a page shows, and what a bar stands for."""
 
     first: date
     last: date
     period: Period
 
-    def period_of(self, day: date) -> Bounds:
+    def period_of(self, day: date) -> PeriodBounds:
         """Return the period that a day is in."""
         first = period_start(day, self.period)
         name = f"{first:%B %Y}" if self.period == "month" else f"{first.day} {first:%b %Y}"
         if self.period == "week":
             name = f"week of {name}"
-        return Bounds(first, period_end(day, self.period), name)
+        return PeriodBounds(first, period_end(day, self.period), name)
 
-    def periods(self) -> list[Bounds]:
+    def periods(self) -> list[PeriodBounds]:
         """Return all periods of these days, in their order."""
         bounds = [self.period_of(self.first)]
         while bounds[-1].end <= self.last:
@@ -54,7 +54,7 @@ class Span(msgspec.Struct, frozen=True):
         return bounds
 
 
-def span_of(first: date, last: date, wanted: str) -> Span:
+def span_of(first: date, last: date, wanted: str) -> DateRange:
     """Return a span with the wanted period, or the one that suits: never more than many bars."""
     days = (last - first).days + 1
     usual: Period = next((name for most, name in USUAL_DAYS if days <= most), "month")
@@ -62,7 +62,7 @@ def span_of(first: date, last: date, wanted: str) -> Span:
     lengths = {"day": 1, "week": 7, "month": 28}
     at = PERIODS.index(chosen)
     period: Period = next((n for n in PERIODS[at:] if days / lengths[n] <= MAX_BARS), "month")
-    return Span(first, last, period)
+    return DateRange(first, last, period)
 
 
 class BarPart(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ class PeriodBar(msgspec.Struct, frozen=True):
 
 
 def draw_bars(
-    span: Span, totals: Sequence[Total], href: Callable[[str], str]
+    span: DateRange, totals: Sequence[Total], href: Callable[[str], str]
 ) -> tuple[list[PeriodBar], list[str], list[tuple[float, str]]]:
     """Return the bars, the agents they are made of, and the lines of the grid.
 
@@ -99,7 +99,7 @@ def draw_bars(
     for total in totals:
         groups.setdefault(f"{total.key[0]}", []).append(total)
     top = max((sum(total.ticks for total in group) for group in groups.values()), default=0)
-    scale = HIGH / top if top else 0.0
+    scale = MAX_BAR_PX / top if top else 0.0
     periods = span.periods()
     wide = 100 / len(periods)
     bars = []
@@ -117,7 +117,7 @@ def draw_bars(
             )
         )
     step = _step(top)
-    axis = [(FLOOR - n * step * scale, money(n * step)) for n in range(int(top // step) + 1)]
+    axis = [(BASELINE_PX - n * step * scale, money(n * step)) for n in range(int(top // step) + 1)]
     return bars, agents, [(round(y, 1), text) for y, text in axis] if top else []
 
 
@@ -125,7 +125,7 @@ def _parts(
     group: Sequence[Total], agents: Sequence[str], scale: float
 ) -> tuple[list[BarPart], BarPart | None]:
     """Return the pieces of one bar from the floor up, and what was discarded."""
-    y = FLOOR
+    y = BASELINE_PX
     parts = []
     for agent in agents:
         live = sum(t.ticks - t.dead for t in group if t.key[1] == agent) * scale
@@ -136,7 +136,7 @@ def _parts(
     return parts, BarPart(round(y - dead, 1), round(dead, 1), "") if dead else None
 
 
-def _label(at: int, day: date, number: int, span: Span) -> str:
+def _label(at: int, day: date, number: int, span: DateRange) -> str:
     """Return what stands under a bar: some have a date, the last says what it is."""
     if at == number - 1:
         return "today" if span.period == "day" else f"this {span.period}"

@@ -18,9 +18,9 @@ from thence.memory.bills import PERIODS, Bill, By, totals_by_day
 from thence.memory.store import Filter, Total
 from thence.memory.zones import Period, local_date, midnight, millis, zone_label, zone_named
 from thence.serve.agents import agent_label
-from thence.serve.cost_bars import PeriodBar, Span, draw_bars, span_of
-from thence.serve.days import RANGES, Earlier, earlier
-from thence.serve.desk import Desk
+from thence.serve.context import AppContext
+from thence.serve.cost_bars import DateRange, PeriodBar, draw_bars, span_of
+from thence.serve.days import RANGES, EarlierSessions, earlier
 from thence.serve.head import address, title_of
 from thence.serve.labels import unique_labels
 
@@ -37,12 +37,12 @@ BYS: Final[dict[Grouping, str]] = {
 }
 ALL_TIME: Final = 0
 """The number of days that stands for all time."""
-SHOWN: Final = 40
+MAX_ROWS: Final = 40
 MAX_PERIODS_SHOWN: Final = 120
-BRANCHES: Final = 12
+MAX_BRANCHES: Final = 12
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class CostQuery(msgspec.Struct, frozen=True):
     """What the address of the costs asks for."""
 
     by: Grouping = "model"
@@ -67,11 +67,11 @@ class Wanted(msgspec.Struct, frozen=True):
         """Return the address with something changed."""
         fields = {**msgspec.structs.asdict(self), **changed}
         usual = {"by": "model", "days": 30}
-        given = {n: v for n, v in fields.items() if v != usual.get(n, "")}
-        return f"/costs?{urlencode(given)}" if given else "/costs"
+        unusual = {n: v for n, v in fields.items() if v != usual.get(n, "")}
+        return f"/costs?{urlencode(unusual)}" if unusual else "/costs"
 
 
-class Line(msgspec.Struct, frozen=True):
+class CostRow(msgspec.Struct, frozen=True):
     """One row of the table."""
 
     name: str
@@ -89,12 +89,12 @@ class Line(msgspec.Struct, frozen=True):
     unknown: bool = False
 
 
-class Costly(msgspec.Struct, frozen=True):
+class DiscardedBranch(msgspec.Struct, frozen=True):
     """A discarded branch that cost something."""
 
     href: str
     title: str
-    said: str
+    text: str
     events: int
     cost: str
 
@@ -102,7 +102,7 @@ class Costly(msgspec.Struct, frozen=True):
 class CostPage(msgspec.Struct, frozen=True):
     """What answers: how much, and how much for nothing."""
 
-    wanted: Wanted
+    wanted: CostQuery
     heading: str
     dead_said: str
     live: str
@@ -120,27 +120,27 @@ class CostPage(msgspec.Struct, frozen=True):
     axis: list[tuple[float, str]]
     bars: list[PeriodBar]
     agents: list[str]
-    lines: list[Line]
-    all: Line
+    lines: list[CostRow]
+    all: CostRow
     left: int
-    branches: list[Costly]
+    branches: list[DiscardedBranch]
     notes: list[str]
     responses: str
-    earlier: Earlier | None
+    earlier: EarlierSessions | None
     """Given when no bill lies in these days."""
 
 
-def page(desk: Desk, wanted: Wanted) -> CostPage:
-    """Add up what was spent."""
-    span = _span(desk, wanted)
+def page(context: AppContext, wanted: CostQuery) -> CostPage:
+    """Return the page with what was spent."""
+    span = _span(context, wanted)
     base = _within(wanted, span)
-    bill = _bill(desk, wanted, span, base)
+    bill = _bill(context, wanted, span, base)
     total = bill.total
     labels = unique_labels([part.key[0] or "" for part in bill.parts])
-    most = MAX_PERIODS_SHOWN if wanted.by == "time" else SHOWN
+    most = MAX_PERIODS_SHOWN if wanted.by == "time" else MAX_ROWS
     shown = bill.parts[::-1] if wanted.by == "time" else bill.parts  # the latest comes first
-    lines = [_line(desk, wanted, part, labels, span) for part in shown[:most]]
-    label = zone_label(wanted.zone, datetime.fromtimestamp(desk.clock(), UTC))
+    lines = [_line(context, wanted, part, labels, span) for part in shown[:most]]
+    label = zone_label(wanted.zone, datetime.fromtimestamp(context.clock(), UTC))
     reach = f"in {wanted.days} days" if wanted.days else "in all time"
     if wanted.day:
         bar = span.period_of(date.fromisoformat(wanted.day))
@@ -148,7 +148,9 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
     percent = _percent(total.dead / total.ticks if total.ticks else 0)
     ratio = round(100 * (total.ticks - total.dead) / total.ticks) if total.ticks else 100
     everything = _within(msgspec.structs.replace(wanted, day=""), span)
-    totals = totals_by_day(desk.store, everything, wanted.zone, by_agent=True, period=span.period)
+    totals = totals_by_day(
+        context.store, everything, wanted.zone, by_agent=True, period=span.period
+    )
     bars, agents, axis = draw_bars(
         span, totals, lambda day: wanted.href(day="" if wanted.day == day else day)
     )
@@ -175,7 +177,7 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
             for name in PERIODS
         ],
         span.period if wanted.by == "time" else wanted.by,
-        [(said, wanted.href(by=by), by == wanted.by) for by, said in BYS.items()],
+        [(name, wanted.href(by=by), by == wanted.by) for by, name in BYS.items()],
         [
             (f"{name}: {clean(value)[:40]}", wanted.href(**{name: ""}))
             for name in ("agent", "project", "model", "day")
@@ -187,49 +189,51 @@ def page(desk: Desk, wanted: Wanted) -> CostPage:
         lines,
         _sum(total),
         max(len(bill.parts) - most, 0),
-        _dead_branches(desk, base),
+        _dead_branches(context, base),
         [*_notes(bill, total), f"Days are in {clean(label)}."],
         f"{total.responses:,}",
-        None if total.responses else _earlier(desk, wanted),
+        None if total.responses else _earlier(context, wanted),
     )
 
 
-def as_csv(desk: Desk, wanted: Wanted) -> str:
+def as_csv(context: AppContext, wanted: CostQuery) -> str:
     """Return the sums of a page as a table for a spreadsheet, money in dollars."""
-    span = _span(desk, wanted)
-    bill = _bill(desk, wanted, span, _within(wanted, span))
+    span = _span(context, wanted)
+    bill = _bill(context, wanted, span, _within(wanted, span))
     out = io.StringIO()
     table = csv.writer(out)
     tokens = ("input_tokens", "output_tokens", "cache_tokens")
     amounts = ("dollars", "of_it_discarded", "of_it_subagents", "tokens_without_price")
     table.writerow([bill.by, "sessions", *tokens, *amounts])
-    for one in bill.parts:
-        name = clean(one.key[0] or "unknown")
+    for part in bill.parts:
+        name = clean(part.key[0] or "unknown")
         safe = f"'{name}" if name[:1] in "=+-@" else name  # a spreadsheet would run it
-        money_columns = [round(ticks / TICKS, 6) for ticks in (one.ticks, one.dead, one.side)]
-        counts = [one.sessions, one.input, one.output, one.cache]
-        table.writerow([safe, *counts, *money_columns, one.unpriced])
+        money_columns = [round(ticks / TICKS, 6) for ticks in (part.ticks, part.dead, part.side)]
+        counts = [part.sessions, part.input, part.output, part.cache]
+        table.writerow([safe, *counts, *money_columns, part.unpriced])
     return out.getvalue()
 
 
-def _bill(desk: Desk, wanted: Wanted, span: Span, base: Filter) -> Bill:
+def _bill(context: AppContext, wanted: CostQuery, span: DateRange, base: Filter) -> Bill:
     by: By = span.period if wanted.by == "time" else wanted.by
-    return Bill(desk.store, by, base, wanted.zone, desk.labels())
+    return Bill(context.store, by, base, wanted.zone, context.labels())
 
 
-def _earlier(desk: Desk, wanted: Wanted) -> Earlier | None:
+def _earlier(context: AppContext, wanted: CostQuery) -> EarlierSessions | None:
     if not wanted.days:
-        return Earlier("No session has cost data yet.", "/sessions", "All sessions")
-    return earlier(desk, wanted.days, lambda n: wanted.href(days=n), wanted.href(days=ALL_TIME))
+        return EarlierSessions("No session has cost data yet.", "/sessions", "All sessions")
+    return earlier(context, wanted.days, lambda n: wanted.href(days=n), wanted.href(days=ALL_TIME))
 
 
-def _span(desk: Desk, wanted: Wanted) -> Span:
+def _span(context: AppContext, wanted: CostQuery) -> DateRange:
     """Return the days that are shown, and what a bar stands for."""
-    today = _today(desk, wanted)
+    today = _today(context, wanted)
     if wanted.days:
         first = today - timedelta(days=wanted.days - 1)
     else:
-        days = (local_date(part.key[0] or "", wanted.zone) for part in desk.store.totals(["slot"]))
+        days = (
+            local_date(part.key[0] or "", wanted.zone) for part in context.store.totals(["slot"])
+        )
         known = [day for day in days if _is_date(day)]
         first = min(date.fromisoformat(min(known)), today) if known else today
     return span_of(first, today, wanted.per)
@@ -242,11 +246,11 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def _today(desk: Desk, wanted: Wanted) -> date:
-    return datetime.fromtimestamp(desk.clock(), UTC).astimezone(wanted.zone).date()
+def _today(context: AppContext, wanted: CostQuery) -> date:
+    return datetime.fromtimestamp(context.clock(), UTC).astimezone(wanted.zone).date()
 
 
-def _within(wanted: Wanted, span: Span) -> Filter:
+def _within(wanted: CostQuery, span: DateRange) -> Filter:
     """Return the filter for the days that are shown, from midnight to midnight in their zone."""
     first, end = span.first if wanted.days else None, None
     if wanted.day:
@@ -261,11 +265,13 @@ def _within(wanted: Wanted, span: Span) -> Filter:
     )
 
 
-def _line(desk: Desk, wanted: Wanted, one: Total, labels: Mapping[str, str], span: Span) -> Line:
-    key = one.key[0] or ""
+def _line(
+    context: AppContext, wanted: CostQuery, total: Total, labels: Mapping[str, str], span: DateRange
+) -> CostRow:
+    key = total.key[0] or ""
     name, href, flavor = clean(key) or "unknown", "", ""
     if wanted.by == "session":
-        rows = desk.display(list(desk.store.sessions(Filter(uids=(key,)))))
+        rows = context.display(list(context.store.sessions(Filter(uids=(key,)))))
         name = title_of(rows[0]) if rows else short_id(key)
         href, flavor = address(key), key.partition(":")[0]
     elif wanted.by == "time":
@@ -283,23 +289,23 @@ def _line(desk: Desk, wanted: Wanted, one: Total, labels: Mapping[str, str], spa
         href = f"/sessions?{urlencode({'q': f'tag:{key}'})}" if key else ""
     elif wanted.by == "model" and key:
         href = wanted.href(model=key, by="session")
-    return msgspec.structs.replace(_sum(one), name=name, href=href, flavor=flavor)
+    return msgspec.structs.replace(_sum(total), name=name, href=href, flavor=flavor)
 
 
-def _sum(one: Total) -> Line:
-    share = one.dead / one.ticks if one.ticks else 0.0
-    unknown = bool(one.unpriced and not one.ticks)
-    return Line(
+def _sum(total: Total) -> CostRow:
+    share = total.dead / total.ticks if total.ticks else 0.0
+    unknown = bool(total.unpriced and not total.ticks)
+    return CostRow(
         "All",
         "",
         "",
-        f"{one.sessions:,}",
-        short(one.input),
-        short(one.output),
-        short(one.cache) if one.cache else "·",
-        "unknown" if unknown else money(one.ticks - one.dead - one.side, one.unpriced),
-        money(one.dead) if one.dead else "·",
-        money(one.side) if one.side else "·",
+        f"{total.sessions:,}",
+        short(total.input),
+        short(total.output),
+        short(total.cache) if total.cache else "·",
+        "unknown" if unknown else money(total.ticks - total.dead - total.side, total.unpriced),
+        money(total.dead) if total.dead else "·",
+        money(total.side) if total.side else "·",
         round(share, 3),
         _percent(share),
         unknown,
@@ -307,27 +313,29 @@ def _sum(one: Total) -> Line:
 
 
 def _percent(share: float) -> str:
-    """Say a share; a little is not nothing."""
+    """Return a share in percent; a small share is not shown as zero."""
     return "<1 %" if 0 < share < 0.005 else f"{share:.0%}".replace("%", " %")
 
 
-def _dead_branches(desk: Desk, base: Filter) -> list[Costly]:
-    """Find what cost most and led nowhere."""
+def _dead_branches(context: AppContext, base: Filter) -> list[DiscardedBranch]:
+    """Return the discarded branches that cost most."""
     costly = msgspec.structs.replace(base, order="cost", limit=200)
-    wanted = Filter(uids=tuple(row.session.session_uid for row in desk.store.sessions(costly)))
-    found: list[tuple[int, Costly]] = []
-    for told in desk.store.kept("digests", wanted):
-        for branch in told.get("branches") or ():
+    wanted = Filter(uids=tuple(row.session.session_uid for row in context.store.sessions(costly)))
+    branches: list[tuple[int, DiscardedBranch]] = []
+    for digest in context.store.kept("digests", wanted):
+        for branch in digest.get("branches") or ():
             ticks = branch.get("cost", {}).get("ticks", 0)
             if ticks:
                 at = branch.get("first", 0)
-                href = address(told["uid"], at)
-                said = clean(one_line(branch.get("prompt") or "", 90))
-                title = clean(one_line(told.get("title") or "", 80)) or "untitled"
-                one = Costly(href, title, said, branch.get("events", 0), money(ticks))
-                found.append((ticks, one))
-    found.sort(key=lambda one: (-one[0], one[1].href))
-    return [one for _, one in found[:BRANCHES]]
+                href = address(digest["uid"], at)
+                prompt = clean(one_line(branch.get("prompt") or "", 90))
+                title = clean(one_line(digest.get("title") or "", 80)) or "untitled"
+                discarded = DiscardedBranch(
+                    href, title, prompt, branch.get("events", 0), money(ticks)
+                )
+                branches.append((ticks, discarded))
+    branches.sort(key=lambda entry: (-entry[0], entry[1].href))
+    return [branch for _, branch in branches[:MAX_BRANCHES]]
 
 
 def _notes(bill: Bill, total: Total) -> Iterator[str]:

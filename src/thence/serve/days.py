@@ -9,32 +9,32 @@ import msgspec
 
 from thence.format.joins import time_of
 from thence.memory.store import Filter
-from thence.serve.desk import Desk
+from thence.serve.context import AppContext
 
 RANGES: Final = (7, 30, 90, 365)
 """So many days can be chosen."""
 
 
-class Earlier(msgspec.Struct, frozen=True):
+class EarlierSessions(msgspec.Struct, frozen=True):
     """Where to look when nothing lies in the days that are shown."""
 
-    said: str
+    text: str
     href: str
     label: str
 
 
 def earlier(
-    desk: Desk, days: int, href: Callable[[int], str], all_time: str = ""
-) -> Earlier | None:
+    context: AppContext, days: int, href: Callable[[int], str], all_time: str = ""
+) -> EarlierSessions | None:
     """Return when the last session was and the address of its days; None without any session."""
-    last = next(iter(desk.store.sessions(Filter(limit=1))), None)
+    last = next(iter(context.store.sessions(Filter(limit=1))), None)
     moment = time_of(last.session.ended_at) if last else None
     if moment is None:
         return None
-    age = (desk.clock() - moment.timestamp()) / 86_400
-    said = f"The last session was on {moment.day} {moment:%b %Y}."
+    age = (context.clock() - moment.timestamp()) / 86_400
+    text = f"The last session was on {moment.day} {moment:%b %Y}."
     reach = next((n for n in RANGES if n > max(age + 1, days)), None)
     if reach is None:
         label = "Show all time" if all_time else "All sessions"
-        return Earlier(said, all_time or "/sessions", label)
-    return Earlier(said, href(reach), f"Show {reach} days")
+        return EarlierSessions(text, all_time or "/sessions", label)
+    return EarlierSessions(text, href(reach), f"Show {reach} days")

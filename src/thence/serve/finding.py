@@ -42,7 +42,7 @@ class Matches(msgspec.Struct, frozen=True):
 
     def position(self, event: str) -> int:
         """Return the index of an event's match, or -1."""
-        return next((n for n, one in enumerate(self.matches) if one.event == event), -1)
+        return next((n for n, match in enumerate(self.matches) if match.event == event), -1)
 
 
 class _SearchIndex:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
-LIMIT: Final = 6_000
+MAX_ANSWER_CHARS: Final = 6_000
 """Characters of an answer, its frame included; about 1,500 tokens."""
 
 QUOTE: Final = "| "
@@ -29,8 +29,8 @@ _SELECTORS: Final = (
 """Marks and fillers that show nothing, beside what the categories of Unicode call hidden."""
 
 
-def visible(text: str) -> str:
-    """Give one line without characters that hide, reorder or control; tabs are spaces."""
+def strip_invisible(text: str) -> str:
+    """Return one line without characters that hide, reorder or control; tabs are spaces."""
     text = text.replace("\t", " ")
     if _PLAIN.fullmatch(text):
         return text
@@ -44,30 +44,30 @@ def _is_seen(c: str) -> bool:
     return not hidden and unicodedata.category(c) not in _HIDDEN
 
 
-def flat(text: str, room: int = 200) -> str:
-    """Give a text as one line of at most so many characters."""
-    line = visible(" ".join(text[: 4 * room].split()))
+def flatten(text: str, room: int = 200) -> str:
+    """Return a text as one line of at most so many characters."""
+    line = strip_invisible(" ".join(text[: 4 * room].split()))
     return line if len(line) <= room and len(text) <= 4 * room else line[: room - 1] + "…"
 
 
-def quoted(text: str, room: int) -> Iterator[str]:
+def quote_lines(text: str, room: int) -> Iterator[str]:
     """Quote a text line by line, at most so many characters of it; what is left out is counted."""
     shown = text[:room]
     for line in re.split(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", shown.rstrip()):
-        yield QUOTE + visible(line)
+        yield QUOTE + strip_invisible(line)
     if len(text) > room:
         yield f"({len(text) - room} more characters)"
 
 
-def framed(origin: str, lines: Iterable[str], *, limit: int = LIMIT) -> str:
+def frame_answer(origin: str, lines: Iterable[str], *, limit: int = MAX_ANSWER_CHARS) -> str:
     """Set lines into a frame; those that do not fit are counted."""
     boundary = secrets.token_hex(8)
-    head = f"[{boundary} data: {flat(origin)}; quoted from past sessions as recorded]"
+    head = f"[{boundary} data: {flatten(origin)}; quoted from past sessions as recorded]"
     end = f"[{boundary} end of data]"
     room = limit - len(head) - len(end) - 40
     out: list[str] = []
     left = 0
-    for line in map(visible, lines):
+    for line in map(strip_invisible, lines):
         if left or len(line) + 1 > room:
             left += 1
             continue

@@ -45,16 +45,16 @@ ENTER: Final = "/enter"
 TICKET: Final = "ticket"
 PAGE: Final = "page"
 """Where a browser is led once it is signed in."""
-TICKETS: Final = 16
-"""Entries that may be open at a time."""
-FRESH: Final = 60.0
-"""Seconds for which an entry of another process may be used."""
+MAX_TICKETS: Final = 16
+"""Tickets that are valid at a time."""
+TICKET_MAX_AGE_S: Final = 60.0
+"""How long a ticket of another process is valid, in seconds."""
 COOKIE_MAX_AGE_S: Final = 86_400
 """How long a browser stays signed in, in seconds."""
 OWN_COOKIE_MAX_AGE_S: Final = 30 * 86_400
 """How long a browser of this machine stays signed in, in seconds."""
-BODY: Final = 4 << 20
-"""Bytes of a request's body, at most."""
+MAX_BODY_BYTES: Final = 4 << 20
+"""Largest body of a request, in bytes."""
 
 _STYLE: Final = (
     ":root{color-scheme:light dark}"
@@ -111,8 +111,8 @@ _SECRETS = frozenset({"token", "access_token", "key", "bearer", "cookie"})
 _IN_PATH = (b"%2f", b"%5c", b"%00", b"\\", b"//")
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """Why a request goes no further."""
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request is refused."""
 
     status: int
     title: str
@@ -121,8 +121,8 @@ class Refused(msgspec.Struct, frozen=True):
     hint_for_programs: str = ""
 
 
-class Gate:
-    """Lets in who may, for one address; `around` stands before an app."""
+class AuthMiddleware:
+    """Checks requests to one address before an app (`around`): host, origin, credentials."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Gate:
         With a home, browsers of this machine stay signed in when the server is started again.
         """
         self.host, self.port = host, port
-        self.realm = f"thence {_derived(key, 'home')[:16]}"
+        self.realm = f"thence {_derive(key, 'home')[:16]}"
         """What tells this home's server from others', without a secret."""
         self._key = key
         self._clock = clock
@@ -151,7 +151,7 @@ class Gate:
         self._cookies = Cookies(clock, age, path)
         self.cookie_name = f"{COOKIE}-{port}"
         """Cookies are shared by all ports of a host: each server needs a name of its own."""
-        self.token = _derived(key, "bearer")
+        self.token = _derive(key, "bearer")
         """What a program gives as `Authorization: Bearer …`."""
         self._authorities = frozenset(_authorities(host, port))
         self._tickets: dict[str, None] = {}
@@ -160,22 +160,22 @@ class Gate:
     # -- entering -----------------------------------------------------------------------
 
     def ticket(self) -> str:
-        """Draw an entry that works once; of too many the oldest is void."""
+        """Return a new ticket that works once; of too many the oldest becomes invalid."""
         drawn = secrets.token_urlsafe(32)
         with self._mutex:
             self._tickets[drawn] = None
-            while len(self._tickets) > TICKETS:
+            while len(self._tickets) > MAX_TICKETS:
                 del self._tickets[next(iter(self._tickets))]
         return drawn
 
-    def signed(self) -> str:
-        """Make an entry that any server of this home and port lets in, once, for a short while.
+    def sign_ticket(self) -> str:
+        """Return a ticket that any server of this home and port accepts, once, for a short time.
 
         So that another process can give one out, and whoever listens there in place of a server
         of ours learns nothing that lasts.
         """
         drawn = f"{int(self._clock())}.{secrets.token_urlsafe(16)}"
-        return f"{drawn}.{_derived(self._key, f'entry:{self.port}:{drawn}')}"
+        return f"{drawn}.{_derive(self._key, f'entry:{self.port}:{drawn}')}"
 
     def url(self, ticket: str | None = None, page: str = "") -> str:
         """Return a URL that signs a browser in, once, and leads it to a page of a session."""
@@ -183,11 +183,11 @@ class Gate:
         to = f"&{PAGE}={quote(page)}" if _SESSION_PAGE.fullmatch(page) else ""
         return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={entry}{to}"
 
-    def _used(self, query: bytes) -> bool:
+    def _use_ticket(self, query: bytes) -> bool:
         """Use up the ticket that a query names; False when it is unknown or was used."""
         ticket = dict(_pairs(query)).get(TICKET, "")
         with self._mutex:
-            matches = [drawn for drawn in self._tickets if _same(ticket, drawn)]
+            matches = [drawn for drawn in self._tickets if _is_equal(ticket, drawn)]
             for drawn in matches:
                 del self._tickets[drawn]
             is_valid = bool(matches) or self._is_signed(ticket)
@@ -195,14 +195,16 @@ class Gate:
             self._on_sign_in(ticket)
         return is_valid
 
-    def _is_signed(self, given: str) -> bool:
-        """Whether an entry was signed a moment ago and not used since."""
-        drawn, _, proof = given.rpartition(".")
+    def _is_signed(self, ticket: str) -> bool:
+        """Whether a ticket was signed a moment ago and not used since."""
+        drawn, _, proof = ticket.rpartition(".")
         moment = drawn.partition(".")[0]
         now = self._clock()
-        self._signed = {one: at for one, at in self._signed.items() if at > now - 2 * FRESH}
-        right = _same(proof, _derived(self._key, f"entry:{self.port}:{drawn}"))
-        if not right or not moment.isdecimal() or abs(int(moment) - now) > FRESH:
+        self._signed = {
+            signed: at for signed, at in self._signed.items() if at > now - 2 * TICKET_MAX_AGE_S
+        }
+        right = _is_equal(proof, _derive(self._key, f"entry:{self.port}:{drawn}"))
+        if not right or not moment.isdecimal() or abs(int(moment) - now) > TICKET_MAX_AGE_S:
             return False
         if drawn in self._signed:
             return False
@@ -212,9 +214,9 @@ class Gate:
     # -- guarding -----------------------------------------------------------------------
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """Stand before an app."""
+        """Return an app that checks each request before it passes it to `app`."""
 
-        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        async def guard(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan":
                 await app(scope, receive, send)
                 return
@@ -230,26 +232,26 @@ class Gate:
             else:
                 await app(scope, receive, sealed)
 
-        return guarded
+        return guard
 
-    def refusal(self, scope: Scope) -> Refused | None:
-        """Tell why a request may not go on; None when it may."""
+    def refusal(self, scope: Scope) -> Refusal | None:
+        """Return why a request is refused; None when it is allowed."""
         headers = _by_name(scope)
         return (
-            self._misdirected(headers)
-            or self._foreign(scope, headers)
-            or _odd(scope, headers)
-            or self._unknown(scope, headers)
-            or _unasked(scope, headers)
+            self._check_host(headers)
+            or self._check_origin(scope, headers)
+            or _check_request(scope, headers)
+            or self._check_credentials(scope, headers)
+            or _check_write(scope, headers)
         )
 
-    def _misdirected(self, headers: dict[bytes, list[bytes]]) -> Refused | None:
+    def _check_host(self, headers: dict[bytes, list[bytes]]) -> Refusal | None:
         hosts = headers.get(b"host", [])
         if len(hosts) == 1 and _text(hosts[0]) in self._authorities:
             return None
-        return Refused(421, "wrong host name", "use the link that thence serve prints")
+        return Refusal(421, "wrong host name", "use the link that thence serve prints")
 
-    def _foreign(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
+    def _check_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refusal | None:
         """Refuse what a page of another origin sends; a program sends no origin.
 
         The file that signs a browser in is a page of another origin: it brings a ticket.
@@ -258,21 +260,21 @@ class Gate:
         sites = headers.get(b"sec-fetch-site", [])
         is_sign_in = scope["path"] == ENTER and headers.get(b"sec-fetch-dest") == [b"document"]
         if not is_sign_in and any(site not in _OWN_SITES for site in sites):
-            return Refused(403, "request from another site", hint)
+            return Refusal(403, "request from another site", hint)
         own = b"http://" + headers[b"host"][0]
         if any(origin != own for origin in headers.get(b"origin", [])):
-            return Refused(403, "request from another origin", hint)
+            return Refusal(403, "request from another origin", hint)
         return None
 
-    def _unknown(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
+    def _check_credentials(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Refusal | None:
         if any(name.lower() in _SECRETS for name, _ in _pairs(scope["query_string"])):
             hint = "send it as a header: Authorization: Bearer …"
-            return Refused(400, "tokens in URLs are not accepted", hint)
+            return Refusal(400, "tokens in URLs are not accepted", hint)
         if scope["path"] == ENTER:
             return None  # the entry itself is looked at there
-        if self._bears(headers) or self._is_cookie(headers):
+        if self._has_token(headers) or self._has_cookie(headers):
             return None
-        return Refused(
+        return Refusal(
             401,
             "Not signed in",
             "Run `thence serve` and open the link it prints.",
@@ -280,14 +282,14 @@ class Gate:
             " Programs send what `thence serve --token` prints as `Authorization: Bearer`.",
         )
 
-    def _bears(self, headers: dict[bytes, list[bytes]]) -> bool:
-        given = headers.get(b"authorization", [])
-        if len(given) != 1:
+    def _has_token(self, headers: dict[bytes, list[bytes]]) -> bool:
+        values = headers.get(b"authorization", [])
+        if len(values) != 1:
             return False
-        scheme, _, token = _text(given[0]).partition(" ")
-        return scheme.lower() == "bearer" and _same(token.strip(), self.token)
+        scheme, _, token = _text(values[0]).partition(" ")
+        return scheme.lower() == "bearer" and _is_equal(token.strip(), self.token)
 
-    def _is_cookie(self, headers: dict[bytes, list[bytes]]) -> bool:
+    def _has_cookie(self, headers: dict[bytes, list[bytes]]) -> bool:
         """Whether a request brings the cookie of a browser that is signed in."""
         values = _cookies(headers.get(b"cookie", []), self.cookie_name)
         return self._cookies.has_any(values)
@@ -295,14 +297,14 @@ class Gate:
     async def _enter(self, scope: Scope, send: Send) -> None:
         """Sign a browser in that brings a ticket, and lead it on to the first page."""
         headers: tuple[tuple[bytes, bytes], ...] = ()
-        if scope["method"] == "GET" and self._used(scope["query_string"]):
+        if scope["method"] == "GET" and self._use_ticket(scope["query_string"]):
             age = int(self._cookies.max_age_s)
             flags = f"Path=/; Max-Age={age}; HttpOnly; SameSite=Strict"
             cookie = f"{self.cookie_name}={self._cookies.add()}; {flags}"
             headers = ((b"set-cookie", cookie.encode()),)
-        elif not self._is_cookie(_by_name(scope)):
+        elif not self._has_cookie(_by_name(scope)):
             hint = "Run `thence serve` once more: it prints and opens a new link."
-            await _refuse(Refused(401, "This link was already used", hint), scope, send)
+            await _refuse(Refusal(401, "This link was already used", hint), scope, send)
             return
         wanted = dict(_pairs(scope["query_string"])).get(PAGE, "")
         to = wanted if _SESSION_PAGE.fullmatch(wanted) else "/"
@@ -322,36 +324,36 @@ def _by_name(scope: Scope) -> dict[bytes, list[bytes]]:
     return headers
 
 
-def _odd(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
+def _check_request(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refusal | None:
     """Refuse methods and protocols that nothing here has, and paths that mean another place."""
     if b"upgrade" in headers:
-        return Refused(400, "unsupported protocol", "use plain HTTP")
+        return Refusal(400, "unsupported protocol", "use plain HTTP")
     if scope["method"] not in _READS | _WRITES:
         allow = ((b"allow", b"GET, HEAD, POST"),)
-        return Refused(405, "method not allowed", "GET reads, POST writes", allow)
+        return Refusal(405, "method not allowed", "GET reads, POST writes", allow)
     raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
     raw = raw.partition(b"?")[0].lower()
     path: str = scope["path"]
     hidden = any(sign in raw for sign in _IN_PATH)
     if hidden or any(part in (".", "..") for part in path.split("/")) or not path.isprintable():
-        return Refused(404, "no such page", "ids have letters, digits and dashes")
+        return Refusal(404, "no such page", "ids have letters, digits and dashes")
     return None
 
 
-def _unasked(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refused | None:
+def _check_write(scope: Scope, headers: dict[bytes, list[bytes]]) -> Refusal | None:
     """Refuse what would change something and was not sent on purpose by a page or a program."""
     if scope["method"] in _READS:
         return None
     if b"authorization" not in headers and b"origin" not in headers:
-        return Refused(403, "Origin header missing", "browsers send Origin with changes")
+        return Refusal(403, "Origin header missing", "browsers send Origin with changes")
     kinds = [kind.partition(b";")[0].strip().lower() for kind in headers.get(b"content-type", [])]
     if kinds != [b"application/json"]:
-        return Refused(415, "send changes as JSON", "Content-Type: application/json")
+        return Refusal(415, "send changes as JSON", "Content-Type: application/json")
     sizes = headers.get(b"content-length", [])
     if len(sizes) != 1 or not sizes[0].isdigit():
-        return Refused(411, "Content-Length missing", "Content-Length: …")
-    if int(sizes[0]) > BODY:
-        return Refused(413, "request too large", f"at most {BODY} bytes")
+        return Refusal(411, "Content-Length missing", "Content-Length: …")
+    if int(sizes[0]) > MAX_BODY_BYTES:
+        return Refusal(413, "request too large", f"at most {MAX_BODY_BYTES} bytes")
     return None
 
 
@@ -362,16 +364,16 @@ def _with_headers(send: Send) -> Send:
     """Put the strict headers on an answer, whoever made it."""
     own = {name for name, _ in HEADERS}
 
-    async def sealed(message: Message) -> None:
+    async def send_sealed(message: Message) -> None:
         if message["type"] == "http.response.start":
             rest = [(n, v) for n, v in message.get("headers", ()) if n.lower() not in own]
             message = {**message, "headers": [*rest, *HEADERS]}
         await send(message)
 
-    return sealed
+    return send_sealed
 
 
-async def _refuse(refused: Refused, scope: Scope, send: Send) -> None:
+async def _refuse(refused: Refusal, scope: Scope, send: Send) -> None:
     """Send why a request is refused: a page to a browser that asks for one, else problem+json."""
     if scope["method"] == "GET" and _wants_page(scope):
         text = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(refused.hint))
@@ -421,8 +423,8 @@ async def _send_page(
 # -- secrets and names ----------------------------------------------------------------------
 
 
-def key_of(home: Path) -> bytes:
-    """Give the key that this home's cookies and tokens are made with."""
+def home_key(home: Path) -> bytes:
+    """Return the key that this home's cookies and tokens are made with."""
     return config.key(home / KEY, hint="remove it to create a new one")
 
 
@@ -450,12 +452,12 @@ def _authorities(host: str, port: int) -> Iterable[str]:
             yield authority(name, port).removesuffix(":80")
 
 
-def _derived(key: bytes, what: str) -> str:
+def _derive(key: bytes, what: str) -> str:
     return hmac.new(key, what.encode(), hashlib.sha256).hexdigest()
 
 
-def _same(given: str, right: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), right.encode())
+def _is_equal(value: str, right: str) -> bool:
+    return hmac.compare_digest(value.encode("utf-8", "replace"), right.encode())
 
 
 def _cookies(headers: Iterable[bytes], name: str) -> list[str]:

@@ -30,7 +30,7 @@ from thence.memory.notes import Note
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
-from thence.serve.clock import Clock, When
+from thence.serve.clock import DisplayClock, DisplayTime
 from thence.serve.items import Window
 
 _OUTCOMES: Final = {
@@ -48,10 +48,10 @@ _STANDING: Final[dict[Standing, tuple[str, str]]] = {
 _TIES: Final = 6
 
 
-class Tie(msgspec.Struct, frozen=True):
+class LineageLink(msgspec.Struct, frozen=True):
     """A session that this one comes from, or that comes from it."""
 
-    said: str
+    text: str
     name: str
     href: str = ""
 
@@ -71,7 +71,7 @@ class Head(msgspec.Struct, frozen=True):
     responses: str
     tokens: str
     resume: str
-    when: When
+    when: DisplayTime
     project: str = ""
     project_path: str = ""
     branch: str = ""
@@ -84,12 +84,12 @@ class Head(msgspec.Struct, frozen=True):
     edits: str = ""
     alone: str = ""
     empty: str = ""
-    ties: list[Tie] = []
+    ties: list[LineageLink] = []
     notes: list[str] = []
     bounds: list[str] = []
 
 
-class Inherited(msgspec.Struct, frozen=True):
+class InheritedRows(msgspec.Struct, frozen=True):
     """What a session has from one that it continues: the rows, and where they come from."""
 
     name: str
@@ -100,11 +100,11 @@ class Inherited(msgspec.Struct, frozen=True):
     """Rows before these that its own page shows."""
 
 
-class Tail(msgspec.Struct, frozen=True):
+class SessionTail(msgspec.Struct, frozen=True):
     """The live end of a session."""
 
     state: str
-    said: str
+    text: str
     cls: str
     what: str = ""
     note: str = ""
@@ -120,7 +120,7 @@ class NoteLine(msgspec.Struct, frozen=True):
     uuid: str = ""
 
 
-def note_line(note: Note, clock: Clock) -> NoteLine:
+def note_line(note: Note, clock: DisplayClock) -> NoteLine:
     """Return a decision or note as it is shown."""
     head = f"{note.kind.capitalize()}, {note.author}, {clock.day(note.ts)}"
     page = address(note.session_uid) if note.session_uid is not None else ""
@@ -144,25 +144,25 @@ def event_address(page: str, event: str, query: str = "") -> str:
     return f"{page}?at={event}{words}#{event}"
 
 
-def stands(row: SessionRow, standing: Standing | None) -> tuple[str, str]:
-    """Say where a session stands: what goes on, else how it ended."""
+def standing_text(row: SessionRow, standing: Standing | None) -> tuple[str, str]:
+    """Return the status of a session: what it does, else how it ended."""
     return _STANDING[standing] if standing else _OUTCOMES[row.session.outcome]
 
 
 def head(
     row: SessionRow,
     standing: Standing | None,
-    clock: Clock,
-    kept: dict[str, str],
+    clock: DisplayClock,
+    stored_uids: dict[str, str],
     *,
     working: str = "",
 ) -> Head:
-    """Say what a session is; `kept` gives the uids of sessions that are kept, by their ids.
+    """Return the head of a session; `stored_uids` has the uids of stored sessions by their ids.
 
     `working` says how long it was at work, where that is known; else its whole time is shown.
     """
     session = row.session
-    said, cls = stands(row, standing)
+    status, cls = standing_text(row, standing)
     spent, ticks = row.spent, row.ticks
     wall = round(session.cost.wall_clock_s * 1000)
     return Head(
@@ -170,7 +170,7 @@ def head(
         id=short_id(session.native_session_id),
         page=address(session.session_uid),
         flavor=session.flavor,
-        standing=said,
+        standing=status,
         standing_class=cls,
         turns=session.cost.turns,
         events=f"{row.events:,}",
@@ -189,13 +189,13 @@ def head(
         dead=money(ticks["dead"]) if ticks.get("dead") else "",
         side=money(ticks["side"]) if ticks.get("side") else "",
         empty="Its log has no messages.",
-        ties=list(_ties(row, kept)),
+        ties=list(_ties(row, stored_uids)),
         notes=list(_notes(row)),
         bounds=[clean(why) for why in row.lower_bound[:3]],
     )
 
 
-def agent_head(over: Head, chart: Chart, channel: str, clock: Clock) -> Head:
+def agent_head(over: Head, chart: Chart, channel: str, clock: DisplayClock) -> Head:
     """Return what stands over a subagent's own page: its task, its counts and its cost."""
     places = chart.channels[channel]
     records = [chart.records[place] for place in places]
@@ -231,18 +231,18 @@ def agent_head(over: Head, chart: Chart, channel: str, clock: Clock) -> Head:
     )
 
 
-def _began(row: SessionRow, clock: Clock) -> When:
+def _began(row: SessionRow, clock: DisplayClock) -> DisplayTime:
     return _moment(row.session.started_at, clock)
 
 
-def _moment(text: str | None, clock: Clock) -> When:
+def _moment(text: str | None, clock: DisplayClock) -> DisplayTime:
     if not clock.day(text):
-        return When()
-    return When(f"{clock.day(text)}, {clock.time(text)}", clock.iso(text), clock.full(text))
+        return DisplayTime()
+    return DisplayTime(f"{clock.day(text)}, {clock.time(text)}", clock.iso(text), clock.full(text))
 
 
 def _tokens(row: SessionRow) -> str:
-    """Say which tokens were billed."""
+    """Return which tokens were billed."""
     spent = row.spent
     unknown = f"; {short(row.unpriced)} of them have no known price" if row.unpriced else ""
     return f"{_tokens_of([spent.live, spent.dead, spent.side])}{unknown}"
@@ -250,22 +250,22 @@ def _tokens(row: SessionRow) -> str:
 
 def _tokens_of(parts: Sequence[Usage]) -> str:
     kinds = (
-        ("input", sum(one.input_tokens for one in parts)),
-        ("cache read", sum(one.cache_read_input_tokens for one in parts)),
-        ("cache write", sum(one.cache_creation_input_tokens for one in parts)),
-        ("output", sum(one.output_tokens for one in parts)),
+        ("input", sum(part.input_tokens for part in parts)),
+        ("cache read", sum(part.cache_read_input_tokens for part in parts)),
+        ("cache write", sum(part.cache_creation_input_tokens for part in parts)),
+        ("output", sum(part.output_tokens for part in parts)),
     )
-    said = ", ".join(f"{name} {short(number)}" for name, number in kinds if number)
-    return f"Tokens: {said or 'none billed'}"
+    text = ", ".join(f"{name} {short(number)}" for name, number in kinds if number)
+    return f"Tokens: {text or 'none billed'}"
 
 
-def _ties(row: SessionRow, kept: dict[str, str]) -> Iterator[Tie]:
+def _ties(row: SessionRow, stored_uids: dict[str, str]) -> Iterator[LineageLink]:
     edges: dict[tuple[str, str], Edge] = {(e.link, e.session): e for e in row.edges}
     for edge in list(edges.values())[:_TIES]:
-        uid = kept.get(edge.session)
-        yield Tie(tie(edge), short_id(edge.session), address(uid) if uid else "")
+        uid = stored_uids.get(edge.session)
+        yield LineageLink(tie(edge), short_id(edge.session), address(uid) if uid else "")
     if len(edges) > _TIES:
-        yield Tie("and", several(len(edges) - _TIES, "more tie"))
+        yield LineageLink("and", several(len(edges) - _TIES, "more tie"))
 
 
 def _notes(row: SessionRow) -> Iterator[str]:
@@ -281,26 +281,26 @@ def _notes(row: SessionRow) -> Iterator[str]:
         yield "The stored transcript was removed; this comes from the agent's own log"
 
 
-def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Tail:
-    """Say how the line ends, and what goes on there."""
+def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> SessionTail:
+    """Return how the line ends, and what happens there."""
     open_call = _open_call(chart)
     if standing == "waiting":
         what = open_call or clean(waits_for or "")
         note = "answer in the terminal"
-        return Tail("waiting", "Needs you", "st-waiting", what, note)
+        return SessionTail("waiting", "Needs you", "st-waiting", what, note)
     if standing == "running":
-        return Tail("running", "Running", "st-running", open_call, "new events appear here")
+        return SessionTail("running", "Running", "st-running", open_call, "new events appear here")
     state = chart.state
     if state is TurnState.INTERRUPTED:
-        return Tail("interrupted", "Interrupted", "b-orphaned", "", "the turn was cut short")
+        return SessionTail("interrupted", "Interrupted", "b-orphaned", "", "the turn was cut short")
     if state in (TurnState.RUNNING, TurnState.WAITING):
-        said = "Stopped in the middle of a turn"
-        return Tail("open", said, "b-orphaned", open_call, "no process is working on it")
-    return Tail("done", "Finished", "st-running", "", "no open tool calls")
+        text = "Stopped in the middle of a turn"
+        return SessionTail("open", text, "b-orphaned", open_call, "no process is working on it")
+    return SessionTail("done", "Finished", "st-running", "", "no open tool calls")
 
 
 def _open_call(chart: Chart) -> str:
-    """Say which call is open, if one is."""
+    """Return the open call, if there is one."""
     for place in reversed(chart.line[-60:]):
         for block in reversed(chart.records[place].blocks):
             if block.kind == "tool_call" and block.call in chart.open_calls:
@@ -309,7 +309,7 @@ def _open_call(chart: Chart) -> str:
 
 
 def last_words(chart: Chart) -> str:
-    """Give the end of the last thing the agent said: where questions stand."""
+    """Return the end of the last thing the agent said: where questions stand."""
     for place in reversed(chart.line[-60:]):
         for block in reversed(chart.records[place].blocks):
             if block.kind == "assistant_msg" and block.summary:
@@ -319,10 +319,10 @@ def last_words(chart: Chart) -> str:
     return ""
 
 
-def doing(chart: Chart) -> tuple[str, str]:
-    """Say what a running session is at: the open call, else the last one; and what kind it is."""
-    if found := _open_call(chart):
-        return "term", found
+def current_action(chart: Chart) -> tuple[str, str]:
+    """Return an icon and what a running session does: the open call, else the last one."""
+    if call := _open_call(chart):
+        return "term", call
     for place in reversed(chart.line[-60:]):
         for block in reversed(chart.records[place].blocks):
             if block.kind in ("tool_call", "assistant_msg") and block.summary:

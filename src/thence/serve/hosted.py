@@ -37,13 +37,13 @@ from thence.journal.idle import Idle
 from thence.journal.ids import now_text
 
 if TYPE_CHECKING:
-    from thence.serve.desk import Desk
+    from thence.serve.context import AppContext
     from thence.serve.live import Hub
 
 AGENT: Final = "thence"
-LOOK: Final = 0.25
-"""Seconds between two looks at the timers."""
-SEEN: Final = 2.0
+POLL_INTERVAL_S: Final = 0.25
+"""Seconds between two checks of the timers."""
+MAX_SWEEP_WAIT_S: Final = 2.0
 """Seconds that a client waits until what it wrote can be read, at most; it is written before."""
 
 Id = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
@@ -65,7 +65,7 @@ Kind = Literal[
 _log = logging.getLogger(__name__)
 
 
-class NotOurs(ThenceError):
+class NotWritable(ThenceError):
     """A log of another agent is only read."""
 
 
@@ -90,14 +90,14 @@ class NewEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What becomes of it when the session went on since."""
 
 
-class Begun(msgspec.Struct, frozen=True):
+class BegunOut(msgspec.Struct, frozen=True):
     """A session that can be written to."""
 
     session_uid: str
     tip: str | None
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenOut(msgspec.Struct, frozen=True):
     """An event is in the log."""
 
     session_uid: str
@@ -109,7 +109,7 @@ class Written(msgspec.Struct, frozen=True):
     """The session had gone on: this is a branch."""
 
 
-class Held:
+class OpenSession:
     """A session that is open here."""
 
     def __init__(self, session: Session, idle: Idle) -> None:
@@ -120,14 +120,14 @@ class Held:
         self.mutex = threading.RLock()
 
 
-class Hosted:
+class HostedSessions:
     """All sessions that are open here."""
 
-    def __init__(self, desk: Desk, hub: Hub) -> None:
-        self._desk = desk
+    def __init__(self, context: AppContext, hub: Hub) -> None:
+        self._context = context
         self._hub = hub
-        self._journal = Journal(desk.home, enabled=desk.writes)
-        self._held: dict[str, Held] = {}
+        self._journal = Journal(context.home, enabled=context.writes)
+        self._open_sessions: dict[str, OpenSession] = {}
         self._mutex = threading.RLock()
         self._stop = threading.Event()
         self._is_used = threading.Event()
@@ -137,7 +137,7 @@ class Hosted:
     # -- living -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let the timers run."""
+        """Start the timers."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -147,76 +147,83 @@ class Hosted:
         if self._thread.is_alive():
             self._thread.join()
         with self._mutex:
-            for held in self._held.values():
-                held.idle.close()
-                held.session.close("server ended")
-            self._held.clear()
+            for opened in self._open_sessions.values():
+                opened.idle.close()
+                opened.session.close("server ended")
+            self._open_sessions.clear()
 
     def _run(self) -> None:
         self._is_used.wait()
-        while not self._stop.wait(LOOK):
+        while not self._stop.wait(POLL_INTERVAL_S):
             try:
                 self.poll()
             except Exception:  # noqa: BLE001 - the timers of the others must go on
                 _log.exception("hosted.failed")
 
     def poll(self) -> None:
-        """Do what is due: close who rests, answer for who does not."""
+        """Close idle sessions, and answer approvals that nobody answered."""
         with self._mutex:
-            held = list(self._held.values())
-        for one in held:
-            with one.mutex:
-                one.idle.poll()
+            opened = list(self._open_sessions.values())
+        for session in opened:
+            with session.mutex:
+                session.idle.poll()
 
     # -- opening ------------------------------------------------------------------------
 
-    def create(self, new: NewSession) -> Begun:
+    def create(self, new: NewSession) -> BegunOut:
         """Begin a session."""
         self._may_write()
         session = self._journal.create(cwd=new.cwd, model=new.model)
         with self._mutex:
             self._hold(session)
         self._tell(session, wait=True)
-        return Begun(session_uid(AGENT, session.id), session.tip)
+        return BegunOut(session_uid(AGENT, session.id), session.tip)
 
     def _may_write(self) -> None:
-        if self._desk.is_read_only:
+        if self._context.is_read_only:
             raise NotAppendable(
-                f"{self._desk.home} is read-only", hint="make it writable, then restart the server"
+                f"{self._context.home} is read-only",
+                hint="make it writable, then restart the server",
             )
-        if not self._desk.writes:
+        if not self._context.writes:
             raise NotAppendable("recording is switched off", hint="unset THENCE_NO_PERSISTENCE")
 
-    def _hold(self, session: Session) -> Held:
-        def rested() -> None:
+    def _hold(self, session: Session) -> OpenSession:
+        def close_idle() -> None:
             session.close("idle")
             with self._mutex:
-                self._held.pop(session.id, None)
-            held.idle.close()
+                self._open_sessions.pop(session.id, None)
+            opened.idle.close()
             self._tell(session)
 
-        def unanswered(call: str) -> None:
-            why = not_approved(desk.approval_timeout)
+        def answer_for_user(call: str) -> None:
+            why = not_approved(context.approval_timeout)
             made = synthetic(session.id, call, ts=now_text(), prev_uuid=None, why=why)
-            after = held.asked.pop(call, None)
+            after = opened.asked.pop(call, None)
             session.record("user", made.payload, uuid=made.uuid, parent=after)
             self._tell(session)
 
-        desk = self._desk
-        idle = Idle(desk.idle_timeout, desk.approval_timeout, desk.ticks, rested, unanswered)
-        held = self._held[session.id] = Held(session, idle)
+        context = self._context
+        idle = Idle(
+            context.idle_timeout,
+            context.approval_timeout,
+            context.ticks,
+            close_idle,
+            answer_for_user,
+        )
+        opened = self._open_sessions[session.id] = OpenSession(session, idle)
         self._is_used.set()
-        return held
+        return opened
 
-    def _open(self, name: str) -> Held:
-        """Give a session that is open here, or go on with one that is not."""
+    def _open(self, name: str) -> OpenSession:
+        """Return a session that is open here; one that is not is opened."""
         agent, _, native = name.rpartition(":")
         if agent not in ("", AGENT):
-            raise NotOurs(f"{agent} writes its own sessions", hint="thence only reads them")
+            raise NotWritable(f"{agent} writes its own sessions", hint="thence only reads them")
         with self._mutex:
-            held = self._held.get(native)
-            if held is not None:
-                return held
+            opened = self._open_sessions.get(native)
+            if opened is not None:
+                return opened
             if not layout.is_id(native) or not self._journal.has(native):
                 raise SessionNotFound(
                     f"no recorded session {native[:64]!r}", hint="give the full id"
@@ -225,69 +232,71 @@ class Hosted:
 
     # -- writing ------------------------------------------------------------------------
 
-    def add(self, name: str, event: NewEvent) -> Written:
+    def add(self, name: str, event: NewEvent) -> WrittenOut:
         """Add an event to a session."""
         self._may_write()
         if event.type in ("user", "assistant"):
             _check(event)
-        held = self._open(name)
-        uid = session_uid(AGENT, held.session.id)
-        with held.mutex:
-            tip = held.session.tip
+        opened = self._open(name)
+        uid = session_uid(AGENT, opened.session.id)
+        with opened.mutex:
+            tip = opened.session.tip
             branched = event.expected_tip not in (None, tip)
             if event.type == "turn":
-                self._ends(held, event)
-                written = Written(uid, None, held.session.tip, branched=False)
+                self._ends(opened, event)
+                written = WrittenOut(uid, None, opened.session.tip, branched=False)
             else:
-                written = self._record(held, uid, event, branched=branched)
-        self._tell(held.session, wait=True)
+                written = self._record(opened, uid, event, branched=branched)
+        self._tell(opened.session, wait=True)
         return written
 
-    def _record(self, held: Held, uid: str, event: NewEvent, *, branched: bool) -> Written:
+    def _record(
+        self, opened: OpenSession, uid: str, event: NewEvent, *, branched: bool
+    ) -> WrittenOut:
         payload = event.payload
         if event.type in ("user", "assistant"):
             payload = {**payload, "role": event.type}
-        receipt = held.session.record(
+        receipt = opened.session.record(
             event.type,
             payload,
             uuid=event.uuid,
             expected_tip=event.expected_tip,
             on_stale=event.on_stale,
         )
-        self._time(held, event)
-        tip = held.session.tip if event.type == "waiting" else receipt.uuid
-        return Written(uid, receipt.uuid, tip, branched)
+        self._time(opened, event)
+        tip = opened.session.tip if event.type == "waiting" else receipt.uuid
+        return WrittenOut(uid, receipt.uuid, tip, branched)
 
-    def _time(self, held: Held, event: NewEvent) -> None:
-        """Let the timers know."""
+    def _time(self, opened: OpenSession, event: NewEvent) -> None:
+        """Start and stop the timers that an event concerns."""
         if event.type == "waiting":
             call = event.payload.get("tool_use_id")
             if isinstance(call, str):
-                held.asked.setdefault(call, event.expected_tip or held.session.tip)
-                held.idle.approval_asked(call)
+                opened.asked.setdefault(call, event.expected_tip or opened.session.tip)
+                opened.idle.approval_asked(call)
         elif event.type == "user":
-            answered = [one.get("tool_use_id") for one in blocks(event.payload.get("content"))]
+            answered = [block.get("tool_use_id") for block in blocks(event.payload.get("content"))]
             for call in answered:
-                if isinstance(call, str) and held.asked.pop(call, "") != "":
-                    held.idle.approval_answered(call)
-            held.idle.turn_started()
+                if isinstance(call, str) and opened.asked.pop(call, "") != "":
+                    opened.idle.approval_answered(call)
+            opened.idle.turn_started()
         elif event.type == "assistant":
-            held.idle.turn_started()
+            opened.idle.turn_started()
             if event.payload.get("stop_reason") not in (None, "tool_use", "pause_turn"):
-                held.session.flush()
-                held.idle.turn_ended()
+                opened.session.flush()
+                opened.idle.turn_ended()
 
-    def _ends(self, held: Held, event: NewEvent) -> None:
+    def _ends(self, opened: OpenSession, event: NewEvent) -> None:
         state = event.payload.get("state")
-        held.session.flush(state=state if state in _STATES else "done")
-        held.idle.turn_ended()
+        opened.session.flush(state=state if state in _STATES else "done")
+        opened.idle.turn_ended()
 
     def _tell(self, session: Session, *, wait: bool = False) -> None:
-        """Have it swept now, so that who follows it sees it, and who wrote it reads it."""
-        if session.transcript_path is not None and self._desk.sweeps is not None:
-            kept = self._hub.sweeper.nudge([session.transcript_path])
+        """Import the session now, so that its followers and its writer see the event."""
+        if session.transcript_path is not None and self._context.sweeps is not None:
+            swept = self._hub.sweeper.nudge([session.transcript_path])
             if wait:
-                kept.wait(SEEN)
+                swept.wait(MAX_SWEEP_WAIT_S)
 
 
 _STATES = ("done", "interrupted")
@@ -304,17 +313,17 @@ def _check(event: NewEvent) -> None:
 
 # -- handlers -------------------------------------------------------------------------------
 
-AtHosted = NamedDependency[Hosted]
+HostedDependency = NamedDependency[HostedSessions]
 
 
 @post("/api/sessions", sync_to_thread=True)
-def begin(hosted: AtHosted, data: JSONBody[NewSession]) -> Begun:
+def begin(hosted: HostedDependency, data: JSONBody[NewSession]) -> BegunOut:
     """Begin a session of our own."""
     return hosted.create(data)
 
 
 @post("/api/sessions/{uid:str}/events", sync_to_thread=True)
-def add(hosted: AtHosted, uid: FromPath[str], data: JSONBody[NewEvent]) -> Written:
+def add(hosted: HostedDependency, uid: FromPath[str], data: JSONBody[NewEvent]) -> WrittenOut:
     """Add an event to a session of our own; one that is stale becomes a branch, or 409."""
     return hosted.add(uid, data)
 

@@ -14,13 +14,13 @@ from thence.format import kinds, output
 from thence.format.figures import clean
 from thence.format.joins import Call
 from thence.serve.chart import RowKind
-from thence.serve.clock import When
-from thence.serve.markdown import Line
+from thence.serve.clock import DisplayTime
+from thence.serve.markdown import DiffLine
 
-OPEN_DIFF: Final = 14
+MAX_OPEN_DIFF_LINES: Final = 14
 """Lines up to which a diff stands open."""
 
-TICKS: Final = 80
+MAX_TICKS: Final = 80
 """Tests that are drawn one by one; of more, a tick stands for several."""
 
 _CUT_SHORT: Final = ("denied", "interrupted", "timeout")
@@ -31,7 +31,7 @@ class Diff(msgspec.Struct, frozen=True):
 
     path: str
     how: str
-    lines: list[Line]
+    lines: list[DiffLine]
     plus: int
     minus: int
     numbered: bool
@@ -39,7 +39,7 @@ class Diff(msgspec.Struct, frozen=True):
     @property
     def open(self) -> bool:
         """Whether it is short enough to stand open."""
-        return 0 < len(self.lines) <= OPEN_DIFF
+        return 0 < len(self.lines) <= MAX_OPEN_DIFF_LINES
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Tick(msgspec.Struct, frozen=True):
     red: bool
 
 
-class Tests(msgspec.Struct, frozen=True):
+class TestTicks(msgspec.Struct, frozen=True):
     """One run of tests."""
 
     verdict: str
@@ -60,14 +60,14 @@ class Tests(msgspec.Struct, frozen=True):
     faults: list[str]
 
 
-class Fold(msgspec.Struct, frozen=True):
+class FoldedSection(msgspec.Struct, frozen=True):
     """Something that opens in place: a branch, a compaction, a subagent, copies."""
 
     part: str
     """Its name in the address of its rows."""
     head: str
     much: str
-    said: str = ""
+    text: str = ""
     end: str = ""
     state: str = "dead"
     gist: Markup = Markup("")
@@ -78,14 +78,14 @@ class Fold(msgspec.Struct, frozen=True):
     count: int = 0
 
 
-class Item(msgspec.Struct, frozen=True):
+class RowView(msgspec.Struct, frozen=True):
     """One row, ready to be drawn."""
 
     id: str
     kind: RowKind
     state: str
     lane: str
-    when: When
+    when: DisplayTime
     turn: int = 0
     cost: str = ""
     context: str = ""
@@ -102,8 +102,8 @@ class Item(msgspec.Struct, frozen=True):
     gap: str = ""
     """How long nothing was written before it."""
     diffs: list[Diff] = []
-    tests: Tests | None = None
-    fold: Fold | None = None
+    tests: TestTicks | None = None
+    fold: FoldedSection | None = None
     links: list[tuple[str, str]] = []
     """Sessions that it leads to: (address, name)."""
     inner: Window | None = None
@@ -126,7 +126,7 @@ class Window(msgspec.Struct, frozen=True):
     """Some rows of a run, and how many stand before and after them."""
 
     part: str
-    items: list[Item]
+    items: list[RowView]
     start: int
     end: int
     total: int
@@ -148,7 +148,7 @@ class Side(msgspec.Struct, frozen=True):
 class Body(msgspec.Struct, frozen=True):
     """What a folded row holds: what was given, and what came back."""
 
-    given: Markup = Markup("")
+    input: Markup = Markup("")
     got: str = ""
     rest: str = ""
     """What is not shown of it."""
@@ -160,7 +160,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 def status_of(call: Call | None) -> tuple[str, bool]:
-    """Say how a call stands, and whether that is bad."""
+    """Return the status of a call, and whether it is bad."""
     if call is None:
         return "no result", True
     outcome = call.outcome
@@ -174,24 +174,26 @@ def status_of(call: Call | None) -> tuple[str, bool]:
     return (f"exit {code}" if code is not None else "ok"), False
 
 
-def tests_of(found: kinds.Tests | None, text: str, *, failed: bool) -> Tests:
-    """Say how a run of tests went, drawn one by one where that can be."""
-    if found is None:
-        return Tests("failed" if failed else "passed", "", failed, [], [])
-    bad, good, left = found.failed or 0, found.passed or 0, found.skipped or 0
+def tests_of(counts: kinds.Tests | None, text: str, *, failed: bool) -> TestTicks:
+    """Return the result of a test run, with a tick for each test where possible."""
+    if counts is None:
+        return TestTicks("failed" if failed else "passed", "", failed, [], [])
+    bad, good, left = counts.failed or 0, counts.passed or 0, counts.skipped or 0
     red = bad > 0 or failed
     parts = [
         f"{bad:,} failed" if bad else "",
         f"{good:,} passed" if good else "",
         f"{left:,} skipped" if left else "",
     ]
-    said = [part for part in parts if part] or ["failed" if failed else "passed"]
-    return Tests(said[0], ", ".join(said[1:]), red, _ticks(bad, good), _faults(text) if bad else [])
+    shown = [part for part in parts if part] or ["failed" if failed else "passed"]
+    return TestTicks(
+        shown[0], ", ".join(shown[1:]), red, _ticks(bad, good), _faults(text) if bad else []
+    )
 
 
 def _ticks(bad: int, good: int) -> list[Tick]:
     total = bad + good
-    drawn = min(total, TICKS)
+    drawn = min(total, MAX_TICKS)
     if drawn == 0:
         return []
     reds = max(round(bad * drawn / total), 1 if bad else 0)
@@ -200,7 +202,7 @@ def _ticks(bad: int, good: int) -> list[Tick]:
 
 
 def _faults(text: str) -> list[str]:
-    """Give the lines that name tests which failed, a few."""
+    """Return the first lines that name failed tests."""
     marks = ("FAILED ", "--- FAIL: ", "not ok ", "FAIL ", "✗ ", "✕ ", "× ")
     lines = (line.strip() for line in output.lines(text))
     named = [clean(line)[:240] for line in lines if line.startswith(marks)]

@@ -16,8 +16,8 @@ from thence.format.records import JSON
 from thence.journal.notebook import append_note
 from thence.memory.labels import MAX_NAME, MAX_NOTE, Label, label_changes, tag_of
 from thence.memory.notes import Kind, note_path, read_notes
-from thence.serve.clock import Clock
-from thence.serve.desk import AtDesk, Desk
+from thence.serve.clock import DisplayClock
+from thence.serve.context import AppContext, ContextDependency
 from thence.serve.head import note_line, title_of
 
 MAX_TAGS = 50
@@ -60,33 +60,33 @@ class RemovalIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/sessions/{uid:str}/label", include_in_schema=False, sync_to_thread=True, status_code=200)
-def label(desk: AtDesk, uid: FromPath[str], data: JSONBody[LabelIn]) -> LabelOut:
+def label(context: ContextDependency, uid: FromPath[str], data: JSONBody[LabelIn]) -> LabelOut:
     """Name a session and set its tags."""
-    _check_writable(desk)
-    session = desk.row(uid).session
-    name = None if data.name is None else one_line(desk.redacted(data.name), MAX_NAME)
-    tags = None if data.tags is None else [tag_of(desk.redacted(tag)) for tag in data.tags]
-    notes = read_notes(desk.home, "name", "tag")
+    _check_writable(context)
+    session = context.row(uid).session
+    name = None if data.name is None else one_line(context.redact(data.name), MAX_NAME)
+    tags = None if data.tags is None else [tag_of(context.redact(tag)) for tag in data.tags]
+    notes = read_notes(context.home, "name", "tag")
     for kind, payload in label_changes(notes, session, name=name, tags=tags, origin="viewer"):
-        _append(desk, kind, payload)
-    now = desk.labels().get(session.session_uid, Label())
-    return LabelOut(now.name, now.tags, title_of(desk.display([desk.row(uid)])[0]))
+        _append(context, kind, payload)
+    now = context.labels().get(session.session_uid, Label())
+    return LabelOut(now.name, now.tags, title_of(context.display([context.row(uid)])[0]))
 
 
 @post("/sessions/{uid:str}/notes", include_in_schema=False, sync_to_thread=True, status_code=200)
-def add_note(desk: AtDesk, uid: FromPath[str], data: JSONBody[NoteIn]) -> NoteOut:
+def add_note(context: ContextDependency, uid: FromPath[str], data: JSONBody[NoteIn]) -> NoteOut:
     """Add a note to a session."""
-    _check_writable(desk)
-    session = desk.row(uid).session
+    _check_writable(context)
+    session = context.row(uid).session
     payload: dict[str, JSON] = {
-        "text": clean(desk.redacted(data.text)),
+        "text": clean(context.redact(data.text)),
         "cwd": session.cwd,
         "origin": "viewer",
         "session_uid": session.session_uid,
     }
-    uuid = _append(desk, "note", payload)
-    note = next(note for note in read_notes(desk.home, "note") if note.uuid == uuid)
-    line = note_line(note, Clock())
+    uuid = _append(context, "note", payload)
+    note = next(note for note in read_notes(context.home, "note") if note.uuid == uuid)
+    line = note_line(note, DisplayClock())
     return NoteOut(uuid, line.head, line.text)
 
 
@@ -96,23 +96,25 @@ def add_note(desk: AtDesk, uid: FromPath[str], data: JSONBody[NoteIn]) -> NoteOu
     sync_to_thread=True,
     status_code=200,
 )
-def remove_note(desk: AtDesk, uid: FromPath[str], data: JSONBody[RemovalIn]) -> dict[str, str]:
+def remove_note(
+    context: ContextDependency, uid: FromPath[str], data: JSONBody[RemovalIn]
+) -> dict[str, str]:
     """Remove a note of a session."""
-    _check_writable(desk)
-    owner = desk.row(uid).session.session_uid
-    notes = read_notes(desk.home, "note")
+    _check_writable(context)
+    owner = context.row(uid).session.session_uid
+    notes = read_notes(context.home, "note")
     if not any(note.uuid == data.uuid and note.session_uid == owner for note in notes):
         raise NotFoundException("no such note")
-    _append(desk, "note", {"removes": data.uuid, "session_uid": owner})
+    _append(context, "note", {"removes": data.uuid, "session_uid": owner})
     return {"removed": data.uuid}
 
 
-def _append(desk: Desk, kind: Kind, payload: dict[str, JSON]) -> str:
-    return append_note(note_path(desk.home, kind), kind, payload).uuid or ""
+def _append(context: AppContext, kind: Kind, payload: dict[str, JSON]) -> str:
+    return append_note(note_path(context.home, kind), kind, payload).uuid or ""
 
 
-def _check_writable(desk: Desk) -> None:
-    if not desk.writes:
+def _check_writable(context: AppContext) -> None:
+    if not context.writes:
         raise PermissionDeniedException("this store is read-only")
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from thence.format.figures import clean
-from thence.serve.desk import Desk
+from thence.serve.context import AppContext
 
 MAX_AGE_S: Final = 10.0
 """Seconds for which labels are used again."""
@@ -21,7 +21,7 @@ MAX_AGE_S: Final = 10.0
 _WORKTREE: Final = re.compile(
     r"[\\/](?:\.claude[\\/]worktrees|\.worktrees|\.git[\\/]worktrees)[\\/].*"
 )
-_LABELS: WeakKeyDictionary[Desk, tuple[float, dict[str, str]]] = WeakKeyDictionary()
+_LABELS: WeakKeyDictionary[AppContext, tuple[float, dict[str, str]]] = WeakKeyDictionary()
 
 
 def project_root(folder: str) -> str:
@@ -47,13 +47,13 @@ def unique_labels(paths: Sequence[str]) -> dict[str, str]:
     return {path: clean("/".join(parts[path][-depths[path] :]) or path)[-60:] for path in paths}
 
 
-def project_label(desk: Desk, folder: str | None) -> str:
+def project_label(context: AppContext, folder: str | None) -> str:
     """Return the name of the project that a folder belongs to; empty when there is no folder."""
     now = time.monotonic()
-    known = _LABELS.get(desk)
+    known = _LABELS.get(context)
     if known is None or now - known[0] > MAX_AGE_S:
-        folders = {project_root(total.key[0] or "") for total in desk.store.totals(["project"])}
+        folders = {project_root(total.key[0] or "") for total in context.store.totals(["project"])}
         known = now, unique_labels(sorted(folders - {""}))
-        _LABELS[desk] = known
+        _LABELS[context] = known
     root = project_root(folder or "")
     return known[1].get(root) or (unique_labels([root])[root] if root else "")

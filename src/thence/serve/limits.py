@@ -64,7 +64,7 @@ class LimitedServer(uvicorn.Server):
             if request is None or request.response_complete or request.more_body:
                 last, since = self._waiting.get(connection, (request, now))
                 waiting[connection] = (request, since if last is request else now)
-        oldest = sorted(waiting, key=lambda one: waiting[one][1])
+        oldest = sorted(waiting, key=lambda candidate: waiting[candidate][1])
         for at, connection in enumerate(oldest):
             is_late = waiting[connection][1] < now - REQUEST_TIMEOUT_S
             if is_late or at < len(oldest) - MAX_UNFINISHED:

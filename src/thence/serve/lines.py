@@ -6,7 +6,7 @@ result as long as that may still come; such calls, and a text that is still bein
 and a check over all of them. A mark says by itself whether the client has the beginning of a
 line, so that nobody has to remember clients, and a server that was started anew can go on.
 
-Invariant: who follows `Step`s from a mark has, after each, exactly the line as it was then.
+Invariant: who follows `StreamUpdate`s from a mark has, after each, exactly the line as it was then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEAR_END = 1000  # events at the end of a line among which a window begins
 _GOES_ON = frozenset({"user_msg", "assistant_msg", "thinking"})
 
 
-class Mark(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a client stands: its last event, how many it has, and a check over all of them."""
 
     end: int = 0
@@ -38,11 +38,11 @@ class Mark(NamedTuple):
     check: int = 0
 
     def __str__(self) -> str:
-        """Give it as the id of a server-sent event."""
+        """Return it as the id of a server-sent event."""
         return f"{self.end:013x}-{self.number}-{self.check:08x}"
 
     @classmethod
-    def read(cls, text: str) -> Mark | None:
+    def read(cls, text: str) -> StreamPosition | None:
         """Read one back; None when it is none."""
         match = _MARK.fullmatch(text)
         if match is None:
@@ -50,7 +50,7 @@ class Mark(NamedTuple):
         return cls(int(match[1], 16), int(match[2]), int(match[3], 16))
 
 
-class Step(NamedTuple):
+class StreamUpdate(NamedTuple):
     """What a client must do: go back to so many events, then take these."""
 
     back_to: int | None
@@ -59,7 +59,7 @@ class Step(NamedTuple):
     """The place of the first event that it lacks."""
 
 
-class Line:
+class EventLine:
     """The line of one session at one moment: the live one, or that of the branch `via` an event."""
 
     def __init__(self, session: Readout, via: str | None = None, *, own: bool = False) -> None:
@@ -81,9 +81,9 @@ class Line:
         before = [] if self._own else session.inherited_events(end, boundaries=False)
         return before + session.along(session.graph.chain(end, boundaries=False))
 
-    def continued(
+    def extend(
         self, window: Readout, state: FoldState, load: Callable[[], Readout]
-    ) -> Line | None:
+    ) -> EventLine | None:
         """Return the live line after new records, by the end of the session alone.
 
         `window` is the session from the sealed part on, as its fold has it; `load` returns all of
@@ -112,10 +112,14 @@ class Line:
         self.ids = self.ids[:shared] + new
         self._checks = self._checks[:shared] + _checks(new, self._checks[shared])
 
-    def mark(self, count: int | None = None) -> Mark:
-        """Give the mark of a client that has so many events of this line, or all."""
+    def mark(self, count: int | None = None) -> StreamPosition:
+        """Return the mark of a client that has so many events of this line, or all."""
         count = len(self.ids) if count is None else count
-        return Mark(self.ids[count - 1], count, self._checks[count]) if count else Mark()
+        return (
+            StreamPosition(self.ids[count - 1], count, self._checks[count])
+            if count
+            else StreamPosition()
+        )
 
     def _settled_until(self, session: Readout, start: int) -> int:
         """Return where the part of the line ends in which nothing is open."""
@@ -147,18 +151,18 @@ class Line:
             at -= 1
         return start
 
-    def step(self, mark: Mark) -> Step | None:
-        """Say what a client at a mark needs; None when nobody knows what it has."""
+    def step(self, mark: StreamPosition) -> StreamUpdate | None:
+        """Return what a client at a mark needs; None when it is unknown what it has."""
         have = self._of(mark)
         return None if have is None else self.after(have)
 
-    def after(self, have: Sequence[int], shared: int = 0) -> Step:
+    def after(self, have: Sequence[int], shared: int = 0) -> StreamUpdate:
         """Return what a client with these events needs; the first `shared` are the same."""
         common = shared + _common(have[shared:], self.ids[shared:])
-        return Step(common if common < len(have) else None, common)
+        return StreamUpdate(common if common < len(have) else None, common)
 
-    def _of(self, mark: Mark) -> Sequence[int] | None:
-        """Give the events that a client at a mark has, on this line or on one that was left."""
+    def _of(self, mark: StreamPosition) -> Sequence[int] | None:
+        """Return the events that a client at a mark has, on this line or on one that was left."""
         if not mark.number:
             return ()
         if self._fits(mark, self.ids, self._checks):
@@ -171,7 +175,7 @@ class Line:
         return ids[: mark.number] if self._fits(mark, ids, _checks(ids)) else None
 
     @staticmethod
-    def _fits(mark: Mark, ids: Sequence[int], checks: Sequence[int]) -> bool:
+    def _fits(mark: StreamPosition, ids: Sequence[int], checks: Sequence[int]) -> bool:
         count = mark.number
         return count <= len(ids) and ids[count - 1] == mark.end and checks[count] == mark.check
 
@@ -192,15 +196,17 @@ def last_place(rows: Sequence[StoredEvent], event_id: int) -> int | None:
 
 def _checks(ids: Sequence[int], start: int = 0) -> list[int]:
     return list(
-        accumulate(ids, lambda check, one: crc32(one.to_bytes(8, "big"), check), initial=start)
+        accumulate(
+            ids, lambda check, event_id: crc32(event_id.to_bytes(8, "big"), check), initial=start
+        )
     )
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
     """How many at the beginning of two lists are the same."""
-    if len(one) <= len(other) and list(one) == list(other[: len(one)]):
-        return len(one)
-    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+    if len(first) <= len(second) and list(first) == list(second[: len(first)]):
+        return len(first)
+    for at, (a, b) in enumerate(zip(first, second, strict=False)):
         if a != b:
             return at
-    return min(len(one), len(other))
+    return min(len(first), len(second))

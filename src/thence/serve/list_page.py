@@ -24,20 +24,20 @@ from thence.memory.standing import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label
 from thence.serve.agents import agent_label
-from thence.serve.cards import Card, Snippet, card
-from thence.serve.clock import Clock
-from thence.serve.desk import Desk
+from thence.serve.cards import SessionCard, Snippet, card
+from thence.serve.clock import DisplayClock
+from thence.serve.context import AppContext
 from thence.serve.head import NoteLine, address, note_line
 from thence.serve.labels import unique_labels
 
-PAGE: Final = 50
+PAGE_SESSIONS: Final = 50
 """Sessions of one page of the list."""
-LEAD: Final = 32
-"""Signs of a snippet that stand before what was looked for."""
-HITS: Final = 120
-SNIPPETS: Final = 3
+SNIPPET_LEAD_CHARS: Final = 32
+"""Characters of a snippet before its match."""
+MAX_HITS: Final = 120
+MAX_SNIPPETS: Final = 3
 """Matches of one session that are shown."""
-SUGGESTED: Final = 7
+MAX_SUGGESTIONS: Final = 7
 """Sessions that the box at the top lists while somebody types."""
 OPTIONS_MAX_AGE_S: Final = 10.0
 """Seconds for which the lists of projects and models are used again."""
@@ -79,10 +79,10 @@ class Day(msgspec.Struct, frozen=True):
     name: str
     date: str
     sums: str
-    cards: list[Card]
+    cards: list[SessionCard]
 
 
-class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
+class ListQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the address of the list asks for."""
 
     q: str = ""
@@ -103,16 +103,16 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     """The zone of days; this machine's if none is named."""
 
     def href(self, **changed: str) -> str:
-        """Give the address of the list with something changed; another filter starts anew."""
+        """Return the address of the list with something changed; another filter starts anew."""
         fields = {**msgspec.structs.asdict(self), "cursor": "", **changed}
-        given = {name: value for name, value in fields.items() if value}
-        return f"/sessions?{urlencode(given)}" if given else "/sessions"
+        filters = {name: value for name, value in fields.items() if value}
+        return f"/sessions?{urlencode(filters)}" if filters else "/sessions"
 
 
-class Choice(msgspec.Struct, frozen=True):
+class FilterChoice(msgspec.Struct, frozen=True):
     """One filter that can be put on or taken off."""
 
-    said: str
+    text: str
     href: str
     on: bool
 
@@ -146,11 +146,11 @@ class Pager(msgspec.Struct, frozen=True):
 class ListPage(msgspec.Struct, frozen=True):
     """What answers: where was that session."""
 
-    wanted: Wanted
+    wanted: ListQuery
     lede: str
     days: list[Day]
-    choices: list[Choice]
-    sorts: list[Choice]
+    choices: list[FilterChoice]
+    sorts: list[FilterChoice]
     controls: list[Control] = []
     pager: Pager | None = None
     wrong: str = ""
@@ -162,74 +162,86 @@ class ListPage(msgspec.Struct, frozen=True):
     """What the zone of days is called."""
 
 
-def page(desk: Desk, wanted: Wanted, clock: Clock, *, is_typing: bool = False) -> ListPage:
+def page(
+    context: AppContext, wanted: ListQuery, clock: DisplayClock, *, is_typing: bool = False
+) -> ListPage:
     """List the sessions that are wanted; while somebody types, the last word is a beginning."""
     began = time.monotonic()
     remarks = unknown_filters(wanted.q)
     try:
-        query = _with_cost(_parsed(desk, wanted.q, prefix_last=is_typing), wanted)
+        query = _with_cost(_parse_query(context, wanted.q, prefix_last=is_typing), wanted)
         base = _filter(wanted, query, clock.zone)
     except BadQuery as error:
-        return _page(desk, wanted, "", [], wrong=error)
+        return _page(context, wanted, "", [], wrong=error)
     if query.match and not query.lists_sessions:
-        cards, lede = _searched(desk, _narrowed(query, base), base, wanted, clock)
+        cards, lede = _search_cards(context, _narrow(query, base), base, wanted, clock)
         if not cards and not is_typing:
-            begins = _with_cost(_parsed(desk, wanted.q, prefix_last=True), wanted)
-            cards, lede = _searched(desk, _narrowed(begins, base), base, wanted, clock)
+            begins = _with_cost(_parse_query(context, wanted.q, prefix_last=True), wanted)
+            cards, lede = _search_cards(context, _narrow(begins, base), base, wanted, clock)
             if cards:
                 remarks.append("No exact match. These sessions have words that start with it.")
         took = round(1000 * (time.monotonic() - began))
         days = [Day("", "", "", cards)] if cards else []
-        made = _page(desk, wanted, f"{lede}, {took} ms", days, looking=True)
-        found = matching_notes(desk.searchable_notes(), _narrowed(query, base))[:PAGE]
-        notes = [note_line(note, clock) for note in found]
+        made = _page(context, wanted, f"{lede}, {took} ms", days, looking=True)
+        matches = matching_notes(context.searchable_notes(), _narrow(query, base))[:PAGE_SESSIONS]
+        notes = [note_line(note, clock) for note in matches]
         return msgspec.structs.replace(made, notes=notes, remarks=remarks)
-    rows, total, lede = _listed(desk, wanted, base, query)
+    rows, total, lede = _list_sessions(context, wanted, base, query)
     offset = _offset(wanted, total)
-    days = list(_by_day(desk, desk.display(rows[:PAGE]), clock, wanted, base=base, query=query))
-    pager = _pager(wanted, offset, len(rows[:PAGE]), total)
-    made = _page(desk, wanted, lede, days)
-    zone = clean(zone_label(clock.zone, datetime.fromtimestamp(desk.clock(), UTC)))
+    days = list(
+        _by_day(
+            context, context.display(rows[:PAGE_SESSIONS]), clock, wanted, base=base, query=query
+        )
+    )
+    pager = _pager(wanted, offset, len(rows[:PAGE_SESSIONS]), total)
+    made = _page(context, wanted, lede, days)
+    zone = clean(zone_label(clock.zone, datetime.fromtimestamp(context.clock(), UTC)))
     return msgspec.structs.replace(made, pager=pager, remarks=remarks, zone=zone)
 
 
-def _listed(
-    desk: Desk, wanted: Wanted, base: Filter, query: Query
+def _list_sessions(
+    context: AppContext, wanted: ListQuery, base: Filter, query: Query
 ) -> tuple[list[SessionRow], int, str]:
     """Return the sessions of one page of the list, how many there are, and what they sum up to."""
     if wanted.standing == "open":
         rows = [
             row
-            for row in open_sessions(desk.store, base, desk.now(), desk.clock(), desk.labels())
-            if _priced(row, query)
+            for row in open_sessions(
+                context.store, base, context.now(), context.clock(), context.labels()
+            )
+            if _is_in_price_range(row, query)
         ]
         return rows, len(rows), several(len(rows), "session")
     if query.ticks_over is not None or query.ticks_under is not None:
-        rows = [row for row in desk.store.sessions(base) if _priced(row, query)]
+        rows = [row for row in context.store.sessions(base) if _is_in_price_range(row, query)]
         ticks = sum(sum(row.ticks.values()) for row in rows)
         lede = f"{several(len(rows), 'session')}, {money(ticks)}"
         return rows[_offset(wanted, len(rows)) :], len(rows), lede
-    total = desk.store.totals((), base)[0]
-    some = msgspec.structs.replace(base, limit=PAGE, offset=_offset(wanted, total.sessions))
-    return list(desk.store.sessions(some)), total.sessions, _sums(total)
+    total = context.store.totals((), base)[0]
+    some = msgspec.structs.replace(
+        base, limit=PAGE_SESSIONS, offset=_offset(wanted, total.sessions)
+    )
+    return list(context.store.sessions(some)), total.sessions, _sums(total)
 
 
-def _offset(wanted: Wanted, total: int) -> int:
+def _offset(wanted: ListQuery, total: int) -> int:
     offset = int(wanted.cursor) if wanted.cursor.isdecimal() and len(wanted.cursor) < 9 else 0
     return offset if offset < total else 0
 
 
-def _pager(wanted: Wanted, offset: int, number: int, total: int) -> Pager | None:
+def _pager(wanted: ListQuery, offset: int, number: int, total: int) -> Pager | None:
     """Return the ways through a list of several pages; None when it is one."""
-    if total <= PAGE or wanted.standing == "open":
+    if total <= PAGE_SESSIONS or wanted.standing == "open":
         return None
-    last = (total - 1) // PAGE * PAGE
+    last = (total - 1) // PAGE_SESSIONS * PAGE_SESSIONS
     return Pager(
         f"{offset + 1:,} to {offset + number:,} of {total:,}",
         wanted.href() if offset else "",
-        wanted.href(cursor=f"{max(offset - PAGE, 0)}" if offset > PAGE else "") if offset else "",
-        wanted.href(cursor=f"{offset + PAGE}") if offset + PAGE < total else "",
-        wanted.href(cursor=f"{last}") if offset + PAGE < total else "",
+        wanted.href(cursor=f"{max(offset - PAGE_SESSIONS, 0)}" if offset > PAGE_SESSIONS else "")
+        if offset
+        else "",
+        wanted.href(cursor=f"{offset + PAGE_SESSIONS}") if offset + PAGE_SESSIONS < total else "",
+        wanted.href(cursor=f"{last}") if offset + PAGE_SESSIONS < total else "",
     )
 
 
@@ -237,49 +249,51 @@ def _pager(wanted: Wanted, offset: int, number: int, total: int) -> Pager | None
 
 
 def unknown_filters(text: str) -> list[str]:
-    """Say which words of a query look like filters and are none."""
+    """Return remarks on words of a query that look like filters and are none."""
     names = [name for name, _, _ in SYNTAX]
     remarks = []
     for name, value in _FILTER_LIKE.findall(re.sub(r'"[^"]*"', "", text[:400])):
         if name not in names:
-            known = ", ".join(f"{one}:" for one in names)
+            known = ", ".join(f"{known_name}:" for known_name in names)
             remarks.append(f"{name}: is not a filter, so it was searched as text. Filters: {known}")
         elif not value:
-            example = next(example for one, example, _ in SYNTAX if one == name)
+            example = next(example for known_name, example, _ in SYNTAX if known_name == name)
             remarks.append(f"{name}: needs a value, such as {example}")
     return list(dict.fromkeys(remarks))[:3]
 
 
-def _parsed(desk: Desk, text: str, *, prefix_last: bool) -> Query:
+def _parse_query(context: AppContext, text: str, *, prefix_last: bool) -> Query:
     """Return what was typed as a question, tags looked up."""
-    return with_tagged(parse(text[:400], prefix_last=prefix_last), desk.labels())
+    return with_tagged(parse(text[:400], prefix_last=prefix_last), context.labels())
 
 
-def _with_cost(query: Query, wanted: Wanted) -> Query:
+def _with_cost(query: Query, wanted: ListQuery) -> Query:
     """Return a query with the least cost that the address asks for."""
     if not wanted.cost:
         return query
     return msgspec.structs.replace(query, ticks_over=parse(f"cost>{wanted.cost}").ticks_over)
 
 
-def suggestions(desk: Desk, text: str, clock: Clock) -> tuple[list[Card], str]:
+def suggestions(
+    context: AppContext, text: str, clock: DisplayClock
+) -> tuple[list[SessionCard], str]:
     """Return the sessions to offer while somebody types, and how many matches there are."""
     try:
-        query = _parsed(desk, text, prefix_last=True)
+        query = _parse_query(context, text, prefix_last=True)
     except BadQuery as error:
         return [], error.message
     if not query.match or query.lists_sessions:
-        base = msgspec.structs.replace(_filter(Wanted(), query, clock.zone), limit=5)
-        rows = desk.store.sessions(base)
-        return [card(desk, row, clock, drawn=False) for row in desk.display(list(rows))], ""
-    wanted = Wanted(q=text)
+        base = msgspec.structs.replace(_filter(ListQuery(), query, clock.zone), limit=5)
+        rows = context.store.sessions(base)
+        return [card(context, row, clock, drawn=False) for row in context.display(list(rows))], ""
+    wanted = ListQuery(q=text)
     base = _filter(wanted, query, clock.zone)
-    return _searched(desk, _narrowed(query, base), base, wanted, clock, most=SUGGESTED)
+    return _search_cards(context, _narrow(query, base), base, wanted, clock, most=MAX_SUGGESTIONS)
 
 
 def _page(
-    desk: Desk,
-    wanted: Wanted,
+    context: AppContext,
+    wanted: ListQuery,
     lede: str,
     days: list[Day],
     *,
@@ -292,22 +306,22 @@ def _page(
         days,
         list(_choices(wanted)),
         list(_sorts(wanted, looking=looking)),
-        _controls(desk, wanted),
+        _controls(context, wanted),
         None,
         wrong.message if wrong else "",
         (wrong.hint or "") if wrong else "",
     )
 
 
-def _sorts(wanted: Wanted, *, looking: bool) -> Iterator[Choice]:
-    """Give the ways to sort; what was looked for is sorted by how well it fits, unless asked."""
+def _sorts(wanted: ListQuery, *, looking: bool) -> Iterator[FilterChoice]:
+    """Return the ways to sort; what was looked for is sorted by how well it fits, unless asked."""
     usual = "best" if looking else "recent"
     asked = wanted.sort if wanted.sort in SORTS else usual
-    for name, said in ({"best": "Best match", **SORTS} if looking else SORTS).items():
-        yield Choice(said, wanted.href(sort="" if name == usual else name), name == asked)
+    for name, label in ({"best": "Best match", **SORTS} if looking else SORTS).items():
+        yield FilterChoice(label, wanted.href(sort="" if name == usual else name), name == asked)
 
 
-def _sort(wanted: Wanted) -> str:
+def _sort(wanted: ListQuery) -> str:
     return wanted.sort if wanted.sort in SORTS else "recent"
 
 
@@ -320,7 +334,7 @@ def _day_start(text: str, zone: tzinfo | None, *, is_end: bool = False) -> int:
     return millis(midnight(day + timedelta(days=is_end), zone))
 
 
-def _filter(wanted: Wanted, query: Query, zone: tzinfo | None) -> Filter:
+def _filter(wanted: ListQuery, query: Query, zone: tzinfo | None) -> Filter:
     outcome = (
         wanted.outcome if wanted.outcome in dict(_OUTCOMES) or wanted.outcome == "unknown" else ""
     )
@@ -340,13 +354,13 @@ def _filter(wanted: Wanted, query: Query, zone: tzinfo | None) -> Filter:
     )
 
 
-def _priced(row: SessionRow, query: Query) -> bool:
+def _is_in_price_range(row: SessionRow, query: Query) -> bool:
     ticks = sum(row.ticks.values())
     over, under = query.ticks_over, query.ticks_under
     return (over is None or ticks > over) and (under is None or ticks < under)
 
 
-def _choices(wanted: Wanted) -> Iterator[Choice]:
+def _choices(wanted: ListQuery) -> Iterator[FilterChoice]:
     """Return the filters that are on, to be taken off, and those that are one click away."""
     chosen = {
         "project": wanted.project,
@@ -359,42 +373,46 @@ def _choices(wanted: Wanted) -> Iterator[Choice]:
     }
     for name, label in chosen.items():
         if label:
-            yield Choice(clean(label)[-40:], wanted.href(**{name: ""}), on=True)
+            yield FilterChoice(clean(label)[-40:], wanted.href(**{name: ""}), on=True)
     is_open = wanted.standing == "open"
-    yield Choice("active", wanted.href(standing="" if is_open else "open"), on=is_open)
-    for name, said in _OUTCOMES:
+    yield FilterChoice("active", wanted.href(standing="" if is_open else "open"), on=is_open)
+    for name, outcome in _OUTCOMES:
         is_on = wanted.outcome == name
-        yield Choice(said, wanted.href(outcome="" if is_on else name), on=is_on)
+        yield FilterChoice(outcome, wanted.href(outcome="" if is_on else name), on=is_on)
 
 
-def _controls(desk: Desk, wanted: Wanted) -> list[Control]:
+def _controls(context: AppContext, wanted: ListQuery) -> list[Control]:
     """Return the filters that have a list of values."""
-    projects, agents, models = _options(desk)
+    projects, agents, models = _options(context)
     return [
-        Control("project", "Project", _chosen(projects, wanted.project)),
-        Control("agent", "Agent", _chosen(agents, wanted.agent)),
-        Control("model", "Model", _chosen(models, wanted.model)),
+        Control("project", "Project", _options_with(projects, wanted.project)),
+        Control("agent", "Agent", _options_with(agents, wanted.agent)),
+        Control("model", "Model", _options_with(models, wanted.model)),
     ]
 
 
-def _chosen(options: Sequence[tuple[str, str]], value: str) -> list[Option]:
-    known = [Option(one, label, one == value) for one, label in options]
+def _options_with(options: Sequence[tuple[str, str]], value: str) -> list[Option]:
+    known = [Option(name, label, name == value) for name, label in options]
     if value and not any(option.is_chosen for option in known):
         known.insert(0, Option(value, clean(value)[-40:], is_chosen=True))
     return known
 
 
 _Options = tuple[list[tuple[str, str]], list[tuple[str, str]], list[tuple[str, str]]]
-_OPTIONS: WeakKeyDictionary[Desk, tuple[float, _Options]] = WeakKeyDictionary()
+_OPTIONS: WeakKeyDictionary[AppContext, tuple[float, _Options]] = WeakKeyDictionary()
 
 
-def _options(desk: Desk) -> _Options:
+def _options(context: AppContext) -> _Options:
     """Return projects, agents and models as (value, label), the ones with most sessions first."""
     now = time.monotonic()
-    known = _OPTIONS.get(desk)
+    known = _OPTIONS.get(context)
     if known is None or now - known[0] > OPTIONS_MAX_AGE_S:
         names = [
-            [f"{total.key[0]}" for total in _most_first(desk.store.totals([group])) if total.key[0]]
+            [
+                f"{total.key[0]}"
+                for total in _most_first(context.store.totals([group]))
+                if total.key[0]
+            ]
             for group in ("project", "agent", "model")
         ]
         labels = unique_labels(names[0])
@@ -404,7 +422,7 @@ def _options(desk: Desk) -> _Options:
             [(name, clean(name)[:60]) for name in names[2]],
         )
         known = now, options
-        _OPTIONS[desk] = known
+        _OPTIONS[context] = known
     return known[1]
 
 
@@ -420,10 +438,10 @@ def _sums(total: Total) -> str:
 
 
 def _by_day(
-    desk: Desk,
+    context: AppContext,
     rows: Sequence[SessionRow],
-    clock: Clock,
-    wanted: Wanted,
+    clock: DisplayClock,
+    wanted: ListQuery,
     *,
     base: Filter,
     query: Query,
@@ -431,9 +449,9 @@ def _by_day(
     """Group a list by days where it is in their order; a heading sums up all of its day."""
     if _sort(wanted) != "recent":
         if rows:
-            yield Day("", "", "", [card(desk, row, clock) for row in rows])
+            yield Day("", "", "", [card(context, row, clock) for row in rows])
         return
-    today = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone).date()
+    today = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone).date()
     groups: dict[int, list[tuple[SessionRow, int]]] = {}
     back = 0
     for row, depth in descent(rows):
@@ -444,9 +462,9 @@ def _by_day(
     is_priced = query.ticks_over is not None or query.ticks_under is not None
     sums: dict[int, str] = {}
     if wanted.standing != "open" and not is_priced:
-        sums = _sums_by_day(desk, base, today, clock, with_earlier=7 in groups)
+        sums = _sums_by_day(context, base, today, clock, with_earlier=7 in groups)
     for back, some in groups.items():
-        cards = [msgspec.structs.replace(card(desk, r, clock), depth=d) for r, d in some]
+        cards = [msgspec.structs.replace(card(context, r, clock), depth=d) for r, d in some]
         day = today - timedelta(days=back)
         name = {0: "Today", 1: "Yesterday", 7: "Earlier"}.get(back, f"{day:%A}")
         shown = clock.day(some[0][0].session.ended_at) if back < 7 else ""
@@ -454,19 +472,19 @@ def _by_day(
 
 
 def _sums_by_day(
-    desk: Desk, base: Filter, today: date, clock: Clock, *, with_earlier: bool
+    context: AppContext, base: Filter, today: date, clock: DisplayClock, *, with_earlier: bool
 ) -> dict[int, str]:
     """Say of each of the last days, by how long ago it was, who worked then and what was spent."""
     week = millis(midnight(today - timedelta(days=6), clock.zone))
     recent = msgspec.structs.replace(base, after=max(base.after or week, week))
     sums = {}
-    for total in totals_by_day(desk.store, recent, clock.zone):
+    for total in totals_by_day(context.store, recent, clock.zone):
         with contextlib.suppress(ValueError):
             back = (today - date.fromisoformat(total.key[0] or "")).days
             sums[back] = _sum(total)
     if with_earlier:
         earlier = msgspec.structs.replace(base, before=min(base.before or week, week))
-        sums[7] = _sum(desk.store.totals((), earlier)[0])
+        sums[7] = _sum(context.store.totals((), earlier)[0])
     return sums
 
 
@@ -474,7 +492,7 @@ def _sum(total: Total) -> str:
     return f"{several(total.sessions, 'session')}, {money(total.ticks, total.unpriced)}"
 
 
-def _narrowed(query: Query, base: Filter) -> Query:
+def _narrow(query: Query, base: Filter) -> Query:
     """Return a question with the filters of the page."""
     return msgspec.structs.replace(
         query,
@@ -487,48 +505,48 @@ def _narrowed(query: Query, base: Filter) -> Query:
     )
 
 
-def _searched(
-    desk: Desk,
+def _search_cards(
+    context: AppContext,
     narrowed: Query,
     base: Filter,
-    wanted: Wanted,
-    clock: Clock,
+    wanted: ListQuery,
+    clock: DisplayClock,
     *,
-    most: int = PAGE,
-) -> tuple[list[Card], str]:
+    most: int = PAGE_SESSIONS,
+) -> tuple[list[SessionCard], str]:
     """List the sessions that match, each with the sentences that do and how many there are."""
-    answer = desk.search(narrowed, HITS)
+    answer = context.search(narrowed, MAX_HITS)
     matches: dict[str, list[Found]] = {}
-    for one in answer.found:
-        if base.agent is None or one.session_uid.startswith(f"{base.agent}:"):
-            matches.setdefault(one.session_uid, []).append(one)
+    for hit in answer.found:
+        if base.agent is None or hit.session_uid.startswith(f"{base.agent}:"):
+            matches.setdefault(hit.session_uid, []).append(hit)
     uids = tuple(matches)
-    stored = desk.display(list(desk.store.sessions(Filter(uids=uids))))
+    stored = context.display(list(context.store.sessions(Filter(uids=uids))))
     rows = {row.session.session_uid: row for row in stored}
     order = list(matches)
     if wanted.sort in SORTS:
         order.sort(key=lambda uid: _RANKS[wanted.sort](rows[uid]) if uid in rows else "")
         order.reverse()
     shown = {
-        uid: matches[uid][:SNIPPETS]
+        uid: matches[uid][:MAX_SNIPPETS]
         for uid in order[:most]
-        if uid in rows and (wanted.standing != "open" or desk.now().of(rows[uid]) is not None)
+        if uid in rows and (wanted.standing != "open" or context.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
-    looked_at = Answer([one for some in shown.values() for one in some])
-    left = iter(hits(looked_at, narrowed, desk.store.blobs).hits)
+    looked_at = Answer([hit for some in shown.values() for hit in some])
+    left = iter(hits(looked_at, narrowed, context.store.blobs).hits)
     cards = []
     for uid, some in shown.items():
         snippets = [
             Snippet(
                 address(uid, hit.shown_at, wanted.q),
-                marked(near(hit.snippet))
+                mark_matches(start_near_match(hit.snippet))
                 if hit.unread is None
                 else escape(f"unreadable: {hit.unread}"),
             )
             for hit in (next(left) for _ in some)
         ]
-        made = card(desk, rows[uid], clock, drawn=most == PAGE)
+        made = card(context, rows[uid], clock, drawn=most == PAGE_SESSIONS)
         count = len(matches[uid])
         cards.append(
             msgspec.structs.replace(
@@ -539,22 +557,22 @@ def _searched(
             )
         )
     number = sum(map(len, matches.values()))
-    least = "at least " if answer.capped or number >= HITS else ""
-    said = f"{least}{several(number, 'match')} in {several(len(matches), 'session')}"
-    return cards, "; ".join(filter(None, (said if matches else "no match", answer.explanation)))
+    least = "at least " if answer.capped or number >= MAX_HITS else ""
+    summary = f"{least}{several(number, 'match')} in {several(len(matches), 'session')}"
+    return cards, "; ".join(filter(None, (summary if matches else "no match", answer.explanation)))
 
 
-def near(snippet: str) -> str:
-    """Give a snippet from shortly before what was looked for: a card shows its beginning only."""
+def start_near_match(snippet: str) -> str:
+    """Return a snippet from shortly before its match: a card shows its beginning only."""
     at = snippet.find(OPEN)
-    if at <= LEAD:
+    if at <= SNIPPET_LEAD_CHARS:
         return snippet
-    start = snippet.find(" ", at - LEAD, at) + 1 or at
+    start = snippet.find(" ", at - SNIPPET_LEAD_CHARS, at) + 1 or at
     return f"…{snippet[start:]}"
 
 
-def marked(snippet: str) -> Markup:
-    """Show a snippet with what was looked for marked in it."""
+def mark_matches(snippet: str) -> Markup:
+    """Return a snippet with the matches marked."""
     out, on = Markup(""), False
     piece = ""
     for sign in f"{snippet}\x03":

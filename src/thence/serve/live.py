@@ -39,27 +39,27 @@ from thence.memory.readouts import read_end, read_session
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.api import agent_name, event_out, session_out
+from thence.serve.cache import SessionKey, session_key
 from thence.serve.clients import Client, frame
-from thence.serve.heard import Listener
-from thence.serve.lines import Line, Mark
-from thence.serve.shelf import Key, key_of
+from thence.serve.lines import EventLine, StreamPosition
+from thence.serve.listeners import StoreListener
 from thence.serve.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from thence.format.readout import Readout
-    from thence.serve.desk import Desk
+    from thence.serve.context import AppContext
     from thence.serve.gate import Receive, Scope, Send
 
-LOOK: Final = 1.0
-"""Seconds between two looks at the clients."""
-BEAT: Final = 15.0
-"""Seconds of silence after which a client is told that the server is there."""
-STALL: Final = 20.0
-"""Seconds that a client may take for what is sent to it."""
-CLIENTS: Final = 4000
-PACE: Final = 10_000
+CHECK_INTERVAL_S: Final = 1.0
+"""Seconds between two checks of the clients."""
+HEARTBEAT_S: Final = 15.0
+"""Seconds of silence after which a client gets a heartbeat."""
+SEND_TIMEOUT_S: Final = 20.0
+"""Seconds that a client may take to receive what is sent."""
+MAX_CLIENTS: Final = 4000
+MAX_WRITES_PER_S: Final = 10_000
 """Writes to all clients together in a second: what comes quicker is gathered for the next."""
-PIECE: Final = 64
+REPLAY_BATCH_EVENTS: Final = 64
 """Events of a replay that are read at a time."""
 
 HEADERS: Final = (
@@ -76,7 +76,7 @@ Name = tuple[str, str | None, bool]
 class Stream:
     """One session, or one branch of it, that somebody follows."""
 
-    def __init__(self, name: Name, row: SessionRow, line: Line, key: Key) -> None:
+    def __init__(self, name: Name, row: SessionRow, line: EventLine, key: SessionKey) -> None:
         self.name = name
         self.uid, self.via, self.own = name
         """The event whose branch is followed; None for the live line."""
@@ -92,16 +92,16 @@ class Stream:
 class Hub:
     """All streams of one server."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
         self._streams: dict[Name, Stream] = {}
-        self._everywhere: set[Client] = set()
+        self._followers_of_all: set[Client] = set()
         self._clients: set[Client] = set()
         self._mutex = threading.Lock()
         """Held for moments only, in the loop as well: who is there."""
         self._publishing = threading.Lock()
         """Held by threads: what all clients hear of comes in one order."""
-        self._told: dict[str, int] = {}
+        self._published: dict[str, int] = {}
         self._standing: bytes = b""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -110,17 +110,19 @@ class Hub:
         self._waking = False
         self._next = 0.0
         """When clients may be woken next, by the clock of the loop."""
-        self.sweeper = Sweeper(desk, self)
-        self._listener = Listener(desk.store, self.changed)
+        self.sweeper = Sweeper(context, self)
+        self._listener = StoreListener(context.store, self.publish_changes)
 
     # -- living -------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to watch, in the loop that runs."""
         self._loop = asyncio.get_running_loop()
-        self._told = {uid: one.change for uid, one in self._desk.store.known().sessions.items()}
+        self._published = {
+            uid: entry.change for uid, entry in self._context.store.known().sessions.items()
+        }
         self._watch = asyncio.create_task(self._look_after())
-        if self._desk.sweeps is not None:
+        if self._context.sweeps is not None:
             self.sweeper.start()
         self._listener.start()
 
@@ -134,27 +136,27 @@ class Hub:
         self.close()
         if self._watch is not None:
             self._watch.cancel()
-        if self._desk.sweeps is not None:
+        if self._context.sweeps is not None:
             await asyncio.to_thread(self.sweeper.stop)
         await asyncio.to_thread(self._listener.stop)
 
     async def _look_after(self) -> None:
         """Break the silence, and cut off clients that take nothing."""
         while True:
-            await asyncio.sleep(min(LOOK, BEAT))
+            await asyncio.sleep(min(CHECK_INTERVAL_S, HEARTBEAT_S))
             now = time.monotonic()
             for client in list(self._clients):
                 if client.sending is None:
-                    if client.heard < now - BEAT:
+                    if client.last_sent < now - HEARTBEAT_S:
                         client.push((b": \n\n",))
                         client.wake()
-                elif client.sending < now - STALL and client.task is not None:
+                elif client.sending < now - SEND_TIMEOUT_S and client.task is not None:
                     client.task.cancel()
 
     def enter(self, client: Client) -> None:
         """Count a client."""
         with self._mutex:
-            if len(self._clients) >= CLIENTS:
+            if len(self._clients) >= MAX_CLIENTS:
                 raise BudgetExceeded("too many open streams", hint="close some pages")
             self._clients.add(client)
 
@@ -162,7 +164,7 @@ class Hub:
         """Forget a client; a session that nobody follows is not looked at any more."""
         with self._mutex:
             self._clients.discard(client)
-            self._everywhere.discard(client)
+            self._followers_of_all.discard(client)
             if stream is not None:
                 stream.clients.discard(client)
                 if not stream.clients and self._streams.get(stream.name) is stream:
@@ -181,7 +183,7 @@ class Hub:
     def _deliver(
         self, loop: asyncio.AbstractEventLoop, to: list[Client], frames: Sequence[bytes]
     ) -> None:
-        """Let frames wait for clients, in the loop, and wake them: at once, or at the pace."""
+        """Queue frames for clients, in the loop, and wake them: at once, or rate-limited."""
         for client in to:
             client.push(frames)
         self._asleep.update(dict.fromkeys(to))
@@ -190,71 +192,75 @@ class Hub:
             loop.call_at(self._next, self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have clients send what waits for them; the more there are, the longer the next wait."""
+        """Wake clients with pending frames; the more there are, the longer the next wait."""
         self._waking = False
-        self._next = loop.time() + len(self._asleep) / PACE
+        self._next = loop.time() + len(self._asleep) / MAX_WRITES_PER_S
         asleep, self._asleep = self._asleep, {}
         for client in asleep:
             client.wake()
 
     # -- all sessions -------------------------------------------------------------------
 
-    def changed(self, uids: Iterable[str], *, again: bool = False) -> None:
+    def publish_changes(self, uids: Iterable[str], *, again: bool = False) -> None:
         """Publish what is new in sessions; who has it already gets nothing, unless `again`."""
         wanted = tuple(dict.fromkeys(uids))
         if not wanted:
             return
         rows = self._rows(wanted)
         for row in rows:
-            uid, told = row.session.session_uid, self._changed(row)
+            uid, news = row.session.session_uid, self._changed_frame(row)
             with self._publishing:
-                if self._told.get(uid) == row.change and not again:
+                if self._published.get(uid) == row.change and not again:
                     continue
-                self._told[uid] = row.change
+                self._published[uid] = row.change
                 with self._mutex:
-                    here = list(self._everywhere)
-                to = {one for one in here if again or one.told.pop(uid, 0) != row.change}
-                self._send(to, [told])
+                    here = list(self._followers_of_all)
+                to = {
+                    client
+                    for client in here
+                    if again or client.known_changes.pop(uid, 0) != row.change
+                }
+                self._send(to, [news])
             for stream in self._of(uid):
                 self._refresh(stream, row)
-            self._above(row)
+            self._publish_to_parent(row)
 
     def _rows(self, uids: Sequence[str]) -> list[SessionRow]:
         """Return the rows of sessions in the order of their sweeps."""
-        store = self._desk.store
+        store = self._context.store
         rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
-        return sorted(self._desk.display(rows), key=_when)
+        return sorted(self._context.display(rows), key=_ingest_order)
 
     def _with_lineage(self, row: SessionRow) -> SessionRow:
-        return self._desk.display([row])[0]
+        return self._context.display([row])[0]
 
-    def _changed(self, row: SessionRow) -> bytes:
-        told = {"change": row.change, "session": session_out(self._desk, row)}
-        return frame("changed", told, _place(row))
+    def _changed_frame(self, row: SessionRow) -> bytes:
+        data = {"change": row.change, "session": session_out(self._context, row)}
+        return frame("changed", data, _place(row))
 
-    def _above(self, row: SessionRow) -> None:
-        """Tell who follows the session that started this one."""
+    def _publish_to_parent(self, row: SessionRow) -> None:
+        """Publish to the followers of the session that started this one."""
         agent = row.session
         for edge in row.edges:
             if edge.link == "subagent" and not edge.child:
-                told = _agent(agent.native_session_id, agent.session_uid, row.events, agent.cwd)
+                news = _agent(agent.native_session_id, agent.session_uid, row.events, agent.cwd)
                 for stream in self._of(f"{agent.flavor}:{edge.session}"):
-                    self._send(stream.clients, [told])
+                    self._send(stream.clients, [news])
 
-    def everywhere(self, client: Client, last: str | None) -> list[bytes]:
-        """Let a client hear of all sessions; give what it missed since the last it heard."""
+    def follow_all(self, client: Client, last: str | None) -> list[bytes]:
+        """Let a client follow all sessions; return the frames that it missed since `last`."""
         with self._publishing:
             with self._mutex:
-                self._everywhere.add(client)
-            known = self._desk.store.known().sessions
-            places = sorted((one.ingested or 0, uid) for uid, one in known.items())
+                self._followers_of_all.add(client)
+            known = self._context.store.known().sessions
+            places = sorted((entry.ingested or 0, uid) for uid, entry in known.items())
             since = _read_place(last)
             missed = [uid for at, uid in places if since is not None and (at, uid) > since]
             rows = self._rows(missed)
-            client.told = {row.session.session_uid: row.change for row in rows}
-            frames = [self._changed(row) for row in rows]
-        at = _named(*places[-1]) if places else None
-        self._standing = self._stands()
+            client.known_changes = {row.session.session_uid: row.change for row in rows}
+            frames = [self._changed_frame(row) for row in rows]
+        at = _place_text(*places[-1]) if places else None
+        self._standing = self._standing_frame()
         return [*frames, frame("ready", {"sessions": len(known)}, at), self._standing]
 
     @property
@@ -262,22 +268,24 @@ class Hub:
         """Whether any page or program listens."""
         return bool(self._clients)
 
-    def stand(self) -> None:
+    def publish_standing(self) -> None:
         """Publish how sessions stand, when that has changed."""
-        if not self._everywhere:  # nobody would hear it
+        if not self._followers_of_all:  # nobody would hear it
             return
-        told = self._stands()
-        if told != self._standing:
-            self._standing = told
-            self._send(self._everywhere, [told])
+        standings = self._standing_frame()
+        if standings != self._standing:
+            self._standing = standings
+            self._send(self._followers_of_all, [standings])
 
-    def _stands(self) -> bytes:
-        now, at = self._desk.now(), self._desk.clock()
-        found: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
-        for row in standing.open_sessions(self._desk.store, Filter(), now, at, self._desk.labels()):
-            found[now.of(row, at) or "idle"].append(row.session.session_uid)
-        waits = {uid: one.waiting_for for uid, one in now.live.items() if one.waiting_for}
-        return frame("standing", {**found, "waiting_for": waits})
+    def _standing_frame(self) -> bytes:
+        now, at = self._context.now(), self._context.clock()
+        by_standing: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
+        for row in standing.open_sessions(
+            self._context.store, Filter(), now, at, self._context.labels()
+        ):
+            by_standing[now.of(row, at) or "idle"].append(row.session.session_uid)
+        waits = {uid: status.waiting_for for uid, status in now.live.items() if status.waiting_for}
+        return frame("standing", {**by_standing, "waiting_for": waits})
 
     # -- one session --------------------------------------------------------------------
 
@@ -287,11 +295,11 @@ class Hub:
 
     def follow(
         self, client: Client, uid: str, via: str | None = None, *, own: bool = False
-    ) -> tuple[Stream, SessionRow, Line]:
-        """Let a client follow a session; what comes after the line that is given waits for it."""
-        row = self._desk.row(uid)
+    ) -> tuple[Stream, SessionRow, EventLine]:
+        """Let a client follow a session; events after the returned line are queued for it."""
+        row = self._context.row(uid)
         name = (row.session.session_uid, via, own)
-        stream, key = self._streams.get(name), key_of(row, self._desk.store)
+        stream, key = self._streams.get(name), session_key(row, self._context.store)
         if stream is None:
             stream = Stream(name, row, self._line(row, via, own=own), key)
         elif stream.key.ancestors != key.ancestors:  # some were evicted, or forgotten
@@ -306,14 +314,14 @@ class Hub:
                     return stream, stream.row, stream.line
             stream = there  # somebody else was quicker
 
-    def _line(self, row: SessionRow, via: str | None, *, own: bool) -> Line:
+    def _line(self, row: SessionRow, via: str | None, *, own: bool) -> EventLine:
         """Return the line of a session, without the bodies of its events where possible."""
-        return Line(self._readout(row), via, own=own)
+        return EventLine(self._readout(row), via, own=own)
 
     def _readout(self, row: SessionRow) -> Readout:
-        return read_session(self._desk.store, row, self._desk.clean)
+        return read_session(self._context.store, row, self._context.clean)
 
-    def _continued(self, stream: Stream) -> tuple[Line, SessionRow] | None:
+    def _extend_line(self, stream: Stream) -> tuple[EventLine, SessionRow] | None:
         """Return a followed line after new records, at a cost that does not grow with it.
 
         None when it must be put together anew: a branch is followed, or the session was rebuilt
@@ -321,10 +329,10 @@ class Hub:
         """
         if stream.via is not None:
             return None
-        end = read_end(self._desk.store, stream.uid, since=stream.row.change)
+        end = read_end(self._context.store, stream.uid, since=stream.row.change)
         if end is None:
             return None
-        line = stream.line.continued(end.readout, end.state, lambda: self._readout(end.row))
+        line = stream.line.extend(end.readout, end.state, lambda: self._readout(end.row))
         return None if line is None else (line, end.row)
 
     def _refresh(self, stream: Stream, row: SessionRow) -> None:
@@ -334,76 +342,76 @@ class Hub:
         with stream.mutex:
             if stream.row.change >= row.change:
                 return
-            line, row = self._continued(stream) or (
+            line, row = self._extend_line(stream) or (
                 self._line(row, stream.via, own=stream.own),
                 row,
             )
             frames = [
-                *self._news(stream, line, row),
-                frame("session", session_out(self._desk, self._with_lineage(row))),
+                *self._new_frames(stream, line, row),
+                frame("session", session_out(self._context, self._with_lineage(row))),
             ]
             stream.line, stream.row = line, row
             self._send(stream.clients, frames)
 
-    def _news(self, stream: Stream, line: Line, row: SessionRow) -> Iterator[bytes]:
+    def _new_frames(self, stream: Stream, line: EventLine, row: SessionRow) -> Iterator[bytes]:
         before = stream.line
         step = line.after(before.ids, line.shared)
         if step.back_to is not None:
-            yield rewound(line, step.back_to)
-        yield from self.told(line, step.start, len(line.events))
+            yield rewind_frame(line, step.back_to)
+        yield from self.event_frames(line, step.start, len(line.events))
         if line.pending or before.pending:
-            yield self.pending(line)
+            yield self.pending_frame(line)
         for channel, number in row.channels.items():
             if number != stream.row.channels.get(channel):
                 session = row.session
                 yield _agent(agent_name(channel), session.session_uid, number, session.cwd)
 
-    def told(self, line: Line, start: int, end: int) -> Iterator[bytes]:
-        """Give events of a line as frames, bodies and all."""
+    def event_frames(self, line: EventLine, start: int, end: int) -> Iterator[bytes]:
+        """Yield the frames of some events of a line, with their bodies."""
         for at in range(start, end):
             yield frame(
                 "event",
-                event_out(self._desk, line.events[at]),
+                event_out(self._context, line.events[at]),
                 line.mark(at + 1),
             )
 
-    def pending(self, line: Line) -> bytes:
-        """Say what may be on the line soon."""
+    def pending_frame(self, line: EventLine) -> bytes:
+        """Return the frame with the calls that have no result yet."""
         return frame(
             "pending",
-            [event_out(self._desk, row) for row in line.pending],
+            [event_out(self._context, row) for row in line.pending],
         )
 
 
-def rewound(line: Line, count: int) -> bytes:
-    """Say that only so many of the events that were sent are on the line still."""
+def rewind_frame(line: EventLine, count: int) -> bytes:
+    """Return the frame that says how many of the sent events are still on the line."""
     end = line.ids[count - 1] if count else None
-    told = {"count": count, "event_id": end, "name": None if end is None else event_name(end)}
-    return frame("rewound", told, line.mark(count))
+    data = {"count": count, "event_id": end, "name": None if end is None else event_name(end)}
+    return frame("rewound", data, line.mark(count))
 
 
 def _agent(agent: str, uid: str, events: int, cwd: str | None) -> bytes:
-    """Say that a subagent went on: with its session, and with its project as a nudge to look."""
+    """Return the frames that announce news of a subagent: with its session, and its project."""
     project = layout.project_id(cwd) if cwd else None
     nudge = {"projectId": project, "agentSessionId": agent}
-    told = {"agent": agent, "session_uid": uid, "events": events}
-    return frame("agent", told) + frame("agentSessionChanged", nudge)
+    data = {"agent": agent, "session_uid": uid, "events": events}
+    return frame("agent", data) + frame("agentSessionChanged", nudge)
 
 
-def _when(row: SessionRow) -> tuple[str, str]:
+def _ingest_order(row: SessionRow) -> tuple[str, str]:
     return row.session.ingested_at or "", row.session.session_uid
 
 
 def _place(row: SessionRow) -> str | None:
-    """Name the place of a session among all, by when it was written last."""
+    """Return the place of a session among all, by when it was imported last."""
     from thence.format.joins import time_of
 
     moment = time_of(row.session.ingested_at)
     millis = 0 if moment is None else round(moment.timestamp() * 1000)
-    return _named(millis, row.session.session_uid)
+    return _place_text(millis, row.session.session_uid)
 
 
-def _named(millis: int, uid: str) -> str | None:
+def _place_text(millis: int, uid: str) -> str | None:
     return f"{millis}-{uid}" if uid.isascii() and uid.isprintable() else None
 
 
@@ -415,18 +423,18 @@ def _read_place(text: str | None) -> tuple[int, str] | None:
 # -- streams --------------------------------------------------------------------------------
 
 
-class Live:
+class EventStreams:
     """The two streams as ASGI apps."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
 
-    async def everything(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def all_sessions(self, scope: Scope, receive: Receive, send: Send) -> None:
         """All sessions."""
         client = Client()
         self.hub.enter(client)
         try:
-            opening = await asyncio.to_thread(self.hub.everywhere, client, _last_id(scope))
+            opening = await asyncio.to_thread(self.hub.follow_all, client, _last_id(scope))
             await self._run(client, iter([b"".join(opening)]), receive, send)
         finally:
             self.hub.leave(client)
@@ -441,16 +449,16 @@ class Live:
             own = _query(scope).get("own", ["0"])[0] not in ("0", "false", "")
             follow = partial(self.hub.follow, client, uid, via, own=own)
             stream, row, line = await asyncio.to_thread(follow)
-            opening = self._opening(line, row, _last_id(scope), _asked(scope))
+            opening = self._opening(line, row, _last_id(scope), _requested_events(scope))
             await self._run(client, opening, receive, send)
         finally:
             self.hub.leave(client, stream)
 
     def _opening(
-        self, line: Line, row: SessionRow, last_id: str | None, last: int | None
+        self, line: EventLine, row: SessionRow, last_id: str | None, last: int | None
     ) -> Iterator[bytes]:
         """What a client gets first: what it lacks, then that it is up to date."""
-        mark = Mark.read(last_id) if last_id else None
+        mark = StreamPosition.read(last_id) if last_id else None
         step = line.step(mark) if mark is not None else None
         if step is None:
             start = 0 if last is None else line.start(last)
@@ -458,17 +466,19 @@ class Live:
         else:
             start = step.start
             if step.back_to is not None:
-                yield rewound(line, step.back_to)
-        for at in range(start, len(line.events), PIECE):
-            yield b"".join(self.hub.told(line, at, min(at + PIECE, len(line.events))))
+                yield rewind_frame(line, step.back_to)
+        for at in range(start, len(line.events), REPLAY_BATCH_EVENTS):
+            yield b"".join(
+                self.hub.event_frames(line, at, min(at + REPLAY_BATCH_EVENTS, len(line.events)))
+            )
         if line.pending:
-            yield self.hub.pending(line)
+            yield self.hub.pending_frame(line)
         uid = row.session.session_uid
         if step is None or mark != line.mark():
             for channel, number in row.channels.items():
                 yield _agent(agent_name(channel), uid, number, row.session.cwd)
-        told = {"change": row.change, "events": len(line.events), "turn": row.turn}
-        yield frame("ready", told, line.mark())
+        data = {"change": row.change, "events": len(line.events), "turn": row.turn}
+        yield frame("ready", data, line.mark())
 
     async def _run(
         self, client: Client, opening: Iterator[bytes], receive: Receive, send: Send
@@ -476,7 +486,7 @@ class Live:
         """Send the opening and then all that comes, until either side ends it."""
 
         async def put(body: bytes) -> None:
-            client.sending = client.heard = time.monotonic()
+            client.sending = client.last_sent = time.monotonic()
             await send({"type": "http.response.body", "body": body, "more_body": True})
             client.sending = None
 
@@ -501,23 +511,23 @@ class Live:
             listening.cancel()
 
 
-AtHub = NamedDependency[Hub]
+HubDependency = NamedDependency[Hub]
 """How a handler asks for the hub: `hub: AtHub`."""
 
 
 @get("/api/live", include_in_schema=False)
-async def everything(hub: AtHub) -> ASGIApp:
+async def all_sessions(hub: HubDependency) -> ASGIApp:
     """What changes in all sessions, and how they stand."""
-    return cast("ASGIApp", Live(hub).everything)
+    return cast("ASGIApp", EventStreams(hub).all_sessions)
 
 
 @get("/api/sessions/{uid:str}/live", include_in_schema=False)
-async def session(hub: AtHub) -> ASGIApp:
+async def session(hub: HubDependency) -> ASGIApp:
     """What is on the line of a session, and what comes."""
-    return cast("ASGIApp", Live(hub).session)
+    return cast("ASGIApp", EventStreams(hub).session)
 
 
-ROUTES: list[HTTPRouteHandler] = [everything, session]
+ROUTES: list[HTTPRouteHandler] = [all_sessions, session]
 
 
 def _last_id(scope: Scope) -> str | None:
@@ -528,18 +538,16 @@ def _last_id(scope: Scope) -> str | None:
     return _query(scope).get("after", [None])[0]
 
 
-def _asked(scope: Scope) -> int | None:
+def _requested_events(scope: Scope) -> int | None:
     """How many of the last events are wanted; None for all."""
-    told = _query(scope).get("last", [""])[0] or ""
-    if not told:
+    number = _query(scope).get("last", [""])[0] or ""
+    if not number:
         return None
-    if not told.isdecimal() or len(told) > 9:
-        raise ThenceError(f"last={told[:20]}: not a number", hint="use last=200")
-    return int(told)
+    if not number.isdecimal() or len(number) > 9:
+        raise ThenceError(f"last={number[:20]}: not a number", hint="use last=200")
+    return int(number)
 
 
 def _query(scope: Scope) -> dict[str, list[str | None]]:
-    found: dict[str, list[str | None]] = {}
-    for name, values in parse_qs(scope["query_string"].decode("latin-1")).items():
-        found[name] = list(values)
-    return found
+    fields = parse_qs(scope["query_string"].decode("latin-1"))
+    return {name: list(values) for name, values in fields.items()}

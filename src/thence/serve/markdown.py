@@ -31,19 +31,19 @@ from pygments.util import ClassNotFound
 
 from thence.format.figures import clean_text, size
 
-LONGEST: Final = 60_000
+MAX_MARKDOWN_CHARS: Final = 60_000
 """Characters of a text that are read as Markdown; what is longer is shown as it is."""
 
-CODE: Final = 16_000
+MAX_COLOURED_CHARS: Final = 16_000
 """Characters of code that are coloured."""
 
-SHOWN: Final = 200_000
+MAX_SHOWN_CHARS: Final = 200_000
 """Characters of one text that are shown at all; the rest is counted."""
 
-DIFFED: Final = 300
+MAX_DIFFED_LINES: Final = 300
 """Lines of either side that are compared; larger edits are shown as all out, all in."""
 
-AROUND: Final = 3
+DIFF_CONTEXT_LINES: Final = 3
 """Lines shown around a change."""
 
 _LINK: Final = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,2000}\Z", re.IGNORECASE)
@@ -169,9 +169,9 @@ class _Renderer(RendererHTML):
         del options, env
         token = tokens[idx]
         address = str(token.attrGet("src") or "")
-        said = escape(f"image: {address[:300]}")
+        label = escape(f"image: {address[:300]}")
         if not _LINK.match(address):
-            return f'<span class="nolink">{said}</span>'
+            return f'<span class="nolink">{label}</span>'
         return str(
             Markup('<a href="{}" rel="noopener noreferrer nofollow" target="_blank">{}</a>').format(
                 address, f"image: {address[:300]}"
@@ -272,9 +272,9 @@ _MARKDOWN: Final = _reader()
 
 @lru_cache(maxsize=2048)
 def render(text: str) -> Markup:
-    """Give a text that was written as Markdown."""
+    """Return a text that was written as Markdown."""
     text = clean_text(text)
-    if len(text) > LONGEST:
+    if len(text) > MAX_MARKDOWN_CHARS:
         return _plain(text)
     try:
         return Markup(_MARKDOWN.render(text))  # noqa: S704 - every text in it was escaped above
@@ -282,14 +282,17 @@ def render(text: str) -> Markup:
         return _plain(text)
 
 
-def typed(text: str) -> Markup:
+def render_typed(text: str) -> Markup:
     """Show a text as it was typed: every character and line; only fenced code becomes a block."""
     text = clean_text(text)
-    if len(text) > LONGEST:
+    if len(text) > MAX_MARKDOWN_CHARS:
         return _plain(text)
     out, start, lines = Markup(""), 0, text.split("\n")
     at = 0
-    unclosed = {"`": LONGEST, "~": LONGEST}  # lengths of fences that no later line closes
+    unclosed = {
+        "`": MAX_MARKDOWN_CHARS,
+        "~": MAX_MARKDOWN_CHARS,
+    }  # lengths of fences that no later line closes
     while at < len(lines):
         opening = _FENCE.fullmatch(lines[at])
         if opening is None or len(opening[1]) >= unclosed[opening[1][0]]:
@@ -320,26 +323,26 @@ def _typed_lines(lines: Sequence[str]) -> Markup:
 
 
 def _plain(text: str) -> Markup:
-    rest = f"… {size(len(text) - SHOWN)} more" if len(text) > SHOWN else ""
-    return Markup('<pre class="out" tabindex="0">{}</pre>').format(text[:SHOWN] + rest)
+    rest = f"… {size(len(text) - MAX_SHOWN_CHARS)} more" if len(text) > MAX_SHOWN_CHARS else ""
+    return Markup('<pre class="out" tabindex="0">{}</pre>').format(text[:MAX_SHOWN_CHARS] + rest)
 
 
 # -- code -----------------------------------------------------------------------------------
 
 
 def code_block(text: str, language: str) -> Markup:
-    """Give a block of code, coloured where its language is known."""
+    """Return a block of code, coloured where its language is known."""
     return Markup('<pre class="code" tabindex="0"><code>{}</code></pre>\n').format(
-        coloured(text.removesuffix("\n"), language)
+        highlight(text.removesuffix("\n"), language)
     )
 
 
-def coloured(text: str, language: str) -> Markup:
-    """Give code with the classes of its parts; without any when the language is not known."""
+def highlight(text: str, language: str) -> Markup:
+    """Return code with the classes of its parts; without any when the language is not known."""
     text = clean_text(text)
-    lexer = _lexer(_name(language)) if len(text) <= CODE else None
+    lexer = _lexer(_name(language)) if len(text) <= MAX_COLOURED_CHARS else None
     if lexer is None:
-        return escape(text[:SHOWN])
+        return escape(text[:MAX_SHOWN_CHARS])
     out: list[str] = []
     for kind, piece in lexer.get_tokens(text):
         name = _class(kind)
@@ -380,7 +383,7 @@ def _class(kind: _TokenType) -> str:
 # -- diffs ----------------------------------------------------------------------------------
 
 
-class Line(msgspec.Struct, frozen=True):
+class DiffLine(msgspec.Struct, frozen=True):
     """One line of a diff: `sign` is `+`, `-`, `@` for a gap, or empty for what stays."""
 
     sign: str
@@ -389,64 +392,64 @@ class Line(msgspec.Struct, frozen=True):
     new: int | None = None
 
 
-def compared(before: str, after: str, path: str = "") -> list[Line]:
-    """Give the lines that differ between two texts, with a few around them."""
+def diff_lines(before: str, after: str, path: str = "") -> list[DiffLine]:
+    """Return the lines that differ between two texts, with a few around them."""
     old, new = clean_text(before).split("\n"), clean_text(after).split("\n")
     if before == "":
-        return list(_added(new, path))
-    if len(old) > DIFFED or len(new) > DIFFED:
-        return [*_out(old, path), *_added(new, path)]
+        return list(_added_lines(new, path))
+    if len(old) > MAX_DIFFED_LINES or len(new) > MAX_DIFFED_LINES:
+        return [*_removed_lines(old, path), *_added_lines(new, path)]
     olds, news = _coloured_lines(old, path), _coloured_lines(new, path)
-    lines: list[Line] = []
+    lines: list[DiffLine] = []
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for group in matcher.get_grouped_opcodes(AROUND):
+    for group in matcher.get_grouped_opcodes(DIFF_CONTEXT_LINES):
         if lines:
-            lines.append(Line("@", Markup("")))
+            lines.append(DiffLine("@", Markup("")))
         for what, i, j, k, m in group:
             if what == "equal":
                 pairs = zip(range(i, j), range(k, m), strict=True)
-                lines += [Line("", olds[a], a + 1, b + 1) for a, b in pairs]
+                lines += [DiffLine("", olds[a], a + 1, b + 1) for a, b in pairs]
                 continue
-            lines += [Line("-", olds[a], a + 1) for a in range(i, j)]
-            lines += [Line("+", news[b], None, b + 1) for b in range(k, m)]
+            lines += [DiffLine("-", olds[a], a + 1) for a in range(i, j)]
+            lines += [DiffLine("+", news[b], None, b + 1) for b in range(k, m)]
     return lines
 
 
-def patched(lines: Sequence[str], path: str = "") -> list[Line]:
-    """Give the lines of a patch as they stand in it."""
+def patch_lines(lines: Sequence[str], path: str = "") -> list[DiffLine]:
+    """Return the lines of a patch as they stand in it."""
     language = language_of(path)
-    out: list[Line] = []
-    for line in lines[:LINES]:
+    out: list[DiffLine] = []
+    for line in lines[:MAX_DIFF_LINES]:
         sign = line[:1]
         if sign == "@":
-            out.append(Line("@", coloured(line.strip("@ ")[:200], "")))
+            out.append(DiffLine("@", highlight(line.strip("@ ")[:200], "")))
         elif sign in ("+", "-"):
-            out.append(Line(sign, coloured(line[1:], language)))
+            out.append(DiffLine(sign, highlight(line[1:], language)))
         else:
-            out.append(Line("", coloured(line.removeprefix(" "), language)))
+            out.append(DiffLine("", highlight(line.removeprefix(" "), language)))
     return out
 
 
-LINES: Final = 2_000
+MAX_DIFF_LINES: Final = 2_000
 """Lines of one diff that are shown."""
 
 
-def _added(lines: Sequence[str], path: str) -> Iterator[Line]:
+def _added_lines(lines: Sequence[str], path: str) -> Iterator[DiffLine]:
     shown = lines[:-1] if len(lines) > 1 and not lines[-1] else lines
-    for number, text in enumerate(_coloured_lines(shown[:LINES], path), 1):
-        yield Line("+", text, None, number)
+    for number, text in enumerate(_coloured_lines(shown[:MAX_DIFF_LINES], path), 1):
+        yield DiffLine("+", text, None, number)
 
 
-def _out(lines: Sequence[str], path: str) -> Iterator[Line]:
-    for number, text in enumerate(_coloured_lines(lines[:LINES], path), 1):
-        yield Line("-", text, number)
+def _removed_lines(lines: Sequence[str], path: str) -> Iterator[DiffLine]:
+    for number, text in enumerate(_coloured_lines(lines[:MAX_DIFF_LINES], path), 1):
+        yield DiffLine("-", text, number)
 
 
 def _coloured_lines(lines: Sequence[str], path: str) -> Sequence[Markup]:
     """Colour lines together, so that a text over several lines is one; no span crosses a line."""
     text = "\n".join(lines)
     language = language_of(path)
-    if len(text) > CODE or _lexer(language) is None:
+    if len(text) > MAX_COLOURED_CHARS or _lexer(language) is None:
         return [escape(line) for line in lines]
     return _coloured_text(text, language)
 

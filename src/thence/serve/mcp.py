@@ -15,12 +15,12 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from thence.errors import ThenceError
-from thence.serve.frame import flat
+from thence.serve.frame import flatten
 from thence.serve.questions import Questions
 from thence.serve.stdio import INSTRUCTIONS, tool_list
 
 if TYPE_CHECKING:
-    from thence.serve.gate import ASGIApp, Gate
+    from thence.serve.gate import ASGIApp, AuthMiddleware
 
 PATH: Final = "/mcp"
 
@@ -34,38 +34,38 @@ def server(questions: Questions, version: str) -> Server[Any]:
     """Make the server of these questions."""
     described = tools()
 
-    async def listed(
+    async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=described)
 
-    async def called(
+    async def call_tool(
         _: ServerRequestContext[Any], asked: types.CallToolRequestParams
     ) -> types.CallToolResult:
         try:
             text = await to_thread.run_sync(questions.answer, asked.name, asked.arguments or {})
         except ThenceError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            return _said(flat(f"{error.message}{hint}", 400), failed=True)
-        return _said(text)
+            return _tool_result(flatten(f"{error.message}{hint}", 400), failed=True)
+        return _tool_result(text)
 
     return Server(
         "thence",
         version=version,
         instructions=INSTRUCTIONS,
-        on_list_tools=listed,
-        on_call_tool=called,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
     )
 
 
-def _said(text: str, *, failed: bool = False) -> types.CallToolResult:
+def _tool_result(text: str, *, failed: bool = False) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], is_error=failed
     )
 
 
-def over_http(made: Server[Any], gate: Gate) -> ASGIApp:
-    """Give the application that answers over HTTP, behind the gate."""
+def over_http(made: Server[Any], gate: AuthMiddleware) -> ASGIApp:
+    """Return the application that answers over HTTP, behind the gate."""
     app = made.streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True, host=gate.host
     )

@@ -18,18 +18,18 @@ from thence.memory.promised import promised
 from thence.memory.standing import Risk, Standing, open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label
-from thence.serve.cards import Card, card
+from thence.serve.cards import SessionCard, card
 from thence.serve.chart import Chart
 from thence.serve.charts import charts_of
-from thence.serve.clock import Clock
-from thence.serve.desk import Desk
-from thence.serve.head import address, doing, last_words, title_of
+from thence.serve.clock import DisplayClock
+from thence.serve.context import AppContext
+from thence.serve.head import address, current_action, last_words, title_of
 
-DAYS: Final = 14
-FEW: Final = 6
+SHOWN_DAYS: Final = 14
+MAX_ROWS: Final = 6
 
 
-class Peril(msgspec.Struct, frozen=True):
+class ExpiringSession(msgspec.Struct, frozen=True):
     """A session that its agent is about to delete."""
 
     title: str
@@ -40,13 +40,13 @@ class Peril(msgspec.Struct, frozen=True):
     size: str
 
 
-class Column(msgspec.Struct, frozen=True):
+class SpendBar(msgspec.Struct, frozen=True):
     """What was spent on one day, or in one hour."""
 
     x: float
     live: float
     dead: float
-    said: str
+    text: str
     label: str = ""
 
 
@@ -65,17 +65,17 @@ class NowPage(msgspec.Struct, frozen=True):
 
     heading: str
     lede: str
-    waiting: list[Card]
-    running: list[Card]
-    idle: list[Card]
-    lately: list[Card]
-    perils: list[Peril]
+    waiting: list[SessionCard]
+    running: list[SessionCard]
+    idle: list[SessionCard]
+    lately: list[SessionCard]
+    perils: list[ExpiringSession]
     more_perils: int
     today: str
     today_dead: str
     usual: str
-    columns: list[Column]
-    hours: list[Column]
+    columns: list[SpendBar]
+    hours: list[SpendBar]
     """Of today; none when nothing was spent."""
     week: list[tuple[str, int, str]]
     promises: list[Promise]
@@ -87,37 +87,39 @@ class NowPage(msgspec.Struct, frozen=True):
     """What the zone of hours and days is called."""
 
 
-def page(desk: Desk, clock: Clock) -> NowPage:
-    """Say where things stand."""
-    at = desk.clock()
+def page(context: AppContext, clock: DisplayClock) -> NowPage:
+    """Return the start page: what waits, runs and will be deleted."""
+    at = context.clock()
     standing: dict[Standing, list[SessionRow]] = {"waiting": [], "running": [], "idle": []}
-    for row in open_sessions(desk.store, Filter(), desk.now(), at, desk.labels()):
-        if (how := desk.now().of(row, at)) is not None:
+    for row in open_sessions(context.store, Filter(), context.now(), at, context.labels()):
+        if (how := context.now().of(row, at)) is not None:
             standing[how].append(row)
-    waiting = [_waiting(desk, row, clock) for row in standing["waiting"]]
-    running = [_running(desk, row, clock) for row in standing["running"]]
-    risks = desk.risks()
-    days = _days(desk, clock)
-    promises, more = _promises(desk)
+    waiting = [_waiting_card(context, row, clock) for row in standing["waiting"]]
+    running = [_running_card(context, row, clock) for row in standing["running"]]
+    risks = context.risks()
+    days = _days(context, clock)
+    promises, more = _promises(context)
     return NowPage(
         _heading(len(waiting)),
         _lede(len(running), len(risks)),
         waiting,
         running,
-        [card(desk, row, clock, drawn=False) for row in standing["idle"][:FEW]],
-        _lately(desk, clock, {r.session.session_uid for some in standing.values() for r in some}),
-        [_peril(risk) for risk in risks[:FEW]],
-        max(len(risks) - FEW, 0),
+        [card(context, row, clock, drawn=False) for row in standing["idle"][:MAX_ROWS]],
+        _recent_cards(
+            context, clock, {r.session.session_uid for some in standing.values() for r in some}
+        ),
+        [_expiring_session(risk) for risk in risks[:MAX_ROWS]],
+        max(len(risks) - MAX_ROWS, 0),
         money(days[-1].ticks, days[-1].unpriced),
         money(days[-1].dead) if days[-1].dead else "",
         _usual(days[:-1]),
         _columns(days),
-        _hours(desk, clock),
-        _week(desk),
+        _hours(context, clock),
+        _week(context),
         promises,
         more,
-        desk.store.totals()[0].sessions,
-        budget_warnings(desk.budget_uses(clock.zone)),
+        context.store.totals()[0].sessions,
+        budget_warnings(context.budget_uses(clock.zone)),
         clean(zone_label(clock.zone, datetime.fromtimestamp(at, UTC))),
     )
 
@@ -136,57 +138,57 @@ def _lede(running: int, risks: int) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _waiting(desk: Desk, row: SessionRow, clock: Clock) -> Card:
-    made = card(desk, row, clock, drawn=False)
-    chart = _end(desk, row)
-    told = desk.now().live.get(row.session.session_uid)
-    asks = clean(told.waiting_for or "") if told is not None else ""
-    _, what = doing(chart) if chart.open_calls else ("", "")
+def _waiting_card(context: AppContext, row: SessionRow, clock: DisplayClock) -> SessionCard:
+    made = card(context, row, clock, drawn=False)
+    chart = _end(context, row)
+    status = context.now().live.get(row.session.session_uid)
+    asks = clean(status.waiting_for or "") if status is not None else ""
+    _, what = current_action(chart) if chart.open_calls else ("", "")
     quote = "" if what else last_words(chart)
     asks = asks or ("asks for permission" if what else "finished its turn with a question")
     return msgspec.structs.replace(made, what=what, asks=asks, quote=quote)
 
 
-def _running(desk: Desk, row: SessionRow, clock: Clock) -> Card:
-    made = card(desk, row, clock)
-    icon, what = doing(_end(desk, row))
+def _running_card(context: AppContext, row: SessionRow, clock: DisplayClock) -> SessionCard:
+    made = card(context, row, clock)
+    icon, what = current_action(_end(context, row))
     return msgspec.structs.replace(made, what=what, what_icon=icon)
 
 
-def _end(desk: Desk, row: SessionRow) -> Chart:
+def _end(context: AppContext, row: SessionRow) -> Chart:
     """Return the chart of a session's last records, or of all of it."""
-    charts = charts_of(desk)
-    return charts.end(row.session.session_uid) or charts.get(desk, row)
+    charts = charts_of(context)
+    return charts.end(row.session.session_uid) or charts.get(context, row)
 
 
-def _lately(desk: Desk, clock: Clock, told: set[str]) -> list[Card]:
-    """Give the sessions that came to their end last."""
-    rows = desk.display(list(desk.store.sessions(Filter(limit=FEW + len(told)))))
-    rest = [row for row in rows if row.session.session_uid not in told]
-    return [card(desk, row, clock) for row in rest[:FEW]]
+def _recent_cards(context: AppContext, clock: DisplayClock, shown: set[str]) -> list[SessionCard]:
+    """Return the sessions that ended last."""
+    rows = context.display(list(context.store.sessions(Filter(limit=MAX_ROWS + len(shown)))))
+    rest = [row for row in rows if row.session.session_uid not in shown]
+    return [card(context, row, clock) for row in rest[:MAX_ROWS]]
 
 
-def _peril(risk: Risk) -> Peril:
+def _expiring_session(risk: Risk) -> ExpiringSession:
     row = risk.row
     folder = risk.source.path.rpartition("/")[0].rpartition("/")[2]
     title = f"{title_of(row)}, grown since" if row else short_id(risk.source.session)
     days = "today" if risk.days < 1 else several(int(risk.days), "day")
     href = address(row.session.session_uid) if row else ""
     where = project(row.session.cwd) if row else clean(folder)
-    return Peril(title, href, where, days, risk.days < 3, size(risk.size))
+    return ExpiringSession(title, href, where, days, risk.days < 3, size(risk.size))
 
 
-def _today(desk: Desk, clock: Clock) -> date:
-    return datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone).date()
+def _today(context: AppContext, clock: DisplayClock) -> date:
+    return datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone).date()
 
 
-def _days(desk: Desk, clock: Clock) -> list[Total]:
+def _days(context: AppContext, clock: DisplayClock) -> list[Total]:
     """What was spent on each of the last days of the clock's zone, today last."""
-    today = _today(desk, clock)
-    dates = [today - timedelta(days=back) for back in range(DAYS)][::-1]
+    today = _today(context, clock)
+    dates = [today - timedelta(days=back) for back in range(SHOWN_DAYS)][::-1]
     wanted = Filter(after=millis(midnight(dates[0], clock.zone)))
-    found = {one.key[0]: one for one in totals_by_day(desk.store, wanted, clock.zone)}
-    return [found.get(day.isoformat(), Total((day.isoformat(),))) for day in dates]
+    by_day = {total.key[0]: total for total in totals_by_day(context.store, wanted, clock.zone)}
+    return [by_day.get(day.isoformat(), Total((day.isoformat(),))) for day in dates]
 
 
 def _usual(days: Sequence[Total]) -> str:
@@ -194,25 +196,25 @@ def _usual(days: Sequence[Total]) -> str:
     return money(spent[len(spent) // 2]) if spent else ""
 
 
-def _columns(days: Sequence[Total]) -> list[Column]:
+def _columns(days: Sequence[Total]) -> list[SpendBar]:
     top = max((day.ticks for day in days), default=0) or 1
     out = []
     for at, day in enumerate(days):
         noon = datetime.fromisoformat(f"{day.key[0]}T12:00:00+00:00")
         live, dead = (day.ticks - day.dead) / top * 64, day.dead / top * 64
-        said = f"{noon.day} {noon:%b}: {money(day.ticks, day.unpriced)}"
-        said += f", {money(day.dead)} discarded" if day.dead else ""
-        label = f"{noon.day} {noon:%b}" if at in (0, DAYS // 2) else ""
+        title = f"{noon.day} {noon:%b}: {money(day.ticks, day.unpriced)}"
+        title += f", {money(day.dead)} discarded" if day.dead else ""
+        label = f"{noon.day} {noon:%b}" if at in (0, SHOWN_DAYS // 2) else ""
         label = "today" if at == len(days) - 1 else label
-        out.append(Column(4 + at * 21, round(live, 1), round(dead, 1), said, label))
+        out.append(SpendBar(4 + at * 21, round(live, 1), round(dead, 1), title, label))
     return out
 
 
-def _hours(desk: Desk, clock: Clock) -> list[Column]:
+def _hours(context: AppContext, clock: DisplayClock) -> list[SpendBar]:
     """What was spent in each hour of today, in the clock's zone."""
-    today = _today(desk, clock)
+    today = _today(context, clock)
     spent = [(0, 0)] * 24
-    for part in desk.store.totals(["slot"], Filter(after=millis(midnight(today, clock.zone)))):
+    for part in context.store.totals(["slot"], Filter(after=millis(midnight(today, clock.zone)))):
         moment = clock.of(f"{part.key[0]}:00Z")
         if moment is not None and moment.date() == today:
             dead, ticks = spent[moment.hour]
@@ -220,31 +222,31 @@ def _hours(desk: Desk, clock: Clock) -> list[Column]:
     top = max(total for _, total in spent)
     out = []
     for hour, (dead, total) in enumerate(spent if top else ()):
-        said = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
-        said += f", {money(dead)} discarded" if dead else ""
+        title = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
+        title += f", {money(dead)} discarded" if dead else ""
         label = f"{hour:02}:00" if hour % 6 == 0 else ""
         live = round((total - dead) / top * 40, 1)
-        out.append(Column(3 + hour * 12.4, live, round(dead / top * 40, 1), said, label))
+        out.append(SpendBar(3 + hour * 12.4, live, round(dead / top * 40, 1), title, label))
     return out
 
 
-def _week(desk: Desk) -> list[tuple[str, int, str]]:
-    back = int((desk.clock() - 7 * 86_400) * 1000)
-    totals = desk.store.totals(["agent"], Filter(after=back))
-    ordered = sorted(totals, key=lambda one: -one.ticks)
+def _week(context: AppContext) -> list[tuple[str, int, str]]:
+    back = int((context.clock() - 7 * 86_400) * 1000)
+    totals = context.store.totals(["agent"], Filter(after=back))
+    ordered = sorted(totals, key=lambda total: -total.ticks)
     return [
         (f"{total.key[0]}", total.sessions, money(total.ticks, total.unpriced)) for total in ordered
     ]
 
 
-def _promises(desk: Desk) -> tuple[list[Promise], int]:
-    back = int((desk.clock() - DAYS * 86_400) * 1000)
-    found = promised(desk.store, Filter(after=back, limit=100), dismissed_todos(desk.home))
-    return [_promise(one) for one in found[:FEW]], max(len(found) - FEW, 0)
+def _promises(context: AppContext) -> tuple[list[Promise], int]:
+    back = int((context.clock() - SHOWN_DAYS * 86_400) * 1000)
+    todos = promised(context.store, Filter(after=back, limit=100), dismissed_todos(context.home))
+    return [_promise(todo) for todo in todos[:MAX_ROWS]], max(len(todos) - MAX_ROWS, 0)
 
 
-def _promise(told: dict[str, JSON]) -> Promise:
-    event, cwd = told["event_id"], told["cwd"]
-    href = address(told["session_uid"], event if isinstance(event, int) else None)
+def _promise(todo: dict[str, JSON]) -> Promise:
+    event, cwd = todo["event_id"], todo["cwd"]
+    href = address(todo["session_uid"], event if isinstance(event, int) else None)
     where = project(cwd if isinstance(cwd, str) else None)
-    return Promise(clean(one_line(told["text"], 90)), href, where, todo_key(told))
+    return Promise(clean(one_line(todo["text"], 90)), href, where, todo_key(todo))

@@ -13,18 +13,18 @@ import msgspec
 
 from thence.format.figures import clean, money
 from thence.format.normal import one_line
-from thence.serve.chart import Chart, Row, RowKind
-from thence.serve.clock import Clock
+from thence.serve.chart import Chart, ChartRow, RowKind
+from thence.serve.clock import DisplayClock
 from thence.serve.items import Window
 from thence.serve.view import Drawing
 
-LISTED: Final = 240
+MAX_ENTRIES: Final = 240
 """Entries of the list."""
-CELLS: Final = 24
-POINTS: Final = 200
-MARKS: Final = 90
-LINKS: Final = 40
-HIGH: Final = 600
+MAP_CELLS: Final = 24
+MAX_POINTS: Final = 200
+MAX_MARKS: Final = 90
+MAX_LINKS: Final = 40
+MAP_HEIGHT: Final = 600
 """How high the map is drawn, in its own units."""
 LEFT, RIGHT = 22, 82
 
@@ -52,12 +52,12 @@ _MARKED: Final[tuple[RowKind, ...]] = (
 )
 
 
-class Entry(msgspec.Struct, frozen=True):
+class OutlineEntry(msgspec.Struct, frozen=True):
     """One line of the outline."""
 
     href: str
     kind: str
-    said: str
+    text: str
     turn: str = ""
     end: str = ""
     bad: bool = False
@@ -72,7 +72,7 @@ class Jump(msgspec.Struct, frozen=True):
     href: str
 
 
-class Cell(msgspec.Struct, frozen=True):
+class MapCell(msgspec.Struct, frozen=True):
     """A stretch of the map: how much was spent there, in six steps."""
 
     at: float
@@ -80,33 +80,33 @@ class Cell(msgspec.Struct, frozen=True):
     heat: int
 
 
-class Mark(msgspec.Struct, frozen=True):
+class MapMark(msgspec.Struct, frozen=True):
     """Something to see on the map."""
 
     at: float
     kind: str
 
 
-class Link(msgspec.Struct, frozen=True):
+class MapLink(msgspec.Struct, frozen=True):
     """A stretch of the map that leads somewhere."""
 
     at: float
     size: float
     href: str
-    said: str
+    text: str
 
 
-class Map(msgspec.Struct, frozen=True):
-    """Context size and cost along the line; places go from 0 to `HIGH`."""
+class SessionMap(msgspec.Struct, frozen=True):
+    """Context size and cost along the line; places go from 0 to `MAP_HEIGHT`."""
 
-    cells: list[Cell]
+    cells: list[MapCell]
     points: list[tuple[float, float]]
     """Where along the line, and how much of the peak."""
     peak: int
     last: int
     dead: list[tuple[float, float]]
-    marks: list[Mark]
-    links: list[Link]
+    marks: list[MapMark]
+    links: list[MapLink]
 
     @property
     def path(self) -> str:
@@ -128,10 +128,10 @@ class Map(msgspec.Struct, frozen=True):
         return f"M{first:.0f} 44 {line} L{last:.0f} 44z"
 
 
-class Outline:
+class SessionOutline:
     """Where to jump in one session, as seen from one window of it."""
 
-    def __init__(self, drawing: Drawing, window: Window, clock: Clock, base: str) -> None:
+    def __init__(self, drawing: Drawing, window: Window, clock: DisplayClock, base: str) -> None:
         """Make an outline; `base` is the address of the page."""
         self.drawing = drawing
         self.chart: Chart = drawing.chart
@@ -139,10 +139,12 @@ class Outline:
         self._base = base
         self._window = window
         self._shown = {item.id for item in window.items}
-        self._shown |= {one.id for item in window.items if item.inner for one in item.inner.items}
+        self._shown |= {
+            inner.id for item in window.items if item.inner for inner in item.inner.items
+        }
 
-    def href(self, row: Row) -> str:
-        """Give the address of a row: on this page, or of the page around it."""
+    def href(self, row: ChartRow) -> str:
+        """Return the address of a row: on this page, or of the page around it."""
         name = self.drawing.row_id(row)
         if name in self._shown:
             return f"#{name}"
@@ -150,13 +152,13 @@ class Outline:
 
     # -- rows ---------------------------------------------------------------------------
 
-    def _of(self, *kinds: RowKind) -> list[Row]:
-        """Give the rows of some kinds, in the order of the line."""
-        found = [self.chart.by_kind.get(kind, []) for kind in kinds]
-        if len(found) == 1:
-            return found[0]
+    def _of(self, *kinds: RowKind) -> list[ChartRow]:
+        """Return the rows of some kinds, in the order of the line."""
+        groups = [self.chart.by_kind.get(kind, []) for kind in kinds]
+        if len(groups) == 1:
+            return groups[0]
         order = self.chart.row_order
-        return sorted((row for some in found for row in some), key=lambda row: order[id(row)])
+        return sorted((row for some in groups for row in some), key=lambda row: order[id(row)])
 
     def jumps(self) -> list[Jump]:
         """Count what one jumps to."""
@@ -166,28 +168,28 @@ class Outline:
             out.append(Jump(kind, name, len(rows), self.href(rows[0]) if rows else ""))
         return out
 
-    def entries(self) -> tuple[list[Entry], int]:
-        """Give the list around the window, and how many entries it leaves out."""
+    def entries(self) -> tuple[list[OutlineEntry], int]:
+        """Return the list around the window, and how many entries it leaves out."""
         rows = self._of(*_MAJOR)
         minor = sum(len(self.chart.by_kind.get(kind, ())) for kind in _MINOR)
-        if len(rows) + minor <= LISTED:
+        if len(rows) + minor <= MAX_ENTRIES:
             rows = self._of(*_MAJOR, *_MINOR)
         left = 0
-        if len(rows) > LISTED:
+        if len(rows) > MAX_ENTRIES:
             first = self.chart.rows[self._window.start] if self.chart.rows else None
             order = self.chart.order
             here = order.get(first.place, 0) if first else 0
             at = sum(1 for row in rows if order.get(row.place, 0) < here)
-            start = max(0, min(at - LISTED // 3, len(rows) - LISTED))
-            left = len(rows) - LISTED
-            rows = rows[start : start + LISTED]
-        return [self._entry(row) for row in _condensed(rows)], left
+            start = max(0, min(at - MAX_ENTRIES // 3, len(rows) - MAX_ENTRIES))
+            left = len(rows) - MAX_ENTRIES
+            rows = rows[start : start + MAX_ENTRIES]
+        return [self._entry(row) for row in _condense(rows)], left
 
-    def _entry(self, row: Row) -> Entry:
+    def _entry(self, row: ChartRow) -> OutlineEntry:
         chart = self.chart
         record = chart.records[row.place]
         block = record.blocks[row.block]
-        said, bad = clean(one_line(block.summary, 80)), False
+        text, bad = clean(one_line(block.summary, 80)), False
         turn, end = "", self._clock.time(record.ts)
         if row.kind in ("prompt", "correction"):
             turn = f"{chart.turns.get(row.place, '')}"
@@ -195,30 +197,30 @@ class Outline:
             ticks = chart.ticks(places)
             end = money(ticks) if ticks else end
         elif row.kind == "boundary":
-            said = "Context cleared" if chart.clears(row.place) else "Compacted"
+            text = "Context cleared" if chart.clears(row.place) else "Compacted"
         elif row.kind == "branch":
             places = list(chart.branches[row.number].events)
-            said = f"Discarded branch, {self.drawing.much(places)}"
+            text = f"Discarded branch, {self.drawing.much(places)}"
         elif row.kind == "copied":
-            said = "Copied from the original session"
+            text = "Copied from the original session"
         elif row.kind == "agent":
             name = clean(chart.agent_name(chart.channel_of(row)))
-            task = said.removeprefix("asked a subagent: ") if row.number < 0 else ""
-            said = f"{name}: {task}" if task else name
+            task = text.removeprefix("asked a subagent: ") if row.number < 0 else ""
+            text = f"{name}: {task}" if task else name
         elif row.kind == "test":
             call = chart.calls.get(block.call or "")
             bad = call is not None and call.outcome.is_red
-            said = said.removeprefix("ran ")
+            text = text.removeprefix("ran ")
         elif row.kind == "interrupted":
-            said = f"Interrupted: {said.removeprefix('ran ')}"
+            text = f"Interrupted: {text.removeprefix('ran ')}"
         else:
             name = block.summary.rpartition("/")[2] if row.kind == "edit" else block.summary
-            said = clean(one_line(name.removeprefix("ran "), 80))
-        return Entry(self.href(row), row.kind, said or row.kind, turn, end, bad)
+            text = clean(one_line(name.removeprefix("ran "), 80))
+        return OutlineEntry(self.href(row), row.kind, text or row.kind, turn, end, bad)
 
     # -- the map ------------------------------------------------------------------------
 
-    def map(self) -> Map | None:
+    def map(self) -> SessionMap | None:
         """Draw context and cost along the line; None where no bill tells of them."""
         chart = self.chart
         length = max(len(chart.line), 1)
@@ -226,9 +228,9 @@ class Outline:
         if not contexts and not chart.weights:
             return None
         peak = max((size for _, size in contexts), default=0)
-        scale = HIGH / length
-        points = [(round(at * scale, 1), size / (peak or 1)) for at, size in _thinned(contexts)]
-        return Map(
+        scale = MAP_HEIGHT / length
+        points = [(round(at * scale, 1), size / (peak or 1)) for at, size in _thin_out(contexts)]
+        return SessionMap(
             list(self._cells(length)),
             points,
             peak,
@@ -238,49 +240,49 @@ class Outline:
             list(self._links(scale)),
         )
 
-    def _cells(self, length: int) -> Iterator[Cell]:
-        sums = [0] * CELLS
+    def _cells(self, length: int) -> Iterator[MapCell]:
+        sums = [0] * MAP_CELLS
         for at, weight in self.chart.weights:
-            sums[min(at * CELLS // length, CELLS - 1)] += weight
+            sums[min(at * MAP_CELLS // length, MAP_CELLS - 1)] += weight
         top = max(sums) or 1
-        step = HIGH / CELLS
+        step = MAP_HEIGHT / MAP_CELLS
         for number, weight in enumerate(sums):
             heat = 0 if weight == 0 else min(1 + weight * 5 // top, 5)
-            yield Cell(round(number * step, 1), round(step - 1, 1), heat)
+            yield MapCell(round(number * step, 1), round(step - 1, 1), heat)
 
     def _dead(self, scale: float) -> Iterator[tuple[float, float]]:
         chart = self.chart
         rows = self._of("branch")
-        for row in rows[:: len(rows) // MARKS + 1]:
+        for row in rows[:: len(rows) // MAX_MARKS + 1]:
             branch = chart.branches[row.number]
             at = chart.order.get(chart.branch_origins[row.number], 0)
-            size = min(max(len(branch.events) * scale, 6), HIGH / 4)
-            yield round(min(at * scale, HIGH - size), 1), round(size, 1)
+            size = min(max(len(branch.events) * scale, 6), MAP_HEIGHT / 4)
+            yield round(min(at * scale, MAP_HEIGHT - size), 1), round(size, 1)
 
-    def _marks(self, scale: float) -> Iterator[Mark]:
+    def _marks(self, scale: float) -> Iterator[MapMark]:
         number = sum(len(self.chart.by_kind.get(kind, ())) for kind in _MARKED)
-        found = self._of(*(_MARKED if number <= MARKS else _RARE))
-        step = max(len(found) // MARKS + 1, 1)
-        for row in found[::step]:
+        rows = self._of(*(_MARKED if number <= MAX_MARKS else _RARE))
+        step = max(len(rows) // MAX_MARKS + 1, 1)
+        for row in rows[::step]:
             at = self.chart.order.get(row.place, 0)
-            yield Mark(round(min(at * scale, HIGH - 5), 1), _KINDS.get(row.kind, row.kind))
+            yield MapMark(round(min(at * scale, MAP_HEIGHT - 5), 1), _KINDS.get(row.kind, row.kind))
 
-    def _links(self, scale: float) -> Iterator[Link]:
+    def _links(self, scale: float) -> Iterator[MapLink]:
         chart = self.chart
         rows = self._of("prompt", "correction")
         rows = [row for row in rows if row.place in chart.order]
-        step = len(rows) // LINKS + 1
+        step = len(rows) // MAX_LINKS + 1
         some = rows[::step]
         starts = [chart.order[row.place] * scale for row in some]
-        for row, start, end in zip(some, starts, [*starts[1:], float(HIGH)], strict=False):
+        for row, start, end in zip(some, starts, [*starts[1:], float(MAP_HEIGHT)], strict=False):
             turn = chart.turns.get(row.place, 0)
-            said = f"Turn {turn}" + (", correction" if row.kind == "correction" else "")
-            yield Link(round(start, 1), round(max(end - start, 1), 1), self.href(row), said)
+            text = f"Turn {turn}" + (", correction" if row.kind == "correction" else "")
+            yield MapLink(round(start, 1), round(max(end - start, 1), 1), self.href(row), text)
 
 
-def _condensed(rows: Iterable[Row]) -> list[Row]:
+def _condense(rows: Iterable[ChartRow]) -> list[ChartRow]:
     """Leave out the second and further ones of several edits in a row of one record."""
-    out: list[Row] = []
+    out: list[ChartRow] = []
     for row in rows:
         same = out and out[-1].kind == row.kind == "edit" and out[-1].place == row.place
         if not same:
@@ -288,14 +290,14 @@ def _condensed(rows: Iterable[Row]) -> list[Row]:
     return out
 
 
-def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _thin_out(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Keep so many points: of each stretch the highest and the last."""
-    if len(points) <= POINTS:
+    if len(points) <= MAX_POINTS:
         return list(points)
-    step = len(points) // (POINTS // 2) + 1
+    step = len(points) // (MAX_POINTS // 2) + 1
     out: list[tuple[int, int]] = []
     for start in range(0, len(points), step):
         some = points[start : start + step]
-        top = max(some, key=lambda one: one[1])
+        top = max(some, key=lambda point: point[1])
         out += [top] if top == some[-1] else [top, some[-1]]
     return out

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from thence.serve.chart import Chart, Row
+from thence.serve.chart import Chart, ChartRow
 
 FOLDED: Final = ("branch", "boundary", "agent", "copied")
 """Kinds of rows that fold other rows."""
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One row on the way to an event: the part of the session it is in, and its place there."""
 
     part: str
@@ -31,8 +31,8 @@ class Paths:
         """Walk all rows of a chart."""
         self._records = chart.records  # not the chart: it is let go while its paths are cached
         self._parents: list[int] = []
-        self._steps: list[Step] = []
-        self._rows: list[Row] = []
+        self._steps: list[PathStep] = []
+        self._rows: list[ChartRow] = []
         self._by_block: dict[tuple[int, int], int] = {}
         self._by_place: dict[int, int] = {}
         self._callers: dict[str, tuple[int, int]] = {}
@@ -50,16 +50,19 @@ class Paths:
             parent, part, at, row = todo.pop()
             number = len(self._rows)
             self._parents.append(parent)
-            self._steps.append(Step(part, at))
+            self._steps.append(PathStep(part, at))
             self._rows.append(row)
             self._register(row, number)
             inner = _part_name(chart, row, channels)
             if inner and inner not in seen:
                 seen.add(inner)
                 rows = rows_of_part(chart, inner) or []
-                todo += ((number, inner, n, one) for n, one in reversed(list(enumerate(rows))))
+                todo += (
+                    (number, inner, n, inner_row)
+                    for n, inner_row in reversed(list(enumerate(rows)))
+                )
 
-    def _register(self, row: Row, number: int) -> None:
+    def _register(self, row: ChartRow, number: int) -> None:
         """Note which events a row shows; rows that only stand for others show none."""
         if row.kind in ("branch", "copied") or (row.kind == "agent" and row.number >= 0):
             return
@@ -98,13 +101,13 @@ class Paths:
         row = self._rows[number]
         return row.block == block or row.kind in ("prompt", "correction", "boundary")
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> ChartRow:
         """Return a row by its number in reading order."""
         return self._rows[number]
 
-    def trail(self, number: int) -> list[Step]:
+    def trail(self, number: int) -> list[PathStep]:
         """Return the steps that lead to a row: the row of the page first, the row itself last."""
-        steps: list[Step] = []
+        steps: list[PathStep] = []
         while number >= 0:
             steps.append(self._steps[number])
             number = self._parents[number]
@@ -114,7 +117,7 @@ class Paths:
 # -- parts ----------------------------------------------------------------------------------
 
 
-def _part_name(chart: Chart, row: Row, channels: Mapping[str, int]) -> str:
+def _part_name(chart: Chart, row: ChartRow, channels: Mapping[str, int]) -> str:
     """Return the name of the part that a row folds; empty when it folds nothing."""
     if row.kind == "agent":
         return f"s{channels[chart.channel_of(row)]}"
@@ -123,7 +126,7 @@ def _part_name(chart: Chart, row: Row, channels: Mapping[str, int]) -> str:
     return {"branch": "b", "boundary": "k", "copied": "c"}[row.kind] + f"{row.number}"
 
 
-def rows_of_part(chart: Chart, name: str) -> list[Row] | None:
+def rows_of_part(chart: Chart, name: str) -> list[ChartRow] | None:
     """Return the rows of a part: the page itself, a branch, a compaction, copies, a subagent."""
     if name == "":
         return chart.rows

@@ -21,11 +21,11 @@ from thence.format.normal import one_line
 from thence.memory.patterns import Evidence, Pattern, memories, patterns
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
-from thence.serve.days import RANGES, Earlier, earlier
-from thence.serve.desk import Desk
+from thence.serve.context import AppContext
+from thence.serve.days import RANGES, EarlierSessions, earlier
 from thence.serve.head import address, title_of
 
-DAYS: Final = 90
+DEFAULT_DAYS: Final = 90
 """What is looked at unless asked: what comes back takes its time."""
 KINDS: Final = {
     "recurring_error": ("Repeated errors", "loop", "k-error", "times"),
@@ -43,7 +43,7 @@ MAX_MASKS: Final = 3
 _MASK: Final = re.compile(r"<[a-z]+>")
 
 
-class Proof(msgspec.Struct, frozen=True):
+class PatternEvidence(msgspec.Struct, frozen=True):
     """Where a pattern was seen."""
 
     href: str
@@ -61,7 +61,7 @@ class Help(msgspec.Struct, frozen=True):
     href: str
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PatternCard(msgspec.Struct, frozen=True):
     """One pattern."""
 
     kind: str
@@ -75,7 +75,7 @@ class Shown(msgspec.Struct, frozen=True):
     cost: str
     age: str
     cures: list[Help]
-    proofs: list[Proof]
+    proofs: list[PatternEvidence]
 
 
 class PatternPage(msgspec.Struct, frozen=True):
@@ -85,33 +85,33 @@ class PatternPage(msgspec.Struct, frozen=True):
     lede: str
     ranges: list[tuple[str, str, bool]]
     chips: list[tuple[str, str, str, int, bool]]
-    shown: list[Shown]
-    earlier: Earlier | None
+    shown: list[PatternCard]
+    earlier: EarlierSessions | None
     """Given when no session lies in these days."""
 
 
-def page(desk: Desk, kind: str, days: int) -> PatternPage:
+def page(context: AppContext, kind: str, days: int) -> PatternPage:
     """Find what comes back in many sessions."""
-    after = int((desk.clock() - days * 86_400) * 1000)
+    after = int((context.clock() - days * 86_400) * 1000)
     wanted = Filter(after=after)
-    known = memories(desk.store.kept("digests", wanted), desk.store.kept("signals", wanted))
-    found = recurring(patterns(known))
-    named = {proof.uid for one in found for proof in one.evidence}
-    rows = {r.session.session_uid: r for r in desk.store.sessions(Filter(uids=tuple(named)))}
-    some = [one for one in found if kind in ("", one.kind)]
-    ticks = sum(int(one.data.get("ticks", 0)) for one in found)
+    known = memories(context.store.kept("digests", wanted), context.store.kept("signals", wanted))
+    recurring = select_recurring(patterns(known))
+    named = {proof.uid for pattern in recurring for proof in pattern.evidence}
+    rows = {r.session.session_uid: r for r in context.store.sessions(Filter(uids=tuple(named)))}
+    some = [pattern for pattern in recurring if kind in ("", pattern.kind)]
+    ticks = sum(int(pattern.data.get("ticks", 0)) for pattern in recurring)
     lost = f" cost you {money(ticks)}" if ticks else ""
-    heading = f"{several(len(found), 'pattern')}{lost}" if found else "No patterns yet"
-    counts: Counter[str] = Counter(one.kind for one in found)
+    heading = f"{several(len(recurring), 'pattern')}{lost}" if recurring else "No patterns yet"
+    counts: Counter[str] = Counter(pattern.kind for pattern in recurring)
 
     def href(days: int = days, kind: str = kind) -> str:
-        given = {n: v for n, v in (("kind", kind), ("days", days)) if v not in ("", DAYS)}
-        return f"/patterns?{urlencode(given)}" if given else "/patterns"
+        filters = {n: v for n, v in (("kind", kind), ("days", days)) if v not in ("", DEFAULT_DAYS)}
+        return f"/patterns?{urlencode(filters)}" if filters else "/patterns"
 
-    chips = [("All", href(kind=""), "", len(found), kind == "")]
+    chips = [("All", href(kind=""), "", len(recurring), kind == "")]
     chips += [
-        (said, href(kind=name), icon, counts[name], kind == name)
-        for name, (said, icon, *_) in KINDS.items()
+        (label, href(kind=name), icon, counts[name], kind == name)
+        for name, (label, icon, *_) in KINDS.items()
         if counts[name]
     ]
     return PatternPage(
@@ -119,16 +119,16 @@ def page(desk: Desk, kind: str, days: int) -> PatternPage:
         f"last {days} days, {several(len(known), 'session')} analysed",
         [(f"{n} days", href(days=n), n == days) for n in RANGES],
         chips,
-        [_shown(desk, one, rows) for one in some],
-        None if known else earlier(desk, days, lambda n: href(days=n)),
+        [_pattern_card(context, pattern, rows) for pattern in some],
+        None if known else earlier(context, days, lambda n: href(days=n)),
     )
 
 
-def recurring(found: Sequence[Pattern]) -> list[Pattern]:
+def select_recurring(known: Sequence[Pattern]) -> list[Pattern]:
     """Return the patterns that several sessions have, without those that say nothing."""
     return [
         pattern
-        for pattern in found
+        for pattern in known
         if pattern.sessions >= MIN_SESSIONS
         and (pattern.kind != "recurring_error" or _has_words(pattern.name))
     ]
@@ -140,7 +140,7 @@ def _has_words(fingerprint: str) -> bool:
     return len({sign for sign in text.lower() if sign.isalpha()}) >= MIN_SIGNS
 
 
-def unmasked(name: str, pattern: Pattern) -> str:
+def unmask(name: str, pattern: Pattern) -> str:
     """Return the name of an error with the masked parts that are the same in all its sessions."""
     quotes = [" ".join(proof.quote.split())[:300] for proof in pattern.evidence]
     texts = _MASK.split(name)
@@ -163,31 +163,33 @@ def unmasked(name: str, pattern: Pattern) -> str:
     return _MASK.sub(value, name)
 
 
-def _shown(desk: Desk, one: Pattern, rows: dict[str, SessionRow]) -> Shown:
-    _, icon, cls, unit = KINDS[one.kind]
-    ticks = int(one.data.get("ticks", 0))
-    now = datetime.fromtimestamp(desk.clock(), UTC)
-    proofs = [_proof(seen, rows, now) for seen in one.evidence]
+def _pattern_card(
+    context: AppContext, pattern: Pattern, rows: dict[str, SessionRow]
+) -> PatternCard:
+    _, icon, cls, unit = KINDS[pattern.kind]
+    ticks = int(pattern.data.get("ticks", 0))
+    now = datetime.fromtimestamp(context.clock(), UTC)
+    proofs = [_proof(seen, rows, now) for seen in pattern.evidence]
     title = {
-        "recurring_error": unmasked(one.name.partition(": ")[2] or one.name, one),
-        "costly_detour": one.text[:1].upper() + one.text[1:],
-        "breaking_file": f"Tests fail after edits of {one.name.rpartition('/')[2]}",
-        "flaky_test": f"Flaky: {one.name}",
-    }[one.kind]
-    return Shown(
-        one.kind,
+        "recurring_error": unmask(pattern.name.partition(": ")[2] or pattern.name, pattern),
+        "costly_detour": pattern.text[:1].upper() + pattern.text[1:],
+        "breaking_file": f"Tests fail after edits of {pattern.name.rpartition('/')[2]}",
+        "flaky_test": f"Flaky: {pattern.name}",
+    }[pattern.kind]
+    return PatternCard(
+        pattern.kind,
         icon,
         cls,
         clean(one_line(title, 160)),
-        clean(one_line(_sign(one), 160)),
-        one.count,
+        clean(one_line(_sign(pattern), 160)),
+        pattern.count,
         unit,
-        one.sessions,
+        pattern.sessions,
         money(ticks) if ticks else "",
         proofs[0].age if proofs else "",
         [
             Help(clean(one_line(cure.what, 200)), cure.sessions, _where(cure.evidence[0]))
-            for cure in one.cures
+            for cure in pattern.cures
             if cure.evidence
         ],
         proofs,
@@ -217,9 +219,11 @@ def _where(seen: Evidence) -> str:
     return address(seen.uid, seen.events[0] if seen.events else None)
 
 
-def _proof(seen: Evidence, rows: dict[str, SessionRow], now: datetime) -> Proof:
+def _proof(seen: Evidence, rows: dict[str, SessionRow], now: datetime) -> PatternEvidence:
     row = rows.get(seen.uid)
     name = event_name(seen.events[0]) if seen.events else ""
     last = time_of(row.session.ended_at) if row else None
     title = title_of(row) if row else short_id(seen.uid.partition(":")[2])
-    return Proof(_where(seen), title, name, clean(one_line(seen.quote, 160)), ago(last, now))
+    return PatternEvidence(
+        _where(seen), title, name, clean(one_line(seen.quote, 160)), ago(last, now)
+    )

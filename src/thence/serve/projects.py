@@ -21,28 +21,28 @@ from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.patterns import memories, patterns
 from thence.memory.promised import promised
 from thence.memory.store import Filter, Total
-from thence.serve.cards import Card, card
-from thence.serve.clock import Clock
-from thence.serve.desk import Desk
+from thence.serve.cards import SessionCard, card
+from thence.serve.clock import DisplayClock
+from thence.serve.context import AppContext
 from thence.serve.head import address
 from thence.serve.labels import project_root, unique_labels
-from thence.serve.pattern_page import recurring, unmasked
+from thence.serve.pattern_page import select_recurring, unmask
 
-LATEST: Final = 20
+MAX_SESSIONS: Final = 20
 """Sessions of a project that are listed."""
-FILES: Final = 15
+MAX_FILES: Final = 15
 MAX_DIGESTS: Final = 200
 """Sessions whose files are counted, the latest."""
-TODOS: Final = 15
-PATTERNS: Final = 8
-PLACES: Final = 3
+MAX_TODOS: Final = 15
+MAX_PATTERNS: Final = 8
+MAX_SUGGESTIONS: Final = 3
 """Projects that the box at the top offers."""
 PATTERN_DAYS: Final = 90
 TODO_MAX_AGE_S: Final = 14 * 86_400.0
 """Seconds after which a to-do is no longer shown."""
 
 
-class Project(msgspec.Struct, frozen=True):
+class ProjectRow(msgspec.Struct, frozen=True):
     """One project of a list."""
 
     path: str
@@ -55,7 +55,7 @@ class Project(msgspec.Struct, frozen=True):
     """The folders that count as it: its own, and those of its work trees."""
 
 
-class File(msgspec.Struct, frozen=True):
+class ProjectFile(msgspec.Struct, frozen=True):
     """A file that sessions changed."""
 
     path: str
@@ -63,7 +63,7 @@ class File(msgspec.Struct, frozen=True):
     edits: int
 
 
-class Todo(msgspec.Struct, frozen=True):
+class ProjectTodo(msgspec.Struct, frozen=True):
     """Something left to do."""
 
     text: str
@@ -72,7 +72,7 @@ class Todo(msgspec.Struct, frozen=True):
     """Its name, to dismiss it by."""
 
 
-class Recurring(msgspec.Struct, frozen=True):
+class ProjectPattern(msgspec.Struct, frozen=True):
     """A pattern of one project."""
 
     title: str
@@ -84,49 +84,49 @@ class Recurring(msgspec.Struct, frozen=True):
 class ProjectPage(msgspec.Struct, frozen=True):
     """What answers: how does this project stand."""
 
-    project: Project
+    project: ProjectRow
     lede: str
-    cards: list[Card]
+    cards: list[SessionCard]
     models: list[tuple[str, str, str]]
     """Model, how many sessions, what they cost."""
-    files: list[File]
-    todos: list[Todo]
-    patterns: list[Recurring] = []
+    files: list[ProjectFile]
+    todos: list[ProjectTodo]
+    patterns: list[ProjectPattern] = []
 
 
-def projects(desk: Desk, clock: Clock) -> list[Project]:
+def projects(context: AppContext, clock: DisplayClock) -> list[ProjectRow]:
     """Return all projects, the one that was worked on last first."""
     groups: dict[str, list[Total]] = {}
-    for total in desk.store.totals(["project"]):
+    for total in context.store.totals(["project"]):
         groups.setdefault(project_root(total.key[0] or ""), []).append(total)
     last: dict[str, str] = {}
-    for row in desk.store.sessions(Filter(order="recent")):
+    for row in context.store.sessions(Filter(order="recent")):
         last.setdefault(project_root(row.session.cwd or ""), row.session.ended_at or "")
     labels = unique_labels(list(groups))
-    now = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone)
+    now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
     known = sorted(groups, key=lambda path: last.get(path, ""), reverse=True)
     ages = {path: ago(time_of(last.get(path)), now) for path in known}
     return [_project(path, labels[path], groups[path], ages[path]) for path in known]
 
 
-def places(desk: Desk, text: str) -> list[tuple[str, str]]:
+def places(context: AppContext, text: str) -> list[tuple[str, str]]:
     """Return the addresses and names of the projects whose name has a text in it, a few."""
     if len(text) < 2:
         return []
-    roots = {project_root(total.key[0] or "") for total in desk.store.totals(["project"])}
+    roots = {project_root(total.key[0] or "") for total in context.store.totals(["project"])}
     labels = unique_labels(sorted(roots - {""}))
     paths = [path for path, label in labels.items() if text.lower() in label.lower()]
     paths.sort(key=lambda path: (not labels[path].lower().startswith(text.lower()), labels[path]))
     return [
         (f"/projects/one?{urlencode({'path': path})}", f"project {labels[path]}")
-        for path in paths[:PLACES]
+        for path in paths[:MAX_SUGGESTIONS]
     ]
 
 
-def _project(path: str, label: str, totals: Sequence[Total], age: str) -> Project:
+def _project(path: str, label: str, totals: Sequence[Total], age: str) -> ProjectRow:
     dead = sum(total.dead for total in totals)
     unpriced = sum(total.unpriced for total in totals)
-    return Project(
+    return ProjectRow(
         path,
         label or "no folder",
         sum(total.sessions for total in totals),
@@ -137,23 +137,25 @@ def _project(path: str, label: str, totals: Sequence[Total], age: str) -> Projec
     )
 
 
-def page(desk: Desk, path: str, clock: Clock) -> ProjectPage | None:
+def page(context: AppContext, path: str, clock: DisplayClock) -> ProjectPage | None:
     """Return how a project stands; None when no session works there."""
-    project = next((one for one in projects(desk, clock) if one.path == path), None)
+    project = next(
+        (candidate for candidate in projects(context, clock) if candidate.path == path), None
+    )
     if project is None or not path:
         return None
     rows = [
         row
-        for row in desk.store.sessions(Filter(project=path))
+        for row in context.store.sessions(Filter(project=path))
         if project_root(row.session.cwd or "") == path
     ]
     uids = tuple(row.session.session_uid for row in rows[:10_000])
     wanted = Filter(uids=uids)
-    models = sorted(desk.store.totals(["model"], wanted), key=lambda total: -total.ticks)
+    models = sorted(context.store.totals(["model"], wanted), key=lambda total: -total.ticks)
     return ProjectPage(
         project,
         f"{several(project.sessions, 'session')}, {project.cost}",
-        [card(desk, row, clock) for row in rows[:LATEST]],
+        [card(context, row, clock) for row in rows[:MAX_SESSIONS]],
         [
             (
                 clean(total.key[0] or "unknown"),
@@ -163,53 +165,53 @@ def page(desk: Desk, path: str, clock: Clock) -> ProjectPage | None:
             for total in models
             if total.sessions
         ][:8],
-        _files(desk, wanted, path),
-        _todos(desk, wanted),
-        _patterns(desk, wanted),
+        _files(context, wanted, path),
+        _todos(context, wanted),
+        _patterns(context, wanted),
     )
 
 
-def _patterns(desk: Desk, wanted: Filter) -> list[Recurring]:
+def _patterns(context: AppContext, wanted: Filter) -> list[ProjectPattern]:
     """Return what comes back in sessions of a project."""
-    after = int((desk.clock() - PATTERN_DAYS * 86_400) * 1000)
+    after = int((context.clock() - PATTERN_DAYS * 86_400) * 1000)
     recent = msgspec.structs.replace(wanted, after=after)
-    known = memories(desk.store.kept("digests", recent), desk.store.kept("signals", recent))
+    known = memories(context.store.kept("digests", recent), context.store.kept("signals", recent))
     shown = []
-    for pattern in recurring(patterns(known))[:PATTERNS]:
+    for pattern in select_recurring(patterns(known))[:MAX_PATTERNS]:
         seen = pattern.evidence[0]
         name = pattern.name.partition(": ")[2] or pattern.name
-        title = unmasked(name, pattern) if pattern.kind == "recurring_error" else pattern.text
+        title = unmask(name, pattern) if pattern.kind == "recurring_error" else pattern.text
         href = address(seen.uid, seen.events[0] if seen.events else None)
         shown.append(
-            Recurring(clean(one_line(title, 120)), href, several(pattern.sessions, "session"))
+            ProjectPattern(clean(one_line(title, 120)), href, several(pattern.sessions, "session"))
         )
     return shown
 
 
-def _files(desk: Desk, wanted: Filter, path: str) -> list[File]:
+def _files(context: AppContext, wanted: Filter, path: str) -> list[ProjectFile]:
     """Return the files that most of the latest sessions changed."""
     sessions: Counter[str] = Counter()
     edits: Counter[str] = Counter()
     recent = Filter(uids=(wanted.uids or ())[:MAX_DIGESTS])
-    for digest in desk.store.kept("digests", recent):
+    for digest in context.store.kept("digests", recent):
         for file in digest.get("files") or ():
             if file.get("edits"):
                 name = f"{file.get('path')}".removeprefix(f"{path}/")
                 sessions[name] += 1
                 edits[name] += int(file["edits"])
     return [
-        File(clean(name)[-100:], number, edits[name])
-        for name, number in sessions.most_common(FILES)
+        ProjectFile(clean(name)[-100:], number, edits[name])
+        for name, number in sessions.most_common(MAX_FILES)
     ]
 
 
-def _todos(desk: Desk, wanted: Filter) -> list[Todo]:
-    after = int((desk.clock() - TODO_MAX_AGE_S) * 1000)
+def _todos(context: AppContext, wanted: Filter) -> list[ProjectTodo]:
+    after = int((context.clock() - TODO_MAX_AGE_S) * 1000)
     recent = msgspec.structs.replace(wanted, after=after)
-    found = promised(desk.store, recent, dismissed_todos(desk.home))
+    stored = promised(context.store, recent, dismissed_todos(context.home))
     todos = []
-    for todo in found[:TODOS]:
+    for todo in stored[:MAX_TODOS]:
         event = todo["event_id"]
         href = address(f"{todo['session_uid']}", event if isinstance(event, int) else None)
-        todos.append(Todo(clean(one_line(f"{todo['text']}", 140)), href, todo_key(todo)))
+        todos.append(ProjectTodo(clean(one_line(f"{todo['text']}", 140)), href, todo_key(todo)))
     return todos

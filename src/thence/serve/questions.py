@@ -36,18 +36,18 @@ from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
 from thence.memory.store import Filter, SessionRow, Store
 from thence.memory.touched import reasons, touched
-from thence.serve.frame import flat, framed, quoted
+from thence.serve.frame import flatten, frame_answer, quote_lines
 
-NAMED: Final = 13
+ID_CHARS: Final = 13
 """Characters of a session's id: enough to tell any two apart that began at another moment."""
-PROMPTS: Final = 40
-HIT: Final = 2_000
+MAX_PROMPTS: Final = 40
+MAX_EVENT_CHARS: Final = 2_000
 """Characters of an event that is asked for."""
-SPILL_PART: Final = 5_400
+SPILL_PART_CHARS: Final = 5_400
 """Characters of a spilled result that one answer gives, quoted: they fit into its frame."""
-ANCESTORS: Final = 8
+MAX_ANCESTORS: Final = 8
 """Sessions back in which a spill is looked for."""
-BESIDE: Final = 500
+MAX_NEIGHBOUR_CHARS: Final = 500
 """Characters of an event beside it."""
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=50)]
@@ -55,32 +55,32 @@ Words = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class BadQuestion(ThenceError):
+class InvalidQuestion(ThenceError):
     """A question that cannot be answered as it was put."""
 
     exit_code = 2
 
 
-class Search(msgspec.Struct, forbid_unknown_fields=True):
+class SearchQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Find events, decisions, notes: words, "phrases", agent: project: kind: after: filters."""
 
     query: Words
     limit: Number = 8
 
 
-class Recall(msgspec.Struct, forbid_unknown_fields=True):
+class RecallQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """One page on a question: what past sessions asked, decided, changed, fixed, how they ended."""
 
     question: Words
 
 
-class Outline(msgspec.Struct, forbid_unknown_fields=True):
+class OutlineQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """One session in short: task, outcome, cost, prompts, files, errors."""
 
     session: Name
 
 
-class Around(msgspec.Struct, forbid_unknown_fields=True):
+class AroundQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Messages and actions around one event of a session."""
 
     session: Name
@@ -89,27 +89,27 @@ class Around(msgspec.Struct, forbid_unknown_fields=True):
     after: Annotated[int, msgspec.Meta(ge=0, le=20)] = 4
 
 
-class SeenError(msgspec.Struct, forbid_unknown_fields=True):
+class SeenErrorQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Was this error seen before, and what helped? Give the failing output."""
 
     text: Words
 
 
-class Files(msgspec.Struct, forbid_unknown_fields=True):
+class FilesQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Which sessions touched a file, for which prompts."""
 
     path: Name
     limit: Number = 8
 
 
-class Todos(msgspec.Struct, forbid_unknown_fields=True):
+class TodosQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Open to-dos of past sessions."""
 
     project: Name | None = None
     limit: Number = 15
 
 
-class Costs(msgspec.Struct, forbid_unknown_fields=True):
+class CostsQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Costs by day, week, month, model, project, agent, session, branch, PR or tag."""
 
     by: By = "day"
@@ -117,14 +117,14 @@ class Costs(msgspec.Struct, forbid_unknown_fields=True):
     limit: Number = 12
 
 
-class Decide(msgspec.Struct, forbid_unknown_fields=True):
+class DecideQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Record a decision for later sessions. The only tool that writes."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=4_000)]
     session: Name | None = None
 
 
-class ReadSpill(msgspec.Struct, forbid_unknown_fields=True):
+class ReadSpillQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """A result too large for its session, in parts, by its name."""
 
     session: Name
@@ -145,16 +145,16 @@ Tool = Literal[
     "decide",
 ]
 TOOLS: Final[dict[Tool, type[msgspec.Struct]]] = {
-    "search": Search,
-    "recall": Recall,
-    "outline": Outline,
-    "around": Around,
-    "seen_error": SeenError,
-    "files": Files,
-    "todos": Todos,
-    "costs": Costs,
-    "read_spill": ReadSpill,
-    "decide": Decide,
+    "search": SearchQuestion,
+    "recall": RecallQuestion,
+    "outline": OutlineQuestion,
+    "around": AroundQuestion,
+    "seen_error": SeenErrorQuestion,
+    "files": FilesQuestion,
+    "todos": TodosQuestion,
+    "costs": CostsQuestion,
+    "read_spill": ReadSpillQuestion,
+    "decide": DecideQuestion,
 }
 """Every question, and what it is asked with."""
 
@@ -181,22 +181,24 @@ class Questions:
         self._store, self._redact, self._write, self._notes = store, redact, decide, notes
         self._turn = threading.Lock()
 
-    def answer(self, tool: str, given: JSON) -> str:
+    def answer(self, tool: str, arguments: JSON) -> str:
         """Answer one question; raises when it cannot be meant."""
         if tool not in TOOLS:
-            raise BadQuestion(f"unknown tool {flat(tool, 40)}", hint=f"one of {', '.join(TOOLS)}")
+            raise InvalidQuestion(
+                f"unknown tool {flatten(tool, 40)}", hint=f"one of {', '.join(TOOLS)}"
+            )
         try:
-            asked = msgspec.convert(given, TOOLS[tool])
+            asked = msgspec.convert(arguments, TOOLS[tool])
         except msgspec.ValidationError as error:
-            message = f"{tool}: {flat(str(error))}"
-            raise BadQuestion(message, hint="see the tool's schema") from error
+            message = f"{tool}: {flatten(str(error))}"
+            raise InvalidQuestion(message, hint="see the tool's schema") from error
         with self._turn:
             origin, lines = getattr(self, f"_{tool}")(asked)
-            return framed(f"thence {tool}, {origin}", map(self._redact, lines))
+            return frame_answer(f"thence {tool}, {origin}", map(self._redact, lines))
 
     # -- finding ------------------------------------------------------------------------
 
-    def _search(self, asked: Search) -> tuple[str, Iterable[str]]:
+    def _search(self, asked: SearchQuestion) -> tuple[str, Iterable[str]]:
         query = with_tagged(search.parse(asked.query), labels_of(self._notes()))
         notes = matching_notes(self._notes(), query)
         answer = self._events(query, asked.limit + 1)
@@ -221,16 +223,16 @@ class Questions:
                 return msgspec.structs.replace(answer, found=events)
             offset, size = offset + size, 2 * size
 
-    def _recall(self, asked: Recall) -> tuple[str, Iterable[str]]:
+    def _recall(self, asked: RecallQuestion) -> tuple[str, Iterable[str]]:
         page = recap(self._store, texts_of(self._notes()), asked.question)
         number = len(page.sessions)
         return f"{number} session{'' if number == 1 else 's'}", recap_lines(page)
 
-    def _around(self, asked: Around) -> tuple[str, Iterable[str]]:
+    def _around(self, asked: AroundQuestion) -> tuple[str, Iterable[str]]:
         row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
         if row.session.evicted_at is not None:
-            raise BadQuestion(
+            raise InvalidQuestion(
                 f"{_name(uid)} was removed: only its digest is left", hint="use outline"
             )
         rows = list(self._store.events(uid))
@@ -239,13 +241,13 @@ class Questions:
         names = [name for name, _ in records]
         at = names.index(wanted.native_id)
         part = records[max(at - asked.before, 0) : at + asked.after + 1]
-        lines = self._said_in(part, wanted.native_id)
+        lines = self._record_lines(part, wanted.native_id)
         missing = asked.before - min(at, asked.before)
         if missing and recall.origin_of(row) is not None:
-            return _name(uid), chain(self._said_before(uid, asked.event, missing), lines)
+            return _name(uid), chain(self._records_before(uid, asked.event, missing), lines)
         return _name(uid), lines
 
-    def _said_before(self, uid: str, event: str, number: int) -> Iterator[str]:
+    def _records_before(self, uid: str, event: str, number: int) -> Iterator[str]:
         """Yield the last records before a session began, from those that it continues."""
         session = self._session(uid)[1]
         place = recall.place_of(session, event)
@@ -255,35 +257,39 @@ class Questions:
             for at in part.places
             if part.session.states[at] is not State.INTERNAL
         ]
-        for origin, some in groupby(records[len(records) - number :], lambda one: one[0]):
-            yield from self._said_in([("", events) for _, events in some], wanted=" ")
+        for origin, some in groupby(records[len(records) - number :], lambda record: record[0]):
+            yield from self._record_lines([("", events) for _, events in some], wanted=" ")
             yield f"continued from {_name(origin)}"
 
-    def _said_in(self, records: list[tuple[str, list[SessionEvent]]], wanted: str) -> Iterator[str]:
+    def _record_lines(
+        self, records: list[tuple[str, list[SessionEvent]]], wanted: str
+    ) -> Iterator[str]:
         for name, events in records:
             for event in events:
                 mark = " <- asked for" if name == wanted else ""
                 yield _head(event) + mark
-                said = words_of(recall.with_body(self._store.blobs, event)) or event.summary
-                yield from quoted(said, HIT if name == wanted else BESIDE)
+                text = words_of(recall.with_body(self._store.blobs, event)) or event.summary
+                yield from quote_lines(
+                    text, MAX_EVENT_CHARS if name == wanted else MAX_NEIGHBOUR_CHARS
+                )
 
-    def _read_spill(self, asked: ReadSpill) -> tuple[str, Iterable[str]]:
+    def _read_spill(self, asked: ReadSpillQuestion) -> tuple[str, Iterable[str]]:
         wanted: str | None = asked.session
-        for _ in range(ANCESTORS):
+        for _ in range(MAX_ANCESTORS):
             if wanted is None:
                 break
             row, session = self._session(wanted)
-            text = self._spilled(session, asked.name)
+            text = self._find_spill(session, asked.name)
             if text is not None:
                 return _part(row, self._redact(text), asked.offset)
             older = (e.uid(row.session.flavor) for e in session.edges if not e.child)
             wanted = next((uid for uid in older if self._store.events(uid, limit=1)), None)
-        raise BadQuestion(
-            f"no spill {flat(asked.name, 80)} in {flat(asked.session, 80)}",
+        raise InvalidQuestion(
+            f"no spill {flatten(asked.name, 80)} in {flatten(asked.session, 80)}",
             hint="the name is in a placeholder in the session; import first if it is new",
         )
 
-    def _spilled(self, session: Readout, name: str) -> str | None:
+    def _find_spill(self, session: Readout, name: str) -> str | None:
         """Find what was spilled in a session under a name."""
         for event in session.events:
             if event.kind == "lifecycle" and event.summary == spills.NOTE:
@@ -296,12 +302,14 @@ class Questions:
         row = recall.session(self._store, wanted)
         if row.session.evicted_at is not None:
             name = _name(row.session.session_uid)
-            raise BadQuestion(f"{name} was removed: only its digest is left", hint="use outline")
+            raise InvalidQuestion(
+                f"{name} was removed: only its digest is left", hint="use outline"
+            )
         return row, read_session(self._store, row, None)
 
     # -- one session --------------------------------------------------------------------
 
-    def _outline(self, asked: Outline) -> tuple[str, Iterable[str]]:
+    def _outline(self, asked: OutlineQuestion) -> tuple[str, Iterable[str]]:
         row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
         digest = next(self._store.kept("digests", Filter(uids=(uid,))), None)
@@ -321,48 +329,48 @@ class Questions:
                 yield f"continued from {_name(part.session.uid)}, {part.messages} messages"
                 rows = part.session.along(part.places)
                 yield from _named_prompts(row.event for row in rows)
-        said = list(_prompts_in(events))
-        yield f"prompts: {len(said)}"
-        yield from _named_prompts(said)
+        prompts = list(_prompts_in(events))
+        yield f"prompts: {len(prompts)}"
+        yield from _named_prompts(prompts)
 
     # -- learning -----------------------------------------------------------------------
 
-    def _seen_error(self, asked: SeenError) -> tuple[str, Iterable[str]]:
+    def _seen_error(self, asked: SeenErrorQuestion) -> tuple[str, Iterable[str]]:
         shape = kinds.error_shape(asked.text)
         if shape is None:
             return "no error recognised in this text", []
         known = patterns.memories(self._store.kept("digests"))
         pattern = patterns.seen_before(known, shape)
         if pattern is None:
-            return "not seen before", [f"fingerprint: {flat(shape)}"]
+            return "not seen before", [f"fingerprint: {flatten(shape)}"]
         often = f"{pattern.count} times in {pattern.sessions} sessions"
-        return f"{often}, fixed in {pattern.data['settled']}", _cured(pattern)
+        return f"{often}, fixed in {pattern.data['settled']}", _cure_lines(pattern)
 
-    def _files(self, asked: Files) -> tuple[str, Iterable[str]]:
-        found = touched(self._store, Filter(), asked.path)
-        return f"{len(found)} sessions touched it", self._touches(found[: asked.limit])
+    def _files(self, asked: FilesQuestion) -> tuple[str, Iterable[str]]:
+        touches = touched(self._store, Filter(), asked.path)
+        return f"{len(touches)} sessions touched it", self._touches(touches[: asked.limit])
 
-    def _touches(self, found: list[dict[str, JSON]]) -> Iterator[str]:
-        for one in found:
-            edits, reads = (sum(f[name] for f in one["files"]) for name in ("edits", "reads"))
+    def _touches(self, touches: list[dict[str, JSON]]) -> Iterator[str]:
+        for touch in touches:
+            edits, reads = (sum(f[name] for f in touch["files"]) for name in ("edits", "reads"))
             did = f"{edits} edits" if edits else f"{reads} reads"
             yield (
-                f"{_name(one['session_uid'])} {_day(one['ended_at'])} {did}, "
-                f"{_outcome(one['outcome'])}: {flat(one['title'] or '', 100)}"
+                f"{_name(touch['session_uid'])} {_day(touch['ended_at'])} {did}, "
+                f"{_outcome(touch['outcome'])}: {flatten(touch['title'] or '', 100)}"
             )
-            paths = [file["path"] for file in one["files"]]
-            for reason in reasons(self._store, one["session_uid"], paths)[:2]:
-                yield f"  for: {flat(reason['prompt'], 120)}"
+            paths = [file["path"] for file in touch["files"]]
+            for reason in reasons(self._store, touch["session_uid"], paths)[:2]:
+                yield f"  for: {flatten(reason['prompt'], 120)}"
 
-    def _todos(self, asked: Todos) -> tuple[str, Iterable[str]]:
-        found = promised(self._store, Filter(project=asked.project), self._dismissed())
-        return f"{len(found)} open", [
-            f"{_name(one['session_uid'])} {_day(one['ended_at'])} {one['status']}: "
-            f"{flat(one['text'], 160)}"
-            for one in found[: asked.limit]
+    def _todos(self, asked: TodosQuestion) -> tuple[str, Iterable[str]]:
+        todos = promised(self._store, Filter(project=asked.project), self._dismissed())
+        return f"{len(todos)} open", [
+            f"{_name(todo['session_uid'])} {_day(todo['ended_at'])} {todo['status']}: "
+            f"{flatten(todo['text'], 160)}"
+            for todo in todos[: asked.limit]
         ]
 
-    def _costs(self, asked: Costs) -> tuple[str, Iterable[str]]:
+    def _costs(self, asked: CostsQuestion) -> tuple[str, Iterable[str]]:
         labels = labels_of(self._notes())
         wanted = Filter(after=search.moment(asked.since))
         bill = Bill(self._store, asked.by, wanted, labels=labels)
@@ -370,21 +378,21 @@ class Questions:
         total = bill.total
         bound = "at least " if total.unpriced or bill.bounds else ""
         return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [
-            f"{money(one.ticks)} in {one.sessions} sessions, "
-            f"{money(one.dead)} on discarded branches, {money(one.side)} by subagents: "
-            f"{_key(one.key[0], asked.by)}"
-            for one in parts
+            f"{money(part.ticks)} in {part.sessions} sessions, "
+            f"{money(part.dead)} on discarded branches, {money(part.side)} by subagents: "
+            f"{_key(part.key[0], asked.by)}"
+            for part in parts
         ]
 
     # -- writing ------------------------------------------------------------------------
 
-    def _decide(self, asked: Decide) -> tuple[str, Iterable[str]]:
+    def _decide(self, asked: DecideQuestion) -> tuple[str, Iterable[str]]:
         uid = None
         if asked.session is not None:
             uid = recall.session(self._store, asked.session).session.session_uid
-        text = "\n".join(line.removeprefix("| ") for line in quoted(asked.text, 4_000))
-        told = self._write(self._redact(text), uid)
-        return "saved", [f"decision {told['uuid']} at {told['ts']}"]
+        text = "\n".join(line.removeprefix("| ") for line in quote_lines(asked.text, 4_000))
+        decision = self._write(self._redact(text), uid)
+        return "saved", [f"decision {decision['uuid']} at {decision['ts']}"]
 
 
 # -- lines ----------------------------------------------------------------------------------
@@ -393,7 +401,7 @@ class Questions:
 def _name(uid: str) -> str:
     """Name a session so that the next question can use it."""
     agent, _, native = uid.partition(":")
-    return flat(f"{agent}:{native[:NAMED]}", 60)
+    return flatten(f"{agent}:{native[:ID_CHARS]}", 60)
 
 
 def _prompts_in(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
@@ -403,9 +411,9 @@ def _prompts_in(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
 
 
 def _named_prompts(events: Iterable[SessionEvent]) -> Iterator[str]:
-    for event in islice(_prompts_in(events), PROMPTS):
+    for event in islice(_prompts_in(events), MAX_PROMPTS):
         state = "" if event.state == "live" else f" ({event.state})"
-        yield f"{recall.event_name(event.event_id)}{state}: {flat(event.summary, 120)}"
+        yield f"{recall.event_name(event.event_id)}{state}: {flatten(event.summary, 120)}"
 
 
 def _day(text: Any) -> str:
@@ -413,41 +421,43 @@ def _day(text: Any) -> str:
 
 
 def _key(key: str | None, by: str) -> str:
-    return _name(key) if by == "session" and key else flat(key or "unknown", 80)
+    return _name(key) if by == "session" and key else flatten(key or "unknown", 80)
 
 
 def _part(row: SessionRow, text: str, offset: int) -> tuple[str, Iterable[str]]:
-    """Give a part of a long text, and where the next one begins."""
-    part = text[offset : offset + SPILL_PART]
-    while sum(len(line) + 1 for line in quoted(part, SPILL_PART)) > SPILL_PART:
+    """Return a part of a long text, and where the next one begins."""
+    part = text[offset : offset + SPILL_PART_CHARS]
+    while sum(len(line) + 1 for line in quote_lines(part, SPILL_PART_CHARS)) > SPILL_PART_CHARS:
         part = part[: len(part) * 7 // 8]  # quoting makes short lines longer
     end = offset + len(part)
     more = f"continue with offset {end}" if end < len(text) else "the end"
     origin = f"{_name(row.session.session_uid)}, characters {offset} to {end} of {len(text)}"
-    return f"{origin}; {more}", quoted(part, SPILL_PART)
+    return f"{origin}; {more}", quote_lines(part, SPILL_PART_CHARS)
 
 
 def _hit(hit: search.Hit) -> str:
     event = recall.event_name(hit.event_id) if hit.event_id is not None else hit.kind
     gone = f" ({hit.state})" if hit.state not in (None, "live") else ""
-    said = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
+    snippet = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
     if hit.unread is not None:
-        said = f"(unreadable: {hit.unread})"
-    return f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flat(said, 260)}"
+        snippet = f"(unreadable: {hit.unread})"
+    return (
+        f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flatten(snippet, 260)}"
+    )
 
 
 def _note(note: Note, query: search.Query | None = None) -> str:
     """Return a decision or note as one line; it says who wrote it before what."""
     text = search.snippet(note.text, query.terms if query else ())
-    said = text.replace(search.OPEN, "").replace(search.CLOSE, "")
+    shown = text.replace(search.OPEN, "").replace(search.CLOSE, "")
     of = f" of {_name(note.session_uid)}" if note.session_uid else ""
-    return f"{note.kind}{of} {_day(note.ts)}, {note.author}: {flat(said, 260)}"
+    return f"{note.kind}{of} {_day(note.ts)}, {note.author}: {flatten(shown, 260)}"
 
 
 def _head(event: SessionEvent) -> str:
     name = recall.event_name(event.event_id)
     # A result is told by the call that it follows.
-    tool = f" {flat(event.tool, 60)}" if event.tool and event.kind != "tool_result" else ""
+    tool = f" {flatten(event.tool, 60)}" if event.tool and event.kind != "tool_result" else ""
     gone = "" if event.state in (None, State.LIVE) else f" ({event.state})"
     return f"{name} {(event.ts or '')[:19]} {event.role} {event.kind}{tool}{gone}"
 
@@ -486,12 +496,14 @@ _ON_LINE: Final = (State.LIVE, State.ORPHANED, State.REPLAYED)
 
 def _about(row: SessionRow) -> Iterator[str]:
     session = row.session
-    yield f"title: {flat(row.title or 'empty session')}"
+    yield f"title: {flatten(row.title or 'empty session')}"
     if row.tags:
         yield f"tags: {', '.join(row.tags)}"
     when = f"{(session.started_at or '')[:16]} to {(session.ended_at or '')[:16]}"
-    yield f"agent {flat(session.flavor, 40)}, model {flat(session.model or 'unknown', 60)}, {when}"
-    yield f"folder: {flat(session.cwd or 'unknown')}, branch {flat(session.git_branch or '-', 80)}"
+    model = flatten(session.model or "unknown", 60)
+    yield f"agent {flatten(session.flavor, 40)}, model {model}, {when}"
+    branch = flatten(session.git_branch or "-", 80)
+    yield f"folder: {flatten(session.cwd or 'unknown')}, branch {branch}"
     cost = money(sum(row.ticks.values()))
     bound = "at least " if row.unpriced or row.lower_bound else ""
     yield f"cost {bound}{cost}, {row.events} events, last turn {row.turn or 'unknown'}"
@@ -506,26 +518,26 @@ def _account(digest: dict[str, JSON] | None) -> Iterator[str]:
     if digest is None:
         yield "digest: none yet"
         return
-    because = "; ".join(map(flat, digest.get("reasons") or ()))
+    because = "; ".join(map(flatten, digest.get("reasons") or ()))
     yield f"outcome: {_outcome(digest.get('outcome'))} ({because})"
     edited = [f for f in digest.get("files") or () if f.get("edits")]
     if edited:
-        yield f"changed: {', '.join(flat(f['path'], 80) for f in edited[:10])}"
+        yield f"changed: {', '.join(flatten(f['path'], 80) for f in edited[:10])}"
     for error in (digest.get("errors") or ())[:5]:
         settled = ", fixed" if error.get("settled_by") is not None else ""
-        yield f"error {error['count']}x{settled}: {flat(error['fingerprint'], 140)}"
+        yield f"error {error['count']}x{settled}: {flatten(error['fingerprint'], 140)}"
     for todo in (digest.get("todos") or ())[:5]:
-        yield f"open: {flat(todo.get('text') or '', 140)}"
+        yield f"open: {flatten(todo.get('text') or '', 140)}"
 
 
-def _cured(pattern: patterns.Pattern) -> Iterator[str]:
-    yield f"fingerprint: {flat(pattern.name)}"
+def _cure_lines(pattern: patterns.Pattern) -> Iterator[str]:
+    yield f"fingerprint: {flatten(pattern.name)}"
     for cure in pattern.cures:
-        yield f"worked after: {flat(cure.what, 160)} ({cure.sessions} sessions)"
+        yield f"worked after: {flatten(cure.what, 160)} ({cure.sessions} sessions)"
         for proof in cure.evidence[-2:]:
-            yield f"  {_where(proof)}: {flat(proof.quote, 160)}"
+            yield f"  {_where(proof)}: {flatten(proof.quote, 160)}"
     for proof in pattern.evidence:
-        yield f"seen {_where(proof)}: {flat(proof.quote, 160)}"
+        yield f"seen {_where(proof)}: {flatten(proof.quote, 160)}"
 
 
 def _where(proof: patterns.Evidence) -> str:

@@ -23,31 +23,31 @@ from thence.serve.chart import Chart
 
 NATIVE: Final = "thence"
 
-MOST: Final = 32 << 20
+MAX_RESULT_BYTES: Final = 32 << 20
 """Bytes of one result that are read."""
 
 _KEY: Final = secrets.token_bytes(32)
 """Placeholders in what is shown need not agree with those in the store."""
 
 
-def offered(row: SessionRow, chart: Chart, name: str) -> bool:
+def is_offered(row: SessionRow, chart: Chart, name: str) -> bool:
     """Whether more of a call's result lies beside the log."""
     return bool(_output(row, chart, name, 1))
 
 
 def text(row: SessionRow, chart: Chart, name: str) -> str | None:
-    """Give the whole result of a call; None when there is no more of it.
+    """Return the whole result of a call; None when there is no more of it.
 
     Secrets of the built-in rules are gone; whoever shows it applies the user's own as well.
     """
-    body = _output(row, chart, name, MOST)
+    body = _output(row, chart, name, MAX_RESULT_BYTES)
     if not body:
         return None
     return Redactor(key=_KEY).redact(body.decode("utf-8", "replace"))
 
 
 def _texts(chart: Chart, call: SessionEvent, result: SessionEvent) -> list[str]:
-    """Give what was spilled from a result of ours, by the names that its placeholders say."""
+    """Return what was spilled from a result of ours, by the names that its placeholders say."""
     names = {spilled.name for spilled in spilled_in(chart.filled(result).payload)}
     if not names:
         return []
@@ -57,8 +57,8 @@ def _texts(chart: Chart, call: SessionEvent, result: SessionEvent) -> list[str]:
         for block in record.blocks
         if block.kind == "lifecycle" and block.call == call.call
     ]
-    found = (text_in(payload, name) for name in names for payload in notes)
-    return [text for text in found if text is not None]
+    matches = (text_in(payload, name) for name in names for payload in notes)
+    return [text for text in matches if text is not None]
 
 
 def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | None:
@@ -66,16 +66,16 @@ def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | Non
 
     It lies in a file beside the log, or, of sessions of our own, with the stored session.
     """
-    found = _found(chart, name) if row.session.source_path else None
-    if found is None:
+    pair = _find_call(chart, name) if row.session.source_path else None
+    if pair is None:
         return None
-    if texts := _texts(chart, *found):
+    if texts := _texts(chart, *pair):
         return "\n".join(texts).encode("utf-8", "replace")[:limit]
     agent = agent_of(row.session.flavor)
     find = agent.side_file if agent is not None else None
     if agent is None or find is None:
         return None
-    call, result = found
+    call, result = pair
     path: str | None = agent.ask(find, _source(row), _block(call), _block(chart.filled(result)))
     if path is None:
         return None
@@ -105,7 +105,7 @@ def _source(row: SessionRow) -> Source:
     return Source(session.flavor, session.native_session_id, (file,))
 
 
-def _found(chart: Chart, name: str) -> tuple[SessionEvent, SessionEvent] | None:
+def _find_call(chart: Chart, name: str) -> tuple[SessionEvent, SessionEvent] | None:
     """Find a call and its result by the name of the call."""
     place = chart.find(name)
     if place is None:

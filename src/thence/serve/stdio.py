@@ -115,7 +115,7 @@ class StdioServer:
         name, arguments = parameters.get("name"), parameters.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise _Refused(_BAD_PARAMETERS, "a call has a name, and arguments by name")
-        from thence.serve.frame import flat
+        from thence.serve.frame import flatten
 
         try:
             if self._questions is None:
@@ -123,7 +123,7 @@ class StdioServer:
             text, is_error = self._questions.answer(name, arguments), False
         except ThenceError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            text, is_error = flat(f"{error.message}{hint}", 400), True
+            text, is_error = flatten(f"{error.message}{hint}", 400), True
         return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 

@@ -23,42 +23,42 @@ from thence.memory.store import Filter, StoreLocked
 from thence.memory.watching import changes, narrow_to
 
 if TYPE_CHECKING:
-    from thence.serve.desk import Desk
+    from thence.serve.context import AppContext
 
 GATHER_MS: Final = 120
 STEP_MS: Final = 40
 """How long changes are gathered, and how long a pause hands them out earlier."""
-TICK: Final = 1.0
-"""Seconds between two looks at what agents say of themselves."""
+TICK_S: Final = 1.0
+"""Seconds between two checks of agent status."""
 UNSEEN_STEP_MS: Final = 500
-UNSEEN_TICK: Final = 3.0
+UNSEEN_TICK_S: Final = 3.0
 """The same two while no page is open: what nobody sees may come a little later."""
-QUIET: Final = 5.0
-"""Seconds without a change after which what was swept is digested."""
-LATEST: Final = 60.0
-"""Seconds after which that is done though there is no quiet."""
+IDLE_BEFORE_DIGEST_S: Final = 5.0
+"""Seconds without a change after which digests are made."""
+MAX_DIGEST_DELAY_S: Final = 60.0
+"""Longest delay of digests while changes go on, in seconds."""
 DIGEST_LIMIT_S: Final = 0.3
 """Seconds of digesting after which new lines are looked for again."""
 EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
-SHARE: Final = 9.0
-"""How much longer than digesting took the rest of it waits, while lines are being written."""
-REST: Final = 0.5
-"""How long the sweeps rest, for each second that one took; at most a second."""
-PATIENCE: Final = 2.0
-"""Seconds that a sweep waits for another one to end."""
+DIGEST_PAUSE_RATIO: Final = 9.0
+"""Pause before more digests, as a multiple of the time that the last ones took."""
+REST_RATIO: Final = 0.5
+"""Pause after a sweep, in seconds for each second that it took; at most a second."""
+LOCK_TIMEOUT_S: Final = 2.0
+"""Seconds that a sweep waits for the lock of another one."""
 
 _log = logging.getLogger(__name__)
 
 
-class Told(Protocol):
-    """Who is told of what was swept."""
+class SweepListener(Protocol):
+    """Receives the sessions that a sweep changed."""
 
-    def changed(self, uids: Iterable[str], *, again: bool = False) -> None:
-        """Hear of sessions that went on, `again` when only their digests did."""
+    def publish_changes(self, uids: Iterable[str], *, again: bool = False) -> None:
+        """Publish sessions that changed, `again` when only their digests did."""
 
-    def stand(self) -> None:
-        """Look how sessions stand."""
+    def publish_standing(self) -> None:
+        """Publish how sessions stand."""
 
     @property
     def has_clients(self) -> bool:
@@ -67,13 +67,13 @@ class Told(Protocol):
 
 
 class Sweeper:
-    """Sweeps what changed, and tells the hub; digests it when it rests."""
+    """Imports what changed and publishes it; makes digests when nothing changes."""
 
-    def __init__(self, desk: Desk, hub: Told) -> None:
-        self._desk = desk
+    def __init__(self, context: AppContext, hub: SweepListener) -> None:
+        self._context = context
         self._hub = hub
         self._stop = threading.Event()
-        self._told: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
         self._undigested: set[str] = set()
         self._reported = ""
         """Why the last sweep failed."""
@@ -100,20 +100,20 @@ class Sweeper:
     def nudge(self, paths: Iterable[Path]) -> threading.Event:
         """Sweep files without waiting for the system to tell of them; set when that is done."""
         done = threading.Event()
-        self._told.put((set(paths), done))
+        self._waiting.put((set(paths), done))
         return done
 
     def watch(self) -> None:
-        """Hear of what is written."""
-        folders = [path for paths in self._desk.roots.values() for path in paths]
-        inbox = self._desk.home / nudges.FOLDER
+        """Watch for new lines of logs."""
+        folders = [path for paths in self._context.roots.values() for path in paths]
+        inbox = self._context.home / nudges.FOLDER
         try:
-            told = changes(
+            batches = changes(
                 folders, inbox, gather_ms=GATHER_MS, step_ms=self._step_ms, stop=self._stop
             )
         finally:
             self._watched.set()
-        for paths in told:
+        for paths in batches:
             self.nudge(paths)
 
     def _step_ms(self) -> int:
@@ -122,122 +122,128 @@ class Sweeper:
     def work(self) -> None:
         """Sweep and publish, again and again."""
         self._watched.wait()
-        while not self._caught_up() and not self._stop.wait(TICK):
+        while not self._catch_up() and not self._stop.wait(TICK_S):
             pass  # another one sweeps, maybe for the first time
         last = digested = time.monotonic()
         while not self._stop.is_set():
-            paths, done = self._taken()
+            paths, done = self._take_waiting()
             try:
                 rest = 0.0
-                heard = nudges.take(self._desk.home)
-                paths |= set(self._named(heard.nudges))
+                received = nudges.take(self._context.home)
+                paths |= set(self._nudged_paths(received.nudges))
                 if paths:
                     rest = self.sweep(paths)
                     last = time.monotonic()
-                heard.done()
-                for one in done:
-                    one.set()
+                received.done()
+                for event in done:
+                    event.set()
                 self._stop.wait(rest)
                 now = time.monotonic()
-                if now - last > QUIET or now - digested > LATEST:
+                if now - last > IDLE_BEFORE_DIGEST_S or now - digested > MAX_DIGEST_DELAY_S:
                     digested = now
                     if self._digest():  # the next part soon, and new lines before it
-                        digested += SHARE * (time.monotonic() - now) - LATEST
-                if now - last > QUIET:
+                        digested += (
+                            DIGEST_PAUSE_RATIO * (time.monotonic() - now) - MAX_DIGEST_DELAY_S
+                        )
+                if now - last > IDLE_BEFORE_DIGEST_S:
                     self._embed()
-                self._hub.stand()
+                self._hub.publish_standing()
             except Exception as error:  # noqa: BLE001 - the next change must be heard of
                 self._report(error)
-                self._stop.wait(TICK)
+                self._stop.wait(TICK_S)
 
-    def _caught_up(self) -> bool:
+    def _catch_up(self) -> bool:
         """Sweep what was written while nobody watched; False when another one sweeps."""
-        assert self._desk.sweeps is not None  # noqa: S101 - it was started
-        before = {uid: one.change for uid, one in self._desk.store.known().sessions.items()}
+        assert self._context.sweeps is not None  # noqa: S101 - it was started
+        before = {uid: entry.change for uid, entry in self._context.store.known().sessions.items()}
         try:
-            with self._desk.store.sweeping(PATIENCE):
+            with self._context.store.sweeping(LOCK_TIMEOUT_S):
                 # The first sweep of all makes digests as it reads; later ones leave them for then.
-                self._desk.sweeps(self._desk.known, digests=not before).run(self._desk.roots)
+                self._context.sweeps(self._context.known, digests=not before).run(
+                    self._context.roots
+                )
         except StoreLocked:
             return False
         except Exception as error:  # noqa: BLE001 - what changes from now on must be heard of
             self._report(error)
-        after = self._desk.store.known().sessions
-        changed = {uid for uid, one in after.items() if before.get(uid) != one.change}
+        after = self._context.store.known().sessions
+        changed = {uid for uid, entry in after.items() if before.get(uid) != entry.change}
         self._undigested |= changed
-        self._hub.changed(changed)
+        self._hub.publish_changes(changed)
         return True
 
     def _report(self, error: Exception) -> None:
-        """Say why a sweep failed, once in a row; only a bug needs the places in the code."""
+        """Log why a sweep failed, once in a row; only a bug is logged with its traceback."""
         if isinstance(error, BROKEN):
-            error = damaged(getattr(self._desk.store, "path", Path()), error)
+            error = damaged(getattr(self._context.store, "path", Path()), error)
         elif is_disk_full(error):
-            error = DiskFull(f"the store {getattr(self._desk.store, 'path', '')} cannot be written")
+            error = DiskFull(
+                f"the store {getattr(self._context.store, 'path', '')} cannot be written"
+            )
         if not isinstance(error, ThenceError):
             _log.error("live.failed", exc_info=error)
         elif error.message != self._reported:
             _log.error("New sessions are not imported: %s\nhint: %s", error.message, error.hint)
         self._reported = error.message if isinstance(error, ThenceError) else ""
 
-    def _taken(self) -> tuple[set[Path], list[threading.Event]]:
-        """Take all that waits, or nothing after a while."""
+    def _take_waiting(self) -> tuple[set[Path], list[threading.Event]]:
+        """Return all waiting paths and events, or nothing after a while."""
         paths: set[Path] = set()
         done: list[threading.Event] = []
         with contextlib.suppress(queue.Empty):
-            told = self._told.get(timeout=TICK if self._hub.has_clients else UNSEEN_TICK)
+            item = self._waiting.get(timeout=TICK_S if self._hub.has_clients else UNSEEN_TICK_S)
             while True:
-                paths |= told[0]
-                done.append(told[1])
-                told = self._told.get_nowait()
+                paths |= item[0]
+                done.append(item[1])
+                item = self._waiting.get_nowait()
         return paths, done
 
-    def _named(self, heard: Iterable[nudges.Nudge]) -> Iterator[Path]:
-        """Give the files that hooks say were written; only an agent's reader opens any."""
-        for one in heard:
-            if one.transcript_path:
-                yield Path(one.transcript_path)
+    def _nudged_paths(self, received: Iterable[nudges.Nudge]) -> Iterator[Path]:
+        """Yield the files that hooks name as written; only an agent's reader opens any."""
+        for nudge in received:
+            if nudge.transcript_path:
+                yield Path(nudge.transcript_path)
                 continue
-            uids = (f"{one.agent}:{one.session}",)  # not every hook is told the path
-            for row in self._desk.store.sessions(Filter(uids=uids)):
+            uids = (f"{nudge.agent}:{nudge.session}",)  # not every hook is told the path
+            for row in self._context.store.sessions(Filter(uids=uids)):
                 yield from (Path(locate(file)) for file in row.files)
 
     def sweep(self, paths: set[Path]) -> float:
         """Keep what is new in files, and publish it; the seconds to rest then."""
-        assert self._desk.sweeps is not None  # noqa: S101 - it was started
-        known, roots = narrow_to(self._desk.known, self._desk.roots, paths)
+        assert self._context.sweeps is not None  # noqa: S101 - it was started
+        known, roots = narrow_to(self._context.known, self._context.roots, paths)
         if not roots:
             return 0.0
-        rest = TICK
+        rest = TICK_S
         try:
-            with self._desk.store.sweeping(PATIENCE):
-                report = self._desk.sweeps(known, digests=False).run(roots)
-            rest = min(REST * report.seconds, TICK)
+            with self._context.store.sweeping(LOCK_TIMEOUT_S):
+                report = self._context.sweeps(known, digests=False).run(roots)
+            rest = min(REST_RATIO * report.seconds, TICK_S)
         except StoreLocked:
             self.nudge(paths)  # another one sweeps, and may have passed them already
         uids = {s.uid for name in roots for s in known[name].find(roots[name][0])}
         self._undigested |= uids
-        self._hub.changed(uids)
+        self._hub.publish_changes(uids)
         return rest
 
     def _embed(self) -> None:
         """Make some of the vectors that are missing, where semantic search is on."""
-        vectors = getattr(self._desk.store, "vectors", None)
+        vectors = getattr(self._context.store, "vectors", None)
         if vectors is not None:
-            vectors.build(self._desk.store, limit_s=EMBED_LIMIT_S)
+            vectors.build(self._context.store, limit_s=EMBED_LIMIT_S)
 
     def _digest(self) -> bool:
         """Digest what has come to rest; return whether some of it is left to digest."""
-        assert self._desk.sweeps is not None  # noqa: S101 - it was started
+        assert self._context.sweeps is not None  # noqa: S101 - it was started
         if not self._undigested:
             return False
         with contextlib.suppress(StoreLocked):
-            sweep = self._desk.sweeps(self._desk.known, digests=True)
-            with self._desk.store.sweeping():
+            sweep = self._context.sweeps(self._context.known, digests=True)
+            with self._context.store.sweeping():
                 report = sweep.run({}, DIGEST_LIMIT_S)
             done = self._undigested
             if not report.undigested:
                 self._undigested = set()
-            self._hub.changed(done, again=True)
+            self._hub.publish_changes(done, again=True)
             return bool(report.undigested)
         return False

@@ -19,53 +19,53 @@ from thence.format.records import JSON
 from thence.memory.course import asked
 from thence.serve import markdown
 
-LONGEST: Final = 20_000
+MAX_PREVIEW_CHARS: Final = 20_000
 """Characters of a text that are shown before the rest is asked for."""
 
 
 def without_plugin(text: str) -> str:
-    """Give a prompt without what an editor's plug-in put before it."""
+    """Return a prompt without what an editor's plug-in put before it."""
     return asked(SessionEvent("", 0, "user_msg", payload=text)) if text[:9] == "# Context" else text
 
 
 def all_of(block: SessionEvent) -> str:
-    """Give all of a block's text."""
+    """Return all of a block's text."""
     payload = block.payload
     if isinstance(payload, dict) and isinstance(payload.get("thinking"), str):
         return str(payload["thinking"])
-    return plain(payload) or words_of(block) or text_in(block)
+    return payload_text(payload) or words_of(block) or text_in(block)
 
 
-def plain(payload: JSON) -> str:
-    """Give a payload as text: its texts where it has some, else its JSON."""
+def payload_text(payload: JSON) -> str:
+    """Return a payload as text: its texts where it has some, else its JSON."""
     if isinstance(payload, str):
         return payload
-    if isinstance(payload, list) and all(isinstance(one, dict) for one in payload):
+    if isinstance(payload, list) and all(isinstance(block, dict) for block in payload):
         return "\n".join(filter(None, map(_block_text, payload)))
     if isinstance(payload, dict):
         texts = [payload.get(name) for name in ("text", "output", "stdout", "content")]
-        told = next((text for text in texts if isinstance(text, str) and text), None)
-        return told if told is not None else pretty(payload)
-    return "" if payload is None else pretty(payload)
+        first = next((text for text in texts if isinstance(text, str) and text), None)
+        return first if first is not None else pretty_json(payload)
+    return "" if payload is None else pretty_json(payload)
 
 
 def _block_text(block: dict[str, JSON]) -> str:
     if isinstance(text := block.get("text"), str):
         return text
     kind = block.get("type")
-    return f"[{kind}, not loaded]" if kind in ("image", "document") else pretty(block)
+    return f"[{kind}, not loaded]" if kind in ("image", "document") else pretty_json(block)
 
 
-def pretty(value: JSON) -> str:
-    """Give a value as JSON of many lines."""
+def pretty_json(value: JSON) -> str:
+    """Return a value as JSON of many lines."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
         return "[nested too deeply to show]"
 
 
-def compact(value: JSON) -> str:
-    """Give a value on one line: its only text, or its JSON."""
+def compact_json(value: JSON) -> str:
+    """Return a value on one line: its only text, or its JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
@@ -78,23 +78,23 @@ def compact(value: JSON) -> str:
         return ""
 
 
-def given(block: SessionEvent) -> Markup:
+def render_input(block: SessionEvent) -> Markup:
     """Show what a call was given: a script as a script, the rest as its JSON."""
     tool, payload = block.tool or "", block.payload
     script = kinds.command(tool, payload)
     if script is not None:
         return markdown.code_block(script, "bash")
-    found = kinds.changes(tool, payload)
-    if found or payload in (None, {}, ""):
+    changes = kinds.changes(tool, payload)
+    if changes or payload in (None, {}, ""):
         return Markup("")
     if isinstance(payload, str):
         return markdown.code_block(payload, "json" if payload[:1] in "{[" else "")
-    return markdown.code_block(pretty(payload), "json")
+    return markdown.code_block(pretty_json(payload), "json")
 
 
-def begun(text: str, lines: int | None) -> tuple[str, str]:
+def cut_lines(text: str, lines: int | None) -> tuple[str, str]:
     """Cut a text after so many lines; what is left out is measured."""
-    most = markdown.SHOWN if lines is None else LONGEST
+    most = markdown.MAX_SHOWN_CHARS if lines is None else MAX_PREVIEW_CHARS
     end = -1
     for _ in range(lines or 1_000_000):
         end = text.find("\n", end + 1)
@@ -110,12 +110,12 @@ def begun(text: str, lines: int | None) -> tuple[str, str]:
 
 
 def first_line(text: str) -> str:
-    """Give the first line that holds something."""
+    """Return the first line that holds something."""
     return next((line.strip() for line in text.split("\n") if line.strip()), "")
 
 
 def answer_line(text: str) -> str:
-    """Give the first line that is no mark-up of the harness."""
+    """Return the first line that is no mark-up of the harness."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     return one_line(next((ln for ln in lines if not ln.startswith("<")), "".join(lines[:1])), 240)
 

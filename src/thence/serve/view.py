@@ -24,38 +24,38 @@ from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record
 from thence.format.records import text_of
 from thence.serve import markdown
-from thence.serve.chart import GAP, Bound, Chart, Row, RowKind, context_of
-from thence.serve.clock import Clock, When, when
+from thence.serve.chart import MIN_GAP_S, Chart, ChartBoundary, ChartRow, RowKind, context_of
+from thence.serve.clock import DisplayClock, DisplayTime, display_time
 from thence.serve.finding import paths_of
-from thence.serve.items import Body, Diff, Fold, Item, Side, Window, status_of, tests_of
-from thence.serve.markdown import Line
-from thence.serve.paths import FOLDED, Step, rows_of_part
+from thence.serve.items import Body, Diff, FoldedSection, RowView, Side, Window, status_of, tests_of
+from thence.serve.markdown import DiffLine
+from thence.serve.paths import FOLDED, PathStep, rows_of_part
 from thence.serve.texts import (
     all_of,
     answer_line,
-    begun,
-    compact,
+    compact_json,
+    cut_lines,
     first_line,
-    given,
-    plain,
-    pretty,
+    payload_text,
+    pretty_json,
+    render_input,
     tool_name,
     without_plugin,
 )
 
-WINDOW: Final = 200
+WINDOW_ROWS: Final = 200
 """Rows that are drawn at a time."""
 
-INLINE: Final = 600
+MAX_INLINE_BYTES: Final = 600
 """Bytes of a thought that come with the page; longer ones are fetched when opened."""
 
-DRAWN: Final = 3_000
+MAX_DRAWN_EDIT_BYTES: Final = 3_000
 """Bytes of an edit that is drawn with the page; of a larger one the lines are counted."""
 
-PREVIEW: Final = 200
+PREVIEW_LINES: Final = 200
 """Lines of a result that are shown before the rest is asked for."""
 
-AROUND: Final = 1_000
+CHARS_BEFORE_MATCH: Final = 1_000
 """Characters that are shown before a match that is too far in to be shown from the start."""
 
 _ICONS: Final = {
@@ -86,12 +86,12 @@ _LANES: Final = {
 _TAG: Final = re.compile(r"<[^>]*>")
 
 
-class Goal(msgspec.Struct, frozen=True):
+class PageTarget(msgspec.Struct, frozen=True):
     """An event that a page is opened at, and the rows that lead to it."""
 
     event: str
-    trail: tuple[Step, ...]
-    found: tuple[int, int]
+    trail: tuple[PathStep, ...]
+    position: tuple[int, int]
     """Its record, and its block there."""
     terms: tuple[str, ...] = ()
 
@@ -99,8 +99,10 @@ class Goal(msgspec.Struct, frozen=True):
 class Drawing:
     """Draws the rows of one chart."""
 
-    def __init__(self, chart: Chart, clock: Clock, linked: Callable[[str], str | None]) -> None:
-        """Draw with times of a clock; `linked` gives the uid of a session that is kept."""
+    def __init__(
+        self, chart: Chart, clock: DisplayClock, linked: Callable[[str], str | None]
+    ) -> None:
+        """Draw with times of a clock; `linked` returns the uid of a stored session."""
         self.chart = chart
         self.clock = clock
         self._linked = linked
@@ -126,15 +128,15 @@ class Drawing:
         rows = self.chart.rows_of(places, parted=False)
         return self._window("", rows, len(rows), None)
 
-    def _goal(self, name: str, terms: Sequence[str]) -> Goal | None:
+    def _goal(self, name: str, terms: Sequence[str]) -> PageTarget | None:
         """Return where an event is drawn; None when there is no such event."""
-        found = self.chart.find(name)
+        position = self.chart.find(name)
         paths = paths_of(self.chart)
-        number = paths.row_number(*found) if found is not None else None
-        if found is None or number is None:
+        number = paths.row_number(*position) if position is not None else None
+        if position is None or number is None:
             return None
-        event = f"e{self.chart.event_id(*found):013x}"
-        return Goal(event, tuple(paths.trail(number)), found, tuple(terms))
+        event = f"e{self.chart.event_id(*position):013x}"
+        return PageTarget(event, tuple(paths.trail(number)), position, tuple(terms))
 
     def _home(self, target: tuple[int, int]) -> int:
         """Return the record whose row shows an event: of a result, that of its call."""
@@ -146,10 +148,10 @@ class Drawing:
         if rows is None:
             return None
         start = min(max(start, 0), len(rows))
-        stop = min(start + WINDOW if end is None else max(end, start), start + 2 * WINDOW)
+        stop = min(start + WINDOW_ROWS if end is None else max(end, start), start + 2 * WINDOW_ROWS)
         return self._drawn(name, rows, start, min(stop, len(rows)), None)
 
-    def compared(self, number: int) -> tuple[Side, Side] | None:
+    def compare(self, number: int) -> tuple[Side, Side] | None:
         """Draw a discarded branch beside what took its place; None when there is no such branch."""
         chart = self.chart
         if number >= len(chart.branches):
@@ -169,10 +171,10 @@ class Drawing:
         ]
         return self._side(name, chart.line[start + 1 :], rows)
 
-    def _side(self, name: str, places: Sequence[int], rows: Sequence[Row]) -> Side:
+    def _side(self, name: str, places: Sequence[int], rows: Sequence[ChartRow]) -> Side:
         """Draw one side of a comparison, with what it did and took."""
         chart = self.chart
-        shown = self._drawn("", rows, 0, min(len(rows), WINDOW), None)
+        shown = self._drawn("", rows, 0, min(len(rows), WINDOW_ROWS), None)
         shown = msgspec.structs.replace(shown, total=len(shown.items))
         blocks = [block for place in places for block in chart.records[place].blocks]
         calls = [
@@ -201,20 +203,20 @@ class Drawing:
         ]
         return Side(name, facts, shown, len(rows) - len(shown.items))
 
-    def rows_of_part(self, name: str) -> list[Row] | None:
+    def rows_of_part(self, name: str) -> list[ChartRow] | None:
         """Return the rows of a part; None when there is no such part."""
         return rows_of_part(self.chart, name)
 
     def after(self, name: str) -> Window:
         """Draw all rows of the page that follow an event, the last ones of very many."""
         rows = self.chart.rows
-        found = self.chart.find(name)
+        position = self.chart.find(name)
         start = 0
-        if found is not None:
-            place = self._home(found)
-            at = (n for n, row in enumerate(rows) if _is_row(row, place, found))
+        if position is not None:
+            place = self._home(position)
+            at = (n for n, row in enumerate(rows) if _is_row(row, place, position))
             start = next(at, -1) + 1
-        start = max(start, len(rows) - 2 * WINDOW)
+        start = max(start, len(rows) - 2 * WINDOW_ROWS)
         return self._drawn("", rows, start, len(rows), None)
 
     def after_in_end(self, name: str) -> Window | None:
@@ -223,29 +225,31 @@ class Drawing:
         None when more of the session is needed: the event stands before, or a row that follows
         it stands for others.
         """
-        found = self.chart.find(name)
-        if found is None or not self.chart.is_end_known():
+        position = self.chart.find(name)
+        if position is None or not self.chart.is_end_known():
             return None
-        rows, place = self.chart.rows, self._home(found)
-        at = next((n for n, row in enumerate(rows) if _is_row(row, place, found)), None)
+        rows, place = self.chart.rows, self._home(position)
+        at = next((n for n, row in enumerate(rows) if _is_row(row, place, position)), None)
         if at is None or any(row.kind in FOLDED for row in rows[at + 1 :]):
             return None
-        start = max(at + 1, len(rows) - 2 * WINDOW)
+        start = max(at + 1, len(rows) - 2 * WINDOW_ROWS)
         return self._drawn("", rows, start, len(rows), None)
 
-    def _window(self, part: str, rows: Sequence[Row], middle: int, goal: Goal | None) -> Window:
-        start = max(0, min(middle - WINDOW // 4, len(rows) - WINDOW))
-        return self._drawn(part, rows, start, min(start + WINDOW, len(rows)), goal)
+    def _window(
+        self, part: str, rows: Sequence[ChartRow], middle: int, goal: PageTarget | None
+    ) -> Window:
+        start = max(0, min(middle - WINDOW_ROWS // 4, len(rows) - WINDOW_ROWS))
+        return self._drawn(part, rows, start, min(start + WINDOW_ROWS, len(rows)), goal)
 
     def _drawn(
-        self, part: str, rows: Sequence[Row], start: int, end: int, goal: Goal | None
+        self, part: str, rows: Sequence[ChartRow], start: int, end: int, goal: PageTarget | None
     ) -> Window:
         before: Record | None = None
         if start:
             before = self.chart.records[rows[start - 1].place]
         items = []
         for at, row in enumerate(rows[start:end], start):
-            on_way = goal is not None and goal.trail[0] == Step(part, at)
+            on_way = goal is not None and goal.trail[0] == PathStep(part, at)
             items.append(self.item(row, before, goal if on_way else None))
             before = self.chart.records[row.place]
         return Window(
@@ -254,18 +258,22 @@ class Drawing:
             start,
             end,
             len(rows),
-            self.row_id(rows[max(start - WINDOW // 2, 0)]) if start else "",
-            self.row_id(rows[min(end + WINDOW // 4, len(rows) - 1)]) if end < len(rows) else "",
+            self.row_id(rows[max(start - WINDOW_ROWS // 2, 0)]) if start else "",
+            self.row_id(rows[min(end + WINDOW_ROWS // 4, len(rows) - 1)])
+            if end < len(rows)
+            else "",
         )
 
     # -- rows ---------------------------------------------------------------------------
 
-    def row_id(self, row: Row) -> str:
+    def row_id(self, row: ChartRow) -> str:
         """Name a row: by its event, and by what it is where several stand for one event."""
         name = f"e{self.chart.event_id(row.place, row.block):013x}"
         return f"{name}-{row.kind[0]}" if row.kind in ("branch", "copied") else name
 
-    def item(self, row: Row, before: Record | None = None, goal: Goal | None = None) -> Item:
+    def item(
+        self, row: ChartRow, before: Record | None = None, goal: PageTarget | None = None
+    ) -> RowView:
         """Draw one row; with a goal, opened on the way to it."""
         chart = self.chart
         record = chart.records[row.place]
@@ -274,22 +282,22 @@ class Drawing:
         lane = _LANES.get(state, "live")
         if row.kind in ("branch", "copied", "agent"):
             lane = "live"
-        base = Item(
+        base = RowView(
             self.row_id(row),
             row.kind,
             "live" if lane == "live" and state is not State.ORPHANED else state.value,
             lane,
-            when(self.clock, record.ts),
+            display_time(self.clock, record.ts),
             gap=self._gap(before, record),
         )
-        draw = _DRAWN[row.kind]
+        draw = _ROW_FIELDS[row.kind]
         fields: dict[str, object] = draw(self, row, record, block)
         if goal is not None:
-            fields |= self._opened(row, base.id, goal, fields)
+            fields |= self._open_fields(row, base.id, goal, fields)
         return msgspec.structs.replace(base, **fields)
 
-    def _opened(
-        self, row: Row, name: str, goal: Goal, fields: dict[str, object]
+    def _open_fields(
+        self, row: ChartRow, name: str, goal: PageTarget, fields: dict[str, object]
     ) -> dict[str, object]:
         """Return what changes in a row that is on the way to an event, or that shows it."""
         if len(goal.trail) > 1:
@@ -302,13 +310,13 @@ class Drawing:
             "open": True,
             "anchor": goal.event if goal.event != name else "",
         }
-        place, number = goal.found
+        place, number = goal.position
         if not paths_of(self.chart).shows(place, number):
             kind = self.chart.records[place].blocks[number].kind.replace("_", " ")
             label = f"Not part of the conversation: {kind}"
             return opened | {"aside": label, "body": self._goal_body(goal.event, goal)}
         if row.kind in ("prompt", "correction", "answer", "boundary", "decision", "stop"):
-            fold = cast("Fold | None", fields.get("fold"))
+            fold = cast("FoldedSection | None", fields.get("fold"))
             shown = f"{fields.get('say', '')}{fields.get('arg', '')}{fold.gist if fold else ''}"
             if not goal.terms or _has_term(_TAG.sub("", shown), goal.terms):
                 return opened
@@ -322,48 +330,48 @@ class Drawing:
                 body = msgspec.structs.replace(body, diffs=[])
         return opened | {"body": body}
 
-    def _goal_body(self, name: str, goal: Goal) -> Body | None:
+    def _goal_body(self, name: str, goal: PageTarget) -> Body | None:
         """Return what the row of an event holds, cut so that the words looked for are in it."""
         body = self.body(name)
-        if body is None or not goal.terms or _has_term(f"{body.given}{body.got}", goal.terms):
+        if body is None or not goal.terms or _has_term(f"{body.input}{body.got}", goal.terms):
             return body
         if any(_has_term(f"{line.text}", goal.terms) for diff in body.diffs for line in diff.lines):
             return body
-        place, number = goal.found
+        place, number = goal.position
         block = self.chart.filled(self.chart.records[place].blocks[number])
-        texts = (clean_text(all_of(block)), clean_text(pretty(block.payload)))
-        text = next((one for one in texts if _has_term(one, goal.terms)), "")
+        texts = (clean_text(all_of(block)), clean_text(pretty_json(block.payload)))
+        text = next((candidate for candidate in texts if _has_term(candidate, goal.terms)), "")
         if not text:
             return body
         low = text.lower()
         first = min(at for term in goal.terms if (at := low.find(term)) >= 0)
-        start = max(text.rfind("\n", 0, max(first - AROUND, 0)), 0)
-        got = text[start : first + 8 * AROUND]
+        start = max(text.rfind("\n", 0, max(first - CHARS_BEFORE_MATCH, 0)), 0)
+        got = text[start : first + 8 * CHARS_BEFORE_MATCH]
         rest = f"characters {start + 1:,} to {start + len(got):,} of {len(text):,}"
-        return Body(body.given, got, rest if len(got) < len(text) else "", body.note, body.diffs)
+        return Body(body.input, got, rest if len(got) < len(text) else "", body.note, body.diffs)
 
     def _gap(self, before: Record | None, record: Record) -> str:
-        """Say how long nothing was written, where that was long."""
+        """Return how long the pause before a row was, if it was long."""
         if before is None or before.channel != record.channel:
             return ""
         old, new = joins.time_of(before.ts), joins.time_of(record.ts)
         passed = (new - old).total_seconds() if old and new else 0.0
-        if passed < GAP:
+        if passed < MIN_GAP_S:
             return ""
         days = round(passed / 86_400)
-        said = several(days, "day") if days > 1 else format_duration(round(passed * 1000))
-        return f"{said} later, {self.clock.day(record.ts)}"
+        text = several(days, "day") if days > 1 else format_duration(round(passed * 1000))
+        return f"{text} later, {self.clock.day(record.ts)}"
 
-    def _said(self, block: SessionEvent) -> str:
-        """Give the text of a block; what is no text is named."""
+    def _block_text(self, block: SessionEvent) -> str:
+        """Return the text of a block; content that is no text is named."""
         return text_in(self.chart.filled(block))
 
     # -- words --------------------------------------------------------------------------
 
-    def _prompt(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _prompt(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         chart = self.chart
-        texts = [self._said(b) for b in record.blocks if b.kind == "user_msg"] or [
-            self._said(block)
+        texts = [self._block_text(b) for b in record.blocks if b.kind == "user_msg"] or [
+            self._block_text(block)
         ]
         number = chart.turns.get(row.place, 0)
         places = chart.turn_places(row.place) if number else [row.place]
@@ -372,66 +380,66 @@ class Drawing:
         sizes = [context_of(usage) for usage in bills if context_of(usage)]
         return {
             "turn": number,
-            "say": markdown.typed(without_plugin("\n\n".join(filter(None, texts)))),
+            "say": markdown.render_typed(without_plugin("\n\n".join(filter(None, texts)))),
             "cost": money(ticks) if ticks else "",
             "context": short(sizes[-1]) if sizes else "",
             "when": self._prompt_time(record, number),
         }
 
-    def _prompt_time(self, record: Record, number: int) -> When:
-        """Say the time of a prompt, and of the first one the day."""
-        made = when(self.clock, record.ts)
-        if number != 1 or not made.said:
+    def _prompt_time(self, record: Record, number: int) -> DisplayTime:
+        """Return the time of a prompt; the first one also has the day."""
+        made = display_time(self.clock, record.ts)
+        if number != 1 or not made.text:
             return made
-        return msgspec.structs.replace(made, said=f"{self.clock.day(record.ts)}, {made.said}")
+        return msgspec.structs.replace(made, text=f"{self.clock.day(record.ts)}, {made.text}")
 
-    def _answer(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _answer(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
-        return {"say": markdown.render(self._said(block))}
+        return {"say": markdown.render(self._block_text(block))}
 
-    def _thinking(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _thinking(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
         much = self.chart.size_of(block)
-        filled = self.chart.filled(block) if much <= INLINE else block
+        filled = self.chart.filled(block) if much <= MAX_INLINE_BYTES else block
         payload = filled.payload
         text = ""
         if isinstance(payload, dict):
-            told = payload.get("thinking")
-            text = told if isinstance(told, str) else ""
+            value = payload.get("thinking")
+            text = value if isinstance(value, str) else ""
         elif payload is not None:
             text = text_in(filled)
         return {
             "say": markdown.render(text),
-            "lazy": much > INLINE,
+            "lazy": much > MAX_INLINE_BYTES,
             "arg": clean(block.summary),
-            "size": size(much) if much > INLINE else "",
+            "size": size(much) if much > MAX_INLINE_BYTES else "",
         }
 
-    def _note(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _note(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
         much = self.chart.size_of(block)
         return {
-            "arg": clean(block.summary or one_line(self._said(block))),
+            "arg": clean(block.summary or one_line(self._block_text(block))),
             "size": size(much) if much > 200 else "",
             "lazy": True,
         }
 
-    def _stop(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _stop(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
-        return {"arg": clean(one_line(self._said(block))) or "interrupted"}
+        return {"arg": clean(one_line(self._block_text(block))) or "interrupted"}
 
-    def _decision(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _decision(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
-        return {"say": markdown.render(self._said(block))}
+        return {"say": markdown.render(self._block_text(block))}
 
-    def _error(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _error(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         if block.kind == "tool_call":
             return self._call(row, record, block)
-        said = clean(first_line(self._said(block)))
+        text = clean(first_line(self._block_text(block)))
         return {
             "name": "Error",
             "icon": "warn",
-            "arg": said or "nothing else is known",
+            "arg": text or "nothing else is known",
             "bad": True,
             "lazy": True,
             "size": size(self.chart.size_of(block)),
@@ -439,7 +447,7 @@ class Drawing:
 
     # -- calls --------------------------------------------------------------------------
 
-    def _call(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _call(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row
         chart = self.chart
         call = chart.calls.get(block.call or "")
@@ -456,11 +464,11 @@ class Drawing:
             "size": size(much) if much else "",
             "lazy": True,
             "links": self._children(block),
-            "when": when(self.clock, record.ts),
+            "when": display_time(self.clock, record.ts),
         }
 
     def _children(self, block: SessionEvent) -> list[tuple[str, str]]:
-        """Give the sessions of their own that a call started."""
+        """Return the subagent sessions that a call started, each with its address and name."""
         out = []
         for edge in self.chart.children.get(block.call or "", ()):
             uid = self._linked(edge.session)
@@ -468,15 +476,15 @@ class Drawing:
         return out
 
     def _arg(self, block: SessionEvent) -> str:
-        """Say what a call was asked for: its short line without the verb."""
-        said = block.summary
-        if said == "updated the plan" and (subject := self._plan_subject(block)):
+        """Return the argument of a call: its short line without the verb."""
+        summary = block.summary
+        if summary == "updated the plan" and (subject := self._plan_subject(block)):
             return clean(subject)
-        rest = next((said.removeprefix(v) for v in _VERBS if said.startswith(v)), None)
-        if rest is None and said.startswith("called "):
+        rest = next((summary.removeprefix(v) for v in _VERBS if summary.startswith(v)), None)
+        if rest is None and summary.startswith("called "):
             payload = self.chart.payload(block)
-            rest = one_line(compact(payload)) if payload not in (None, {}, "") else ""
-        text = said if rest is None else rest
+            rest = one_line(compact_json(payload)) if payload not in (None, {}, "") else ""
+        text = summary if rest is None else rest
         return clean(text.replace(self._here, "") if self._here else text)
 
     def _plan_subject(self, block: SessionEvent) -> str:
@@ -496,41 +504,41 @@ class Drawing:
         cwd = (self.chart.session.head.session.cwd or "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
-    def _edit(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _edit(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         fields = self._call(row, record, block)
         if kinds.tool_kind(block.tool or "") == "shell":
             fields["name"] = "Patch"
-        if self.chart.size_of(block) <= DRAWN:
+        if self.chart.size_of(block) <= MAX_DRAWN_EDIT_BYTES:
             return fields | {"diffs": self._diffs(self.chart.filled(block))}
         touches = kinds.touches(block.tool or "", self.chart.payload(block))
-        found = [touch for touch in touches if touch.how != "read"]
-        paths = list(dict.fromkeys(touch.path for touch in found))
+        edits = [touch for touch in touches if touch.how != "read"]
+        paths = list(dict.fromkeys(touch.path for touch in edits))
         if not paths:
             return fields
-        plus, minus = sum(t.added or 0 for t in found), sum(t.removed or 0 for t in found)
+        plus, minus = sum(t.added or 0 for t in edits), sum(t.removed or 0 for t in edits)
         rest = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         path = clean(f"{self._short(paths[0])}{rest}")
-        return fields | {"diffs": [Diff(path, found[0].how, [], plus, minus, numbered=False)]}
+        return fields | {"diffs": [Diff(path, edits[0].how, [], plus, minus, numbered=False)]}
 
     def _short(self, path: str) -> str:
         return path.replace(self._here, "") if self._here else path
 
     def _diffs(self, block: SessionEvent) -> list[Diff]:
         """Draw what a call changed, file by file."""
-        found = kinds.changes(block.tool or "", block.payload)
-        return [self._diff(one) for one in _together(found)]
+        changes = kinds.changes(block.tool or "", block.payload)
+        return [self._diff(group) for group in _group_by_file(changes)]
 
     def _diff(self, changes: Sequence[kinds.Change]) -> Diff:
         """Draw what was changed in one file, several edits one after the other."""
         path, how = changes[0].path, changes[0].how
-        lines: list[Line] = []
+        lines: list[DiffLine] = []
         for change in changes:
             if lines:
-                lines.append(Line("@", Markup("")))
+                lines.append(DiffLine("@", Markup("")))
             lines += (
-                markdown.patched(change.patch, path)
+                markdown.patch_lines(change.patch, path)
                 if change.patch
-                else markdown.compared(change.before, change.after, path)
+                else markdown.diff_lines(change.before, change.after, path)
             )
         return Diff(
             clean(self._short(path)),
@@ -541,27 +549,29 @@ class Drawing:
             any(line.new is not None for line in lines) and how == "add",
         )
 
-    def _test(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _test(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         fields = self._call(row, record, block)
         call = self.chart.calls.get(block.call or "")
-        told = self.chart.payload(call.result) if call and call.result else None
-        text = text_of(told) or output.text(told)
-        found = call.outcome.tests if call is not None else None
-        tests = tests_of(found, text, failed=bool(fields["bad"]))
+        payload = self.chart.payload(call.result) if call and call.result else None
+        text = text_of(payload) or output.text(payload)
+        counts = call.outcome.tests if call is not None else None
+        tests = tests_of(counts, text, failed=bool(fields["bad"]))
         return fields | {"tests": tests, "bad": tests.red, "open": bool(tests.red and tests.faults)}
 
-    def _interrupted(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _interrupted_call(
+        self, row: ChartRow, record: Record, block: SessionEvent
+    ) -> dict[str, object]:
         fields = self._call(row, record, block)
         return fields | {"say": Markup(""), "status": "no result"}
 
     # -- folds --------------------------------------------------------------------------
 
-    def _branch(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _branch(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del block
         places = self.chart.branches[row.number].events
         back = self.chart.session.states[row.place] is State.ROLLED_BACK
         first = next((f for p in places if (f := self._prompt_line(p))), "")
-        fold = Fold(
+        fold = FoldedSection(
             f"b{row.number}",
             "Rolled back" if back else "Discarded branch",
             self.much(places),
@@ -573,13 +583,13 @@ class Drawing:
         return {"fold": fold}
 
     def _prompt_line(self, place: int) -> str:
-        """Give the first line of a prompt."""
+        """Return the first line of a prompt."""
         record = self.chart.records[place]
-        said = next((b.summary for b in record.blocks if b.kind == "user_msg" and b.summary), "")
-        return clean(said)
+        text = next((b.summary for b in record.blocks if b.kind == "user_msg" and b.summary), "")
+        return clean(text)
 
     def much(self, places: Sequence[int], *, turns: bool = True) -> str:
-        """Say how much a run of records is: turns, events, money."""
+        """Return the size of a run of records: turns, events, money."""
         chart = self.chart
         prompts = chart.prompts_in(places) if turns else 0
         ticks = chart.ticks(places)
@@ -590,46 +600,50 @@ class Drawing:
         ]
         return ", ".join(filter(None, parts))
 
-    def _boundary(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
-        bound = self.chart.bounds[row.number] if row.number >= 0 else Bound(row.place, [], [])
+    def _boundary(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
+        bound = (
+            self.chart.bounds[row.number] if row.number >= 0 else ChartBoundary(row.place, [], [])
+        )
         if self.chart.clears(row.place):
-            return {"fold": self._cleared(row, bound, record)}
-        prose = [b for b in record.blocks if not self._said(b).startswith("<")]
-        gist = self._said((prose or [block])[-1])
+            return {"fold": self._cleared_fold(row, bound, record)}
+        prose = [b for b in record.blocks if not self._block_text(b).startswith("<")]
+        gist = self._block_text((prose or [block])[-1])
         places = bound.places
         before, after = self._contexts(row.place)
         sizes = f"{short(before)} → {short(after)} tokens" if before > after > 0 else ""
-        fold = Fold(
+        fold = FoldedSection(
             f"k{max(row.number, 0)}",
             "Compacted",
             sizes or self._how(row.place),
-            self._turns_said(places),
-            when(self.clock, record.ts).said,
+            self._turns_text(places),
+            display_time(self.clock, record.ts).text,
             gist=markdown.render(gist),
             count=len(bound.rows),
         )
         return {"fold": fold}
 
-    def _cleared(self, row: Row, bound: Bound, record: Record) -> Fold:
+    def _cleared_fold(self, row: ChartRow, bound: ChartBoundary, record: Record) -> FoldedSection:
         """Return the fold of what stands before a cleared context."""
-        return Fold(
+        return FoldedSection(
             f"k{max(row.number, 0)}",
             "Context cleared",
-            self._turns_said(bound.places),
+            self._turns_text(bound.places),
             "before it, no longer seen by the model",
-            when(self.clock, record.ts).said,
+            display_time(self.clock, record.ts).text,
             count=len(bound.rows),
         )
 
     def _how(self, place: int) -> str:
-        """Say what the log itself says of a compaction, on the line before its summary."""
-        told = self.chart.records[place - 1].blocks[0].summary if place else ""
-        if not told.startswith("compacted "):
+        """Return what the log says of a compaction on the line before its summary."""
+        summary = self.chart.records[place - 1].blocks[0].summary if place else ""
+        if not summary.startswith("compacted "):
             return ""
-        said = re.sub(r"\d{4,12}", lambda found: short(int(found[0])), told[len("compacted ") :])
-        return clean(said.replace("(", "").replace(")", ""))
+        text = re.sub(
+            r"\d{4,12}", lambda digits: short(int(digits[0])), summary[len("compacted ") :]
+        )
+        return clean(text.replace("(", "").replace(")", ""))
 
-    def _turns_said(self, places: Sequence[int]) -> str:
+    def _turns_text(self, places: Sequence[int]) -> str:
         numbers = [n for p in places if (n := self.chart.turns.get(p))]
         events = several(self.chart.events_in(places), "event") if places else ""
         if not numbers:
@@ -645,13 +659,13 @@ class Drawing:
         after = [size for n, size in self.chart.contexts if n > at]
         return (before[-1] if before else 0), (after[0] if after else 0)
 
-    def _copied(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _copied_rows(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del record, block
         places = self.chart.copies[row.number]
         origins = (self.chart.records[place].link.origin for place in places)
         owner = next((origin for origin in origins if origin), "")
         uid = self._linked(owner) if owner else None
-        fold = Fold(
+        fold = FoldedSection(
             f"c{row.number}",
             "Copied",
             several(self.chart.events_in(places), "event"),
@@ -662,7 +676,7 @@ class Drawing:
         )
         return {"fold": fold}
 
-    def _agent(self, row: Row, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _agent(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         chart = self.chart
         channel = chart.channel_of(row)
         places = chart.channels[channel]
@@ -675,7 +689,7 @@ class Drawing:
         if call is not None and call.result is not None:
             back = clean(answer_line(output.text(chart.payload(call.result))))
         number = list(chart.channels).index(channel)
-        fold = Fold(
+        fold = FoldedSection(
             f"s{number}",
             clean(chart.agent_name(channel)),
             f"{much}, {format_duration(passed)}" if passed > 0 else much,
@@ -686,50 +700,56 @@ class Drawing:
             count=len(places),
         )
         bad = call is not None and call.outcome.failed
-        fields: dict[str, object] = {"fold": fold, "bad": bad, "when": when(self.clock, record.ts)}
+        fields: dict[str, object] = {
+            "fold": fold,
+            "bad": bad,
+            "when": display_time(self.clock, record.ts),
+        }
         return fields | {"lazy": row.number < 0}
 
     # -- bodies -------------------------------------------------------------------------
 
-    def body(self, name: str, *, whole: bool = False) -> Body | None:
-        """Give what a folded row holds; None when there is no such event."""
-        found = self.chart.find(name)
-        if found is None:
+    def body(self, name: str, *, is_complete: bool = False) -> Body | None:
+        """Return the content of a folded row; None when there is no such event."""
+        position = self.chart.find(name)
+        if position is None:
             return None
-        place, number = found
+        place, number = position
         block = self.chart.filled(self.chart.records[place].blocks[number])
         if block.kind == "tool_call":
-            return self._call_body(block, whole=whole)
-        text, rest = begun(clean_text(all_of(block)), PREVIEW if not whole else None)
+            return self._call_body(block, is_complete=is_complete)
+        text, rest = cut_lines(
+            clean_text(all_of(block)), PREVIEW_LINES if not is_complete else None
+        )
         if block.kind == "user_msg":
-            return Body(markdown.typed(all_of(block)))
+            return Body(markdown.render_typed(all_of(block)))
         if block.kind in ("thinking", "assistant_msg", "decision"):
             return Body(markdown.render(all_of(block)))
         return Body(got=text, rest=rest)
 
-    def _call_body(self, block: SessionEvent, *, whole: bool) -> Body:
+    def _call_body(self, block: SessionEvent, *, is_complete: bool) -> Body:
         call = self.chart.calls.get(block.call or "")
         result = self.chart.filled(call.result) if call and call.result else None
-        asked = given(block)
+        asked = render_input(block)
         if result is None:
             returned = self.chart.output_of(block)
             if returned is None:
                 running = block.call in self.chart.open_calls
                 note = "still running" if running else "no result recorded"
                 return Body(asked, note=note)
-            return Body(asked, clean_text(plain(returned)))
+            return Body(asked, clean_text(payload_text(returned)))
         text = clean_text(output.plain(all_of(result)))
-        shown, rest = begun(text, None if whole else PREVIEW)
+        shown, rest = cut_lines(text, None if is_complete else PREVIEW_LINES)
         note = "" if text.strip() else "no output"
         return Body(asked, shown, rest, note, self._diffs(block))
 
     def text(self, name: str) -> str | None:
-        """Give the text of an event, or of the result of a call, whole and as it was written."""
-        found = self.chart.find(name)
-        if found is None:
+        """Return the complete text of an event, or of the result of a call, as it was written."""
+        position = self.chart.find(name)
+        if position is None:
             return None
-        blocks = self.chart.records[found[0]].blocks
-        block = blocks[found[1]]
+        blocks = self.chart.records[position[0]].blocks
+        block = blocks[position[1]]
         if block.kind == "user_msg":
             prompts = (all_of(self.chart.filled(b)) for b in blocks if b.kind == "user_msg")
             return "\n\n".join(filter(None, prompts))
@@ -740,7 +760,9 @@ class Drawing:
         return all_of(self.chart.filled(block))
 
 
-_DRAWN: Final[dict[RowKind, Callable[[Drawing, Row, Record, SessionEvent], dict[str, object]]]] = {
+_ROW_FIELDS: Final[
+    dict[RowKind, Callable[[Drawing, ChartRow, Record, SessionEvent], dict[str, object]]]
+] = {
     "prompt": Drawing._prompt,  # noqa: SLF001 - its own table
     "correction": Drawing._prompt,  # noqa: SLF001
     "answer": Drawing._answer,  # noqa: SLF001
@@ -749,11 +771,11 @@ _DRAWN: Final[dict[RowKind, Callable[[Drawing, Row, Record, SessionEvent], dict[
     "edit": Drawing._edit,  # noqa: SLF001
     "test": Drawing._test,  # noqa: SLF001
     "error": Drawing._error,  # noqa: SLF001
-    "interrupted": Drawing._interrupted,  # noqa: SLF001
+    "interrupted": Drawing._interrupted_call,  # noqa: SLF001
     "agent": Drawing._agent,  # noqa: SLF001
     "boundary": Drawing._boundary,  # noqa: SLF001
     "branch": Drawing._branch,  # noqa: SLF001
-    "copied": Drawing._copied,  # noqa: SLF001
+    "copied": Drawing._copied_rows,  # noqa: SLF001
     "decision": Drawing._decision,  # noqa: SLF001
     "stop": Drawing._stop,  # noqa: SLF001
     "note": Drawing._note,  # noqa: SLF001
@@ -768,7 +790,7 @@ def _has_term(text: str, terms: Iterable[str]) -> bool:
     return any(term in low for term in terms)
 
 
-def _is_row(row: Row, place: int, target: tuple[int, int]) -> bool:
+def _is_row(row: ChartRow, place: int, target: tuple[int, int]) -> bool:
     """Whether a row is the one of an event; a prompt is one row for all its texts."""
     if row.place != place or row.kind in ("branch", "copied"):
         return False
@@ -779,7 +801,7 @@ def _is_row(row: Row, place: int, target: tuple[int, int]) -> bool:
     return row.block == target[1] or row.kind in ("prompt", "correction", "boundary")
 
 
-def _together(changes: Iterable[kinds.Change]) -> list[list[kinds.Change]]:
+def _group_by_file(changes: Iterable[kinds.Change]) -> list[list[kinds.Change]]:
     """Gather edits of one file that follow one another."""
     out: list[list[kinds.Change]] = []
     for change in changes:

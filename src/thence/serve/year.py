@@ -16,16 +16,16 @@ from thence.format.figures import clean, money, several
 from thence.memory.bills import totals_by_day
 from thence.memory.store import Filter
 from thence.memory.zones import midnight, millis
-from thence.serve.clock import Clock
-from thence.serve.desk import Desk
+from thence.serve.clock import DisplayClock
+from thence.serve.context import AppContext
 from thence.serve.labels import project_label, project_root
 from thence.serve.texts import tool_name
 
 WEEKS: Final = 53
-SQUARE: Final = 13
+SQUARE_UNITS: Final = 13
 """Units from one square to the next."""
-TOOLS: Final = 10
-FILES: Final = 10
+MAX_TOOLS: Final = 10
+MAX_FILES: Final = 10
 TOOL_DAYS: Final = 30
 MAX_DIGESTS: Final = 500
 """Sessions whose tools are counted, the latest."""
@@ -75,24 +75,24 @@ class Year(msgspec.Struct, frozen=True):
     files: list[ChangedFile] = []
 
 
-_YEARS: WeakKeyDictionary[Desk, tuple[float, str, Year]] = WeakKeyDictionary()
+_YEARS: WeakKeyDictionary[AppContext, tuple[float, str, Year]] = WeakKeyDictionary()
 
 
-def year(desk: Desk, clock: Clock) -> Year:
+def year(context: AppContext, clock: DisplayClock) -> Year:
     """Return the last year in the zone of a clock; worked out at most once a minute."""
     now, zone = time.monotonic(), f"{clock.zone}"
-    known = _YEARS.get(desk)
+    known = _YEARS.get(context)
     if known is None or now - known[0] > MAX_AGE_S or known[1] != zone:
-        known = now, zone, _year(desk, clock)
-        _YEARS[desk] = known
+        known = now, zone, _year(context, clock)
+        _YEARS[context] = known
     return known[2]
 
 
-def _year(desk: Desk, clock: Clock) -> Year:
-    today = datetime.fromtimestamp(desk.clock(), UTC).astimezone(clock.zone).date()
+def _year(context: AppContext, clock: DisplayClock) -> Year:
+    today = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone).date()
     first = today - timedelta(days=today.weekday() + 7 * (WEEKS - 1))
     wanted = Filter(after=millis(midnight(first, clock.zone)))
-    totals = {total.key[0]: total for total in totals_by_day(desk.store, wanted, clock.zone)}
+    totals = {total.key[0]: total for total in totals_by_day(context.store, wanted, clock.zone)}
     most = max((total.sessions for total in totals.values()), default=0) or 1
     zone = f"&tz={quote(clock.zone.key, safe='')}" if isinstance(clock.zone, ZoneInfo) else ""
     squares = []
@@ -104,9 +104,11 @@ def _year(desk: Desk, clock: Clock) -> Year:
         heat = 0 if not sessions else min(1 + 4 * sessions // most, 5)
         text = f"{day:%a} {day.day} {day:%b %Y}: {several(sessions, 'session')}{spent}"
         href = f"/sessions?after={day}&until={day}{zone}" if sessions else ""
-        squares.append(Square(number // 7 * SQUARE, number % 7 * SQUARE, heat, text, href))
+        squares.append(
+            Square(number // 7 * SQUARE_UNITS, number % 7 * SQUARE_UNITS, heat, text, href)
+        )
     active = sum(1 for total in totals.values() if total.sessions)
-    tools, files = _used(desk)
+    tools, files = _tools_and_files(context)
     return Year(squares, _months(first, today), several(active, "active day"), tools, files)
 
 
@@ -117,20 +119,20 @@ def _months(first: date, today: date) -> list[tuple[int, str]]:
         days = [first + timedelta(days=7 * week + n) for n in range(7)]
         begins = next((day for day in days if day.day == 1 and day <= today), None)
         if begins is not None:
-            months.append((week * SQUARE, f"{begins:%b}"))
+            months.append((week * SQUARE_UNITS, f"{begins:%b}"))
     return months
 
 
-def _used(desk: Desk) -> tuple[list[Tool], list[ChangedFile]]:
+def _tools_and_files(context: AppContext) -> tuple[list[Tool], list[ChangedFile]]:
     """Return the tools that sessions of the last days called most, and the files they changed."""
-    after = int((desk.clock() - TOOL_DAYS * 86_400) * 1000)
+    after = int((context.clock() - TOOL_DAYS * 86_400) * 1000)
     calls: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     edits: Counter[tuple[str, str]] = Counter()
     sessions: Counter[tuple[str, str]] = Counter()
-    latest = desk.store.sessions(Filter(after=after, limit=MAX_DIGESTS))
+    latest = context.store.sessions(Filter(after=after, limit=MAX_DIGESTS))
     uids = tuple(row.session.session_uid for row in latest)
-    for digest in desk.store.kept("digests", Filter(uids=uids)):
+    for digest in context.store.kept("digests", Filter(uids=uids)):
         used = digest.get("tools")
         for tool in used if isinstance(used, list) else ():
             if isinstance(tool, dict) and isinstance(name := tool.get("tool"), str):
@@ -145,15 +147,15 @@ def _used(desk: Desk) -> tuple[list[Tool], list[ChangedFile]]:
     most = max(calls.values(), default=0) or 1
     tools = [
         Tool(clean(tool_name(name))[:40], number, failed[name], number / most)
-        for name, number in calls.most_common(TOOLS)
+        for name, number in calls.most_common(MAX_TOOLS)
         if number
     ]
-    order = sorted(edits, key=lambda key: (-sessions[key], -edits[key], key))[:FILES]
+    order = sorted(edits, key=lambda key: (-sessions[key], -edits[key], key))[:MAX_FILES]
     files = [
         ChangedFile(
             clean(path.removeprefix(f"{folder}/"))[-80:],
             f"/sessions?{urlencode({'q': _file_query(path)})}",
-            project_label(desk, folder),
+            project_label(context, folder),
             edits[folder, path],
             sessions[folder, path],
         )

@@ -1,8 +1,8 @@
-"""The desk: all that a page or a call of the API may ask for, made ready once.
+"""The context: all that a page or a call of the API may ask for, made ready once.
 
-Threads may share it. What agents say of themselves is asked at most once a second, what is about
-to be deleted once a minute; sessions that were put together stay at hand, the ones used last
-first, up to so many bytes, and only as the store has them now.
+Threads may share it. Agent status is asked for at most once a second, the sessions about to be
+deleted once a minute. Loaded sessions are cached up to a number of bytes, the least recently used
+are dropped first, and an entry is used only while the store has the session as it was.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ from thence.memory.pages import all_events
 from thence.memory.retention import Policy
 from thence.memory.search import Answer, Query
 from thence.memory.store import SessionRow, Store
-from thence.serve.shelf import Shelf, key_of
+from thence.serve.cache import LruCache, session_key
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Loaded
     from thence.memory.redact import Redactor
     from thence.memory.sweep import Sweep
 
-NOW = 1.0
-"""Seconds for which what agents say of themselves is believed."""
-RISKS = 60.0
-"""Seconds for which the list of what is about to be deleted is believed."""
-WHOLES = 256 << 20
-"""Bytes of sessions that stay at hand, put together."""
-PULSES = 10_000
-"""Sessions of which it is known how busy they were."""
-SWOLLEN = 6
-"""Bytes that a byte of a session's log takes in memory, about."""
+STATUS_MAX_AGE_S = 1.0
+"""How long agent status is cached, in seconds."""
+RISKS_MAX_AGE_S = 60.0
+"""How long the list of sessions about to be deleted is cached, in seconds."""
+MAX_CACHED_BYTES = 256 << 20
+"""Memory for loaded sessions, in bytes."""
+MAX_CACHED_PULSES = 10_000
+"""Sessions whose activity is cached."""
+MEMORY_PER_LOG_BYTE = 6
+"""Bytes of memory that a byte of a log takes, about."""
 
 _UID = re.compile(r"(?:[a-z][a-z0-9_-]{0,31}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 T = TypeVar("T")
 
 
-class Sweeps(Protocol):
-    """Makes sweeps of this home."""
+class SweepFactory(Protocol):
+    """Makes a sweep of this home."""
 
     def __call__(self, known: Mapping[str, Adapter], *, digests: bool) -> Sweep:
         """Make one with these readers; without `digests` these are left to a later one."""
         ...
 
 
-class Desk:
-    """What is kept, and what goes on, for whoever asks."""
+class AppContext:
+    """The store, the settings and the live state that handlers read."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Desk:
         known: Mapping[str, Adapter],
         roots: Mapping[str, Sequence[Path]],
         policy: Policy,
-        sweeps: Sweeps | None = None,
+        sweeps: SweepFactory | None = None,
         clock: Callable[[], float] = time.time,
         redactor: Callable[[], Redactor] | None = None,
         ticks: Callable[[], float] = time.monotonic,
@@ -91,9 +91,9 @@ class Desk:
         approval_timeout: float = config.TIMEOUT_S,
         writes: bool = True,
         is_read_only: bool = False,
-        room: int = WHOLES,
+        room: int = MAX_CACHED_BYTES,
     ) -> None:
-        """Lay everything out; without `sweeps` what is written meanwhile is not swept here.
+        """Set up; without `sweeps` new lines of logs are not imported here.
 
         What is read from a source, because it was evicted, is redacted by the `redactor`. The
         timeouts, by `ticks`, are those of sessions that clients write into; 0 means never.
@@ -114,17 +114,17 @@ class Desk:
         self.approval_timeout = approval_timeout
         self.writes = writes
         self.is_read_only = is_read_only
-        self._now = _Kept(NOW, lambda: standing.now(self.known, self.roots))
-        self._risks = _Kept(RISKS, self._at_risk)
-        self._wholes: Shelf[Loaded] = Shelf(room)
-        self._pulses: Shelf[Pulse | None] = Shelf(PULSES)
+        self._now = _TimedValue(STATUS_MAX_AGE_S, lambda: standing.now(self.known, self.roots))
+        self._risks = _TimedValue(RISKS_MAX_AGE_S, self._at_risk)
+        self._sessions: LruCache[Loaded] = LruCache(room)
+        self._pulses: LruCache[Pulse | None] = LruCache(MAX_CACHED_PULSES)
 
     def now(self) -> standing.Now:
-        """Tell which sessions run or wait."""
+        """Return which sessions run or wait."""
         return self._now.get()
 
     def risks(self) -> list[standing.Risk]:
-        """Tell what will be deleted soon and is not kept."""
+        """Return the sessions that will be deleted soon and are not stored."""
         return self._risks.get()
 
     def _at_risk(self) -> list[standing.Risk]:
@@ -138,11 +138,11 @@ class Desk:
             )
         return recall.session(self.store, prefix)
 
-    def whole(self, row: SessionRow) -> Loaded:
-        """Give a session put together, from the store or from its source."""
-        size = SWOLLEN * max(row.session.source_bytes, row.text_bytes)
-        key = key_of(row, self.store)
-        return self._wholes.get(key, lambda: self._loaded(row), lambda _: size)
+    def load_session(self, row: SessionRow) -> Loaded:
+        """Return a loaded session, from the store or from its source."""
+        size = MEMORY_PER_LOG_BYTE * max(row.session.source_bytes, row.text_bytes)
+        key = session_key(row, self.store)
+        return self._sessions.get(key, lambda: self._load(row), lambda _: size)
 
     def events(
         self, row: SessionRow, *, after: int = -1, limit: int | None = None
@@ -150,7 +150,7 @@ class Desk:
         """Return the events of a session after a number, from the store or from its source."""
         if row.session.evicted_at is None:
             return self.store.events(row.session.session_uid, after=after, limit=limit)
-        later = (one for one in self._events_of_evicted(row) if one.seq > after)
+        later = (event for event in self._events_of_evicted(row) if event.seq > after)
         return islice(later, limit)
 
     def event(self, row: SessionRow, wanted: str) -> StoredEvent:
@@ -161,7 +161,7 @@ class Desk:
         return recall.named_event(self._events_of_evicted(row), uid, wanted)
 
     def _events_of_evicted(self, row: SessionRow) -> list[StoredEvent]:
-        return all_events(self.whole(row).whole, payloads=True)
+        return all_events(self.load_session(row).whole, payloads=True)
 
     def notes(self) -> list[Note]:
         """Return the decisions and notes of this home, redacted."""
@@ -170,7 +170,7 @@ class Desk:
     def searchable_notes(self) -> list[Note]:
         """Return all that was written down, names and tags of sessions too, redacted."""
         return [
-            replace(note, text=self.redacted(note.text), cwd=self.redacted(note.cwd or "") or None)
+            replace(note, text=self.redact(note.text), cwd=self.redact(note.cwd or "") or None)
             for note in searchable_notes(self.home)
         ]
 
@@ -193,7 +193,7 @@ class Desk:
         """Return the best answers to a question, tags looked up."""
         return search(self.store, with_tagged(query, self.labels()), limit, offset)
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a text that is not from the store as it would be stored."""
         if self._redactor is None:
             return text
@@ -201,10 +201,12 @@ class Desk:
             return self._redactor().redact(text)
 
     def pulse(self, row: SessionRow) -> Pulse | None:
-        """Tell how busy a session was, part by part; None when nothing is held of it."""
-        return self._pulses.get(key_of(row), lambda: pulse(self.store, row.session.session_uid))
+        """Return how busy a session was, part by part; None when nothing of it is stored."""
+        return self._pulses.get(
+            session_key(row), lambda: pulse(self.store, row.session.session_uid)
+        )
 
-    def _loaded(self, row: SessionRow) -> Loaded:
+    def _load(self, row: SessionRow) -> Loaded:
         return recall.loaded(self.store, row, self.clean)
 
     def clean(self, facts: list[Fact]) -> list[Fact]:
@@ -216,7 +218,7 @@ class Desk:
             return clean_fields(cleaned, self._redactor())
 
     def _clean(self, fact: Fact) -> Fact:
-        """Give a fact as it would be kept: redacted, and of text and numbers that can be sent."""
+        """Return a fact as it would be stored: redacted, with text and numbers that can be sent."""
         spelled = spelling.plain_fact(fact)
         blocks = [replace(block, payload=spelling.plain(block.payload)) for block in spelled.blocks]
         if self._redactor is not None:
@@ -230,18 +232,21 @@ class Desk:
                     )
                     for block in blocks
                 ]
-                told = [replace(one, output=clean.redact_json(one.output)) for one in spelled.told]
+                statuses = [
+                    replace(status, output=clean.redact_json(status.output))
+                    for status in spelled.told
+                ]
                 about = clean.redact_json(spelled.about)
-                spelled = replace(spelled, about=about, told=tuple(told))
+                spelled = replace(spelled, about=about, told=tuple(statuses))
         return replace(spelled, blocks=tuple(blocks))
 
 
-AtDesk = NamedDependency[Desk]
-"""How a handler asks for the desk: `desk: AtDesk`."""
+ContextDependency = NamedDependency[AppContext]
+"""How a handler asks for the context: `context: ContextDependency`."""
 
 
-class _Kept(Generic[T]):
-    """A value that is made anew when it is asked for and too old."""
+class _TimedValue(Generic[T]):
+    """A value that is made again once it is older than `seconds`."""
 
     def __init__(
         self, seconds: float, make: Callable[[], T], clock: Callable[[], float] = time.monotonic
@@ -253,7 +258,7 @@ class _Kept(Generic[T]):
         self._made: tuple[float, T] | None = None
 
     def get(self) -> T:
-        """Give it; who asks while it is being made waits for that."""
+        """Return the value; callers that ask while it is being made wait for it."""
         with self._mutex:
             now = self._clock()
             if self._made is None or now - self._made[0] > self._seconds:
