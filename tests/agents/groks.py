@@ -9,7 +9,7 @@ from typing import Any
 from thence.agents import Cursor, Source
 from thence.agents.grok.folder import source_of
 from thence.agents.grok.reader import Grok
-from thence.agents.sessions import Loaded, load_source
+from thence.agents.sessions import LoadedSession, load_source
 from thence.format.facts import Fact
 from thence.format.whole import Whole
 
@@ -140,7 +140,7 @@ class Folder:
         """The session as it lies there now."""
         return source_of(self.path, str(self.home))
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedSession:
         """Read all of it."""
         return load_source(Grok(), self.source)
 

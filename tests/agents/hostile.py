@@ -70,7 +70,7 @@ def read(told: Told, path: Path) -> None:
 def lost(source: Source, facts: list[Fact], batch: Batch) -> Iterator[str]:
     """Find lines that are no fact, not skipped, not blank and not the torn end."""
     for file in source.files:
-        if file.whole or not file.path.endswith(".jsonl"):
+        if file.is_document or not file.path.endswith(".jsonl"):
             continue
         lines = Path(file.path).read_bytes().split(b"\n")[:-1]
         known = {fact.line for fact in facts if fact.file == file.key}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from thence.agents.codex.reader import Codex
-from thence.agents.sessions import Loaded, load
+from thence.agents.sessions import LoadedSession, load
 
 A = "01a00000-0000-7000-8000-00000000000a"
 B = "01a00000-0000-7000-8000-00000000000b"
@@ -134,7 +134,7 @@ class Home:
         path.write_bytes(bytes_of(lines))
         return path
 
-    def load(self, lines: list[Line] | None = None, thread: str = A) -> Loaded:
+    def load(self, lines: list[Line] | None = None, thread: str = A) -> LoadedSession:
         """Load a session, after writing it if need be."""
         path = self.path(thread) if lines is None else self.write(lines, thread)
         return load(path, {"codex": self.adapter})

@@ -25,8 +25,8 @@ from tests.agents.transcripts import (
     write,
 )
 from thence.agents import Adapter, Cursor, adapters
-from thence.agents.claude.reader import KEPT_DAYS, Claude
-from thence.agents.claude.spills import spilled
+from thence.agents.claude.reader import DEFAULT_KEPT_DAYS, Claude
+from thence.agents.claude.spills import read_spill
 from thence.agents.sessions import read_all
 from thence.format.facts import WHOLE_OUTPUT, Fact
 from thence.format.graph import State
@@ -281,10 +281,16 @@ def test_prompts_typed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
-    [(None, KEPT_DAYS), ('{"cleanupPeriodDays": 99999}', 99999), ('{"cleanupPeriodDays": 0}', 0),
-     ('{"cleanupPeriodDays": "x"}', KEPT_DAYS), ('{"cleanupPeriodDays": true}', KEPT_DAYS),
-     ("{", KEPT_DAYS), ("[]", KEPT_DAYS)],
-)  # fmt: skip
+    [
+        (None, DEFAULT_KEPT_DAYS),
+        ('{"cleanupPeriodDays": 99999}', 99999),
+        ('{"cleanupPeriodDays": 0}', 0),
+        ('{"cleanupPeriodDays": "x"}', DEFAULT_KEPT_DAYS),
+        ('{"cleanupPeriodDays": true}', DEFAULT_KEPT_DAYS),
+        ("{", DEFAULT_KEPT_DAYS),
+        ("[]", DEFAULT_KEPT_DAYS),
+    ],
+)
 def test_how_long_sessions_are_kept(tmp_path: Path, settings: str | None, expected: int) -> None:
     """L6: 30 days unless the user said otherwise."""
     if settings is not None:
@@ -304,15 +310,15 @@ def test_spilled_outputs_are_read_from_the_sessions_own_folder(tmp_path: Path) -
     session = read(tmp_path)
     block = session.whole.facts[1].blocks[0]
 
-    assert spilled(session.source, block) is None
+    assert read_spill(session.source, block) is None
     (results / "b1.txt").write_bytes(b"all of it")
-    assert b"all of it" == spilled(session.source, block)
-    assert b"all of it" == spilled(session.source, session.whole.events[1])
-    assert spilled(session.source, block, limit=3) is None
+    assert b"all of it" == read_spill(session.source, block)
+    assert b"all of it" == read_spill(session.source, session.whole.events[1])
+    assert read_spill(session.source, block, limit=3) is None
     (results / "b1.txt").rename(results / "b2.txt")
     (results / "b1.txt").symlink_to(results / "b2.txt")
-    assert spilled(session.source, block) is None
-    assert spilled(session.source, session.whole.facts[0].blocks[0]) is None
+    assert read_spill(session.source, block) is None
+    assert read_spill(session.source, session.whole.facts[0].blocks[0]) is None
 
 
 def spills(tmp_path: Path, *bodies: str) -> Path:
@@ -355,8 +361,8 @@ def test_no_more_of_spilled_outputs_is_kept_than_there_is_room_for(
 ) -> None:
     """Neither of one nor of all that a log names: it may name the same one for ever."""
     spills(tmp_path, "0123456789", "01234567", "abcdefgh", "ABCDEFGH")
-    monkeypatch.setattr("thence.agents.claude.spills.KEPT", 8)
-    monkeypatch.setattr("thence.agents.claude.spills.KEPT_TOGETHER", 18)
+    monkeypatch.setattr("thence.agents.claude.spills.MAX_STORED_BYTES", 8)
+    monkeypatch.setattr("thence.agents.claude.spills.MAX_STORED_BYTES_PER_LOG", 18)
 
     assert ["01234", "01234567", "abcdefgh", "ABCDE"] == kept(tmp_path)
 
@@ -373,7 +379,7 @@ def test_spilled_outputs_in_a_linked_folder_are_not_read(tmp_path: Path) -> None
     (folder / A / "tool-results").symlink_to(tmp_path / "secret")
     session = read(tmp_path)
 
-    assert spilled(session.source, session.whole.facts[1].blocks[0]) is None
+    assert read_spill(session.source, session.whole.facts[1].blocks[0]) is None
 
 
 def _events(facts: list[Fact]) -> list[Fact]:

@@ -15,8 +15,8 @@ from tests.agents.transcripts import kinds, said, states
 from tests.independent import tool
 from thence.agents import Cursor, File, Source
 from thence.agents.claude.reader import Claude
-from thence.agents.claude.spills import spilled
-from thence.agents.sessions import Loaded, load, load_source, read_all
+from thence.agents.claude.spills import read_spill
+from thence.agents.sessions import LoadedSession, load, load_source, read_all
 from thence.format import joins, lineage
 from thence.format.facts import MIRRORED
 from thence.format.graph import State
@@ -63,7 +63,7 @@ def alone(path: Path) -> Source:
     return Source("claude", "x", (file,))
 
 
-def scenario(shared: Path, name: str, version: str = "v2.1.325") -> dict[str, Loaded]:
+def scenario(shared: Path, name: str, version: str = "v2.1.325") -> dict[str, LoadedSession]:
     """All sessions of a scenario."""
     root = shared / "data" / "claude-code" / version / name / "claude"
     return {s.session: load_source(KNOWN["claude"], s) for s in KNOWN["claude"].find(root)}
@@ -328,7 +328,7 @@ def test_spilled_outputs_are_found_again(shared: Path) -> None:
     sizes = [
         len(content)
         for event in one.whole.events
-        if event.kind == "tool_result" and (content := spilled(one.source, event)) is not None
+        if event.kind == "tool_result" and (content := read_spill(one.source, event)) is not None
     ]
 
     assert 2 == len(sizes)

@@ -24,7 +24,7 @@ from tests.agents.transcripts import (
 )
 from tests.format.messages_api import PNG
 from thence.agents import Mark
-from thence.agents.claude.records import Log, is_record
+from thence.agents.claude.records import ClaudeLog, is_record
 from thence.format.codec import Found, objects
 from thence.format.facts import Fact
 from thence.format.graph import State
@@ -364,8 +364,12 @@ def test_the_order_of_keys_and_spaces_say_nothing(tmp_path: Path) -> None:
     plain, odd = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     plain.write_bytes(log.data)
     odd.write_bytes(lines([dict(reversed(record.items()))]).replace(b": ", b" :  "))
-    facts = [[*Log(alone(p), alone(p).files[0], Mark(0, 0, 0, 0)).facts(f)] for p in (plain, odd)
-             for f in objects(p.read_bytes()) if isinstance(f, Found)]  # fmt: skip
+    facts = [
+        [*ClaudeLog(alone(p), alone(p).files[0], Mark(0, 0, 0, 0)).facts(f)]
+        for p in (plain, odd)
+        for f in objects(p.read_bytes())
+        if isinstance(f, Found)
+    ]
 
     assert facts[0] == facts[1]
 
@@ -420,12 +424,12 @@ def test_no_record_of_any_shape_raises_or_vanishes(records: list[dict[str, Any]]
     path = Path("/nowhere")
     source = alone(path)
     found = [f for f in objects(lines(records)) if isinstance(f, Found)]
-    log = Log(source, source.files[0], Mark(0, 0, 0, 0))
+    log = ClaudeLog(source, source.files[0], Mark(0, 0, 0, 0))
     once = [fact for one in found for fact in log.facts(one)]
     pieces: list[Fact] = []
     carry = None
     for one in found:
-        part = Log(source, source.files[0], Mark(0, 0, 0, 0, carry=carry))
+        part = ClaudeLog(source, source.files[0], Mark(0, 0, 0, 0, carry=carry))
         pieces += part.facts(one)
         carry = part.carry()
 

@@ -10,7 +10,7 @@ import pytest
 from tests.agents.transcripts import PROJECT, A, B, Script, found, read, said, text, usage, write
 from thence.agents import Source
 from thence.agents.claude.reader import Claude
-from thence.agents.claude.sources import HEAD, is_claudes
+from thence.agents.claude.sources import HEAD_BYTES, is_claudes
 from thence.format.turn import TurnState
 
 
@@ -184,9 +184,9 @@ def test_a_transcript_is_known_wherever_it_lies(tmp_path: Path) -> None:
 def test_a_first_line_longer_than_the_head_is_known() -> None:
     """R5: a prompt of any length."""
     log = Script()
-    log.user("x" * 2 * HEAD)
+    log.user("x" * 2 * HEAD_BYTES)
 
-    assert is_claudes(log.data[:HEAD])
+    assert is_claudes(log.data[:HEAD_BYTES])
 
 
 @pytest.mark.parametrize(

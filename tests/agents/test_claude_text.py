@@ -118,6 +118,6 @@ def test_nothing_raises_on_any_text(said: str, more: str) -> None:
     for text in (said + more, more + said, said[:-3] + more):
         texts.prompt(text)
         texts.note(text)
-        texts.notified(text)
+        texts.parse_notification(text)
         texts.spill_name(text)
         texts.details({"a": text, "file": {"content": more}}, more)

@@ -14,7 +14,7 @@ import pytest
 from thence.agents import Cursor, File, Source
 from thence.agents.codex.reader import Codex
 from thence.agents.codex.records import NO_USAGE
-from thence.agents.sessions import Loaded, load_source, read_all
+from thence.agents.sessions import LoadedSession, load_source, read_all
 from thence.format import joins
 from thence.format.facts import Fact
 from thence.format.graph import State
@@ -29,7 +29,7 @@ NO_FILE = {"01a1e078-4499-7141-9ae6-d17b63478282"}
 """A thread that was deleted: the API knows it, the disk does not."""
 
 
-def scenario(shared: Path, name: str) -> dict[str, Loaded]:
+def scenario(shared: Path, name: str) -> dict[str, LoadedSession]:
     """All threads of one scenario."""
     adapter = Codex()
     found = adapter.find(shared / "data" / "codex" / name / "codex_home")
@@ -74,7 +74,7 @@ def truths(shared: Path) -> list[tuple[str, str, dict[str, Any]]]:
 def test_tokens_and_calls_are_those_the_api_counted(shared: Path) -> None:
     """X9, X10: per thread, in all scenarios; where the log lacks it, a lower bound that says so."""
     wrong: list[str] = []
-    loaded: dict[str, dict[str, Loaded]] = {}
+    loaded: dict[str, dict[str, LoadedSession]] = {}
     checked = 0
     for name, thread, truth in truths(shared):
         if thread in NO_FILE:

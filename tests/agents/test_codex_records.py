@@ -37,7 +37,7 @@ from tests.agents.rollouts import (
 )
 from tests.format.messages_api import PNG
 from thence.agents import File, Mark, Source
-from thence.agents.codex.records import CUT_OFF, NO_USAGE, Rollout
+from thence.agents.codex.records import CUT_OFF, NO_USAGE, RolloutReader
 from thence.format import joins, lineage
 from thence.format.codec import Found
 from thence.format.graph import State
@@ -164,7 +164,7 @@ def test_no_spoiled_record_raises_or_vanishes(chance: random.Random) -> None:
         meta(C, history_base={"thread_id": A}, source={"subagent": {"thread_spawn": {}}}),
     ]
     lines = [spoiled(chance.choice(known), chance) for _ in range(30)]
-    rollout = Rollout(Source("codex", A, ()), File("x.jsonl", A), Mark(0, 0, 0, 0))
+    rollout = RolloutReader(Source("codex", A, ()), File("x.jsonl", A), Mark(0, 0, 0, 0))
     facts = []
     for number, line in enumerate(lines, 1):
         if isinstance(line, dict):
@@ -839,7 +839,7 @@ def test_ties_of_copied_records_are_their_owners(home: Home) -> None:
 def test_carry_stays_small_and_survives_nonsense() -> None:
     """It travels with every cursor; an old one of another shape starts anew."""
     source, file = Source("codex", A, ()), File("x.jsonl", A)
-    rollout = Rollout(source, file, Mark(0, 0, 0, 0, carry={"turn": 5}))
+    rollout = RolloutReader(source, file, Mark(0, 0, 0, 0, carry={"turn": 5}))
     for number in range(1000):
         for line in (meta(f"other {number}"), call("spawn_agent", f"c{number}")):
             raw = bytes_of([line])

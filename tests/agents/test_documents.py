@@ -13,7 +13,7 @@ import pytest
 
 from tests.agents.agents import write_document
 from thence.agents import Batch, Cursor, File, Mark, Source, files
-from thence.agents.documents import ListReader, TotalReader, listed
+from thence.agents.documents import ListReader, TotalReader, list_items
 from thence.agents.records import Record, prompt
 from thence.format.codec import Found
 from thence.format.facts import Fact
@@ -27,7 +27,7 @@ class Lines(ListReader):
 
     def items(self, found: Found) -> Sequence[Record]:
         """Return the texts."""
-        return listed(found.value.get("list"))
+        return list_items(found.value.get("list"))
 
     def about(self, document: Record) -> dict[str, Any]:
         """Return the title."""
@@ -72,7 +72,7 @@ class Reader:
 
     def __init__(self, path: Path, beside: tuple[str, ...] = (), kind: Any = Lines) -> None:
         self.path = path
-        file = File(str(path), "main", whole=True, beside=beside)
+        file = File(str(path), "main", is_document=True, beside=beside)
         self.source = Source("test", "s", (file,))
         self.cursor: Cursor | None = None
         self.facts: list[Fact] = []
@@ -200,7 +200,7 @@ def test_a_document_that_is_too_large_is_told(
 ) -> None:
     """And not read; what was read stays."""
     reader.put("a")
-    monkeypatch.setattr(files, "LIST_LIMIT", 10)
+    monkeypatch.setattr(files, "MAX_LIST_BYTES", 10)
     batch = reader.put("a", "b")
 
     assert ([], 0, ["too long"]) == (

@@ -59,7 +59,7 @@ class Reader:
         self.source = Source(
             "test",
             "s",
-            tuple(File(str(path), f"log{i}", whole=whole) for i, path in enumerate(paths)),
+            tuple(File(str(path), f"log{i}", is_document=whole) for i, path in enumerate(paths)),
         )
         self.limits = limits
         self.cursor: Cursor | None = None
@@ -544,7 +544,7 @@ def test_a_bomb_is_unpacked_in_pieces_and_not_for_long(
     reader = Reader(path, after, limits=Limits(seconds=0))
     while not (batch := reader.read()).done:
         pass
-    monkeypatch.setattr(files, "UNPACKED_LIMIT", 1 << 20)
+    monkeypatch.setattr(files, "MAX_UNPACKED_BYTES", 1 << 20)
     capped = Reader(path)
 
     assert [1] == reader.numbers
@@ -773,7 +773,7 @@ def test_a_document_over_the_limit_is_not_read(tmp_path: Path) -> None:
     """A summary of gigabytes is none."""
     path = tmp_path / "summary.json"
     path.write_bytes(b"{}")
-    os.truncate(path, files.DOCUMENT_LIMIT + 1)
+    os.truncate(path, files.MAX_DOCUMENT_BYTES + 1)
     batch = Reader(path, whole=True).read()
 
     assert ([codec.TOO_LONG], 0) == ([s.why for s in batch.skipped], batch.bytes)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents.groks import ONE, THREE, TWO, Folder
-from thence.agents import Live, Prompt
-from thence.agents.grok.reader import Grok, spilled
+from thence.agents import AgentPrompt, Live
+from thence.agents.grok.reader import Grok, read_spill
 from thence.agents.sessions import load
 
 
@@ -200,8 +200,8 @@ def test_a_whole_output_is_read_from_the_sessions_own_folder(folder: Folder) -> 
     """R15: by the call's name, up to a limit."""
     folder.write("terminal/c1.log", "0123456789")
 
-    assert b"0123456789" == spilled(folder.source, "c1")
-    assert b"0123" == spilled(folder.source, "c1", limit=4)
+    assert b"0123456789" == read_spill(folder.source, "c1")
+    assert b"0123" == read_spill(folder.source, "c1", limit=4)
 
 
 @pytest.mark.parametrize("call", ["none", "../../x", "/etc/passwd", "", ".", "a\0b", "linked"])
@@ -211,7 +211,7 @@ def test_no_call_leads_out_of_the_folder(folder: Folder, call: str) -> None:
     (folder.path / "terminal").mkdir()
     (folder.path / "terminal" / "linked.log").symlink_to(outside)
 
-    assert spilled(folder.source, call) is None
+    assert read_spill(folder.source, call) is None
 
 
 # -- running and history ----------------------------------------------------------------------
@@ -250,8 +250,8 @@ def test_prompts_of_all_projects_come_oldest_first(tmp_path: Path) -> None:
     (tmp_path / "sessions" / "slug" / ".cwd").write_text("/work/very/long\n")
 
     assert [
-        Prompt("first", "2026-01", ONE, "/work/very/long"),
-        Prompt("later", "2026-02", ONE, "/work/a"),
+        AgentPrompt("first", "2026-01", ONE, "/work/very/long"),
+        AgentPrompt("later", "2026-02", ONE, "/work/a"),
     ] == list(Grok().prompts(tmp_path))
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.agents.groks import Folder, Growing, log_lines, told
 from thence.agents import Source
 from thence.agents.grok.chat import NO_BILLS
-from thence.agents.grok.reader import Grok, spilled
+from thence.agents.grok.reader import Grok, read_spill
 from thence.agents.grok.updates import COMPACTION, KILLED
 from thence.agents.sessions import load, load_source, read_all
 from thence.format import joins, lineage
@@ -181,7 +181,7 @@ def test_whole_outputs_lie_beside_the_log(data: Path) -> None:
     """R15: 288,894 bytes, of which the log holds the ends."""
     (source,) = Grok().find(data / "large-output" / "grok_home")
 
-    assert 288_894 == len(spilled(source, "call_huge") or b"")
+    assert 288_894 == len(read_spill(source, "call_huge") or b"")
 
 
 KILLED_IN = (
@@ -218,7 +218,7 @@ def test_reading_on_after_a_kill_equals_reading_at_once(
     shutil.copytree(after, folder.path, dirs_exist_ok=True)
     whole = growing.read()
 
-    logs = [file for file in folder.source.files if not file.whole]
+    logs = [file for file in folder.source.files if not file.is_document]
     assert told(folder.whole) == told(whole)
     assert sum(Path(file.path).read_bytes().count(b"\n") for file in logs) >= growing.lines > lines
 

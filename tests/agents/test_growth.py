@@ -103,7 +103,7 @@ class Grown:
             twin = folder / Path(file.path).relative_to(top)
             twin.parent.mkdir(parents=True, exist_ok=True)
             data = Path(file.path).read_bytes()
-            grows = not file.whole and not file.path.endswith(".zst")
+            grows = not file.is_document and not file.path.endswith(".zst")
             twin.write_bytes(b"" if grows else data)
             if grows:
                 self.logs.append((twin, data))
@@ -287,7 +287,7 @@ def test_chunks_and_order_change_nothing(
         with monkeypatch.context() as patch:
             few = files.Limits(bytes=chance.choice((1, 999, 70_000)))
             patch.setattr(files, "Limits", lambda few=few: few)
-            patch.setattr(files, "_CHUNK", chance.choice((61, 4099)))
+            patch.setattr(files, "_CHUNK_BYTES", chance.choice((61, 4099)))
             pieces = read_all(adapter, source)[0]
         mixed = list(source.files)
         chance.shuffle(mixed)

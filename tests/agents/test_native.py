@@ -17,7 +17,7 @@ from tests.format.histories import scripts as histories
 from tests.journal.runs import Run, drawn, drop
 from tests.journal.runs import scripts as runs
 from thence.agents import Batch, Cursor, Source, files
-from thence.agents.sessions import Loaded, load
+from thence.agents.sessions import LoadedSession, load
 from thence.agents.thence.reader import Native
 from thence.format import codec, layout, repair
 from thence.format.facts import whole_output
@@ -68,12 +68,12 @@ def put(home: Path, data: bytes, name: str = "made-up.jsonl") -> Path:
     return folder / name
 
 
-def read(path: Path) -> Loaded:
+def read(path: Path) -> LoadedSession:
     """Read one session."""
     return load(path, KNOWN)
 
 
-def texts(loaded: Loaded) -> list[str]:
+def texts(loaded: LoadedSession) -> list[str]:
     """What the model would be told, in one text per block."""
     messages = loaded.whole.messages().messages
     return [b["text"] for m in messages for b in m["content"] if b["type"] == "text"]
@@ -756,7 +756,7 @@ def test_reading_leaves_no_trace(journal: Journal, home: Path) -> None:
 # -- side files -----------------------------------------------------------------------------
 
 
-def spilled_words(loaded: Loaded) -> list[str]:
+def spilled_words(loaded: LoadedSession) -> list[str]:
     """What the notes beside results hold."""
     return [text for fact in loaded.whole.facts for b in fact.blocks if (text := whole_output(b))]
 
@@ -765,7 +765,7 @@ def test_a_log_that_names_a_side_file_for_ever_is_read_in_bounded_time(
     home: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that are read together have a bound, also when the log is read bit by bit."""
-    monkeypatch.setattr("thence.agents.thence.reader.SPILLED_TOGETHER", 250_000)
+    monkeypatch.setattr("thence.agents.thence.reader.MAX_SPILL_BYTES_PER_LOG", 250_000)
     session = journal.create(session="s1")
     for number in range(10):
         result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "x" * 60_000}

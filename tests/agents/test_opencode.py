@@ -360,7 +360,7 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
 
 def test_only_the_session_that_changed_has_another_version(tmp_path: Path) -> None:
     """A sweep reads none of the others again."""
-    from thence.agents.files import unchanged
+    from thence.agents.files import is_unchanged
 
     write(tmp_path)
     cursors = {s.session: ADAPTER.read(s).cursor for s in ADAPTER.find(tmp_path)}
@@ -372,7 +372,7 @@ def test_only_the_session_that_changed_has_another_version(tmp_path: Path) -> No
         database.execute(statement, values)
     database.commit()
     database.close()
-    changed = [s.session for s in ADAPTER.find(tmp_path) if not unchanged(s, cursors[s.session])]
+    changed = [s.session for s in ADAPTER.find(tmp_path) if not is_unchanged(s, cursors[s.session])]
 
     assert [PARENT] == changed
 

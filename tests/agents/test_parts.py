@@ -27,7 +27,7 @@ NAMES = ("input", "output", "cached", "thoughts", "total")
 @pytest.mark.parametrize("content", ANYTHING)
 def test_no_content_raises(content: Any) -> None:
     """Whatever stands in a message."""
-    list(parts.answered(content)), list(parts.calls_in(content))
+    list(parts.answer_blocks(content)), list(parts.calls_in(content))
     list(parts.responses_in(content)), parts.summary_blocks(content)
     parts.text_of_parts(content)
 
@@ -53,6 +53,6 @@ def test_thoughts_beside_the_output_are_added_and_those_in_it_are_not() -> None:
 
 def test_an_image_stays_an_image() -> None:
     """As the Messages API has it."""
-    (block,) = parts.answered([{"inlineData": {"mimeType": "image/png", "data": "aa"}}])
+    (block,) = parts.answer_blocks([{"inlineData": {"mimeType": "image/png", "data": "aa"}}])
 
     assert {"type": "base64", "media_type": "image/png", "data": "aa"} == block.payload["source"]

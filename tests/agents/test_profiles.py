@@ -77,7 +77,7 @@ def test_what_an_agent_lacks_is_said_in_words() -> None:
     assert [None, None, None] == [bare.writer, bare.side_file, bare.sample]
     for part, words in PARTS.items():
         with pytest.raises(BadConfig, match=r"^Bare ") as caught:
-            bare.required(part)
+            bare.require(part)
         assert words in caught.value.message
         assert "claude" in (caught.value.hint or "")
 

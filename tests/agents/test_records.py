@@ -19,7 +19,7 @@ ANYTHING: tuple[Any, ...] = (None, True, -1, 2**70, 1e300, "", "x", [], [[]], {}
 def test_no_value_raises(value: Any) -> None:
     """Whatever stands in a log."""
     records.text(value), records.fields(value), records.objects(value), records.moment(value)
-    records.decoded(value), records.is_running(value)
+    records.parse_arguments(value), records.is_running(value)
     usage = records.usage_with_cache(value, 1, read=value, written=value)
 
     assert usage.input_tokens >= 0
@@ -40,7 +40,7 @@ def test_times_are_read_in_every_spelling() -> None:
 
 def test_prompts_of_a_client_are_no_words_to_search() -> None:
     """They are the same in every session."""
-    assert "" == words_of(records.unindexed("system prompt", "You are a client."))
+    assert "" == words_of(records.unindexed_note("system prompt", "You are a client."))
 
 
 def test_the_start_of_a_log_is_read_whatever_it_is(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from thence.agents import Batch, Cursor, File, Mark, Source, adapters, files
-from thence.agents.sessions import ANCESTORS, load, load_source, read_all
+from thence.agents.sessions import MAX_ANCESTORS, load, load_source, read_all
 from thence.errors import NotReadable, SessionNotFound, ThenceError
 from thence.format import codec
 from thence.format.facts import Base, Block, Fact, line_name
@@ -299,8 +299,8 @@ def test_ancestors_in_a_circle_end(tmp_path: Path, names: str) -> None:
 
 def test_only_so_many_ancestors_are_read(tmp_path: Path) -> None:
     """A lineage without an end is told."""
-    for n in range(ANCESTORS + 9):
+    for n in range(MAX_ANCESTORS + 9):
         path = put(tmp_path, f"s{n}", {"base": [f"s{n - 1}", 99]}, *say(str(n)))
     texts, notices = told(path)
 
-    assert (ANCESTORS + 1, ["too many ancestors"]) == (len(texts), notices)
+    assert (MAX_ANCESTORS + 1, ["too many ancestors"]) == (len(texts), notices)

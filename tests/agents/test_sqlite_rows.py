@@ -22,7 +22,7 @@ from thence.agents import files, sqlite_rows
 from thence.agents.guard import GuardedAdapter
 from thence.agents.opencode.reader import OpenCode
 from thence.agents.row_sources import sources_at
-from thence.agents.sqlite_rows import Database, UnreadableError, look
+from thence.agents.sqlite_rows import Database, UnreadableError, query
 
 WRITER = """
 import sqlite3, sys, time
@@ -77,7 +77,7 @@ def rows_in(path: Path) -> int:
         ((number,),) = database.ask("SELECT count(*) FROM a")
         return int(number)
 
-    return look(str(path), ask)
+    return query(str(path), ask)
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
@@ -88,14 +88,14 @@ def test_every_answer_is_one_state_while_a_client_writes(tmp_path: Path, mode: s
     with writer(path, mode, 1.0) as process:
         while process.poll() is None:
             try:
-                first, second = look(str(path), both)
+                first, second = query(str(path), both)
             except UnreadableError as error:
                 reasons.add(str(error))
                 continue
             assert first == second
             good += 1
 
-    assert reasons <= {sqlite_rows._BUSY, sqlite_rows._JOURNAL}
+    assert reasons <= {sqlite_rows._BUSY_REASON, sqlite_rows._JOURNAL_REASON}
     assert good > 0
     assert 0 == process.returncode
 
@@ -106,7 +106,7 @@ def test_a_client_that_writes_finds_its_files_as_it_left_them(tmp_path: Path) ->
     with writer(path, "wal", 1.0) as process:
         while process.poll() is None:
             with suppress(UnreadableError):
-                look(str(path), both)
+                query(str(path), both)
         written = int((process.stdout.read() if process.stdout else "").split()[-1])
     database = sqlite3.connect(path)
     sound = database.execute("PRAGMA integrity_check").fetchall()
@@ -247,7 +247,7 @@ def test_a_question_that_never_ends_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schema is the file's own: a table may be a view that counts for ever."""
-    monkeypatch.setattr(sqlite_rows, "QUERY_S", 0.2)
+    monkeypatch.setattr(sqlite_rows, "MAX_QUERY_S", 0.2)
     schema = """CREATE VIEW session AS WITH RECURSIVE c(id) AS
         (SELECT 1 UNION ALL SELECT id + 1 FROM c) SELECT 'x' AS id, 1 AS time_updated FROM c
         WHERE id < 0;"""
@@ -275,14 +275,14 @@ def test_a_session_is_found_by_any_file_of_its_database(tmp_path: Path) -> None:
 def test_a_long_session_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece ends at a row; together they are the session."""
     from thence.agents.files import Limits
-    from thence.agents.opencode.rows import Log
+    from thence.agents.opencode.rows import OpenCodeLog
 
     run(tmp_path / "opencode.db", OPENCODE, steps())
     source = next(iter(OpenCode().find(tmp_path)))
     once = OpenCode().read(source)
     events, cursor, reads = [], None, 0
     while True:
-        batch = sqlite_rows.read(source, cursor, Log, Limits(bytes=400))
+        batch = sqlite_rows.read(source, cursor, OpenCodeLog, Limits(bytes=400))
         events += batch.events
         cursor, reads = batch.cursor, reads + 1
         if batch.done:

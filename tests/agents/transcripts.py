@@ -9,7 +9,7 @@ from typing import Any
 
 from thence.agents import File, Source
 from thence.agents.claude.reader import Claude
-from thence.agents.sessions import Loaded, load_source
+from thence.agents.sessions import LoadedSession, load_source
 from thence.format.graph import State
 from thence.format.whole import Whole
 
@@ -125,7 +125,7 @@ def found(home: Path) -> dict[str, Source]:
     return {source.session: source for source in Claude().find(home)}
 
 
-def read(home: Path, session: str = A) -> Loaded:
+def read(home: Path, session: str = A) -> LoadedSession:
     """One session, as its folder has it."""
     return load_source(Claude(), found(home)[session])
 

@@ -10,7 +10,7 @@ import pytest
 
 from thence.agents import adapters
 from thence.agents.row_sources import sources_at
-from thence.agents.sessions import Generation, Loaded, load, load_source, put_together
+from thence.agents.sessions import Generation, LoadedSession, join_generations, load, load_source
 from thence.bridge import atif, trajectories
 from thence.errors import NotReadable
 from thence.format.records import JSON
@@ -67,7 +67,7 @@ def _rows(whole: Whole) -> dict[int, tuple[StoredEvent, JSON]]:
 
 def _back(document: JSON) -> Whole:
     parcels = list(trajectories.parcels_in(document, name="file"))
-    return put_together(
+    return join_generations(
         [
             Generation(one.uid, one.facts, one.torn, one.replayed, one.billed, one.ties)
             for one in reversed(parcels)
@@ -75,13 +75,13 @@ def _back(document: JSON) -> Whole:
     )
 
 
-def _document(loaded: Loaded) -> dict[str, Any]:
+def _document(loaded: LoadedSession) -> dict[str, Any]:
     made = atif.trajectory_of(loaded, agent="made-up", by="test")
     read: dict[str, Any] = json.loads(json.dumps(made))
     return read
 
 
-def _check(loaded: Loaded) -> None:
+def _check(loaded: LoadedSession) -> None:
     """A session validates, and comes back equal in rows, payloads, messages and totals."""
     document = _document(loaded)
     _validate(document)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from thence.agents.sessions import Loaded, load
+from thence.agents.sessions import LoadedSession, load
 from thence.bridge.atif import trajectory_of
 from thence.format.facts import MIRRORED
 
@@ -57,7 +57,7 @@ def _harbor(agent: str, folders: list[Path]) -> dict[str, Any]:
     return told
 
 
-def _ours(loaded: Loaded) -> tuple[int, int, int]:
+def _ours(loaded: LoadedSession) -> tuple[int, int, int]:
     """Sum up all bills of a session's own trajectories."""
     root = trajectory_of(loaded, agent="x", by="test")
     todo, sums = [root], [0, 0, 0]

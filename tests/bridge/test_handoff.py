@@ -17,7 +17,7 @@ from tests.memory.stored import opened, sweep
 from thence.agents.claude.handoff import folder_name
 from thence.agents.grok.handoff import usual_model
 from thence.agents.profiles import agents
-from thence.agents.sessions import Loaded, load
+from thence.agents.sessions import LoadedSession, load
 from thence.bridge.handoff import Handoff, carry_out, end_of, plan, targets
 from thence.bridge.portable import writer_of
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
@@ -52,13 +52,13 @@ def story() -> Script:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Loaded:
+def told(tmp_path: Path) -> LoadedSession:
     """The story, as it is read."""
     folder = write(tmp_path / "source", story())
     return load(next(folder.glob("*.jsonl")))
 
 
-def handed(told: Loaded, to: str, root: Path, **more: Any) -> Handoff:
+def handed(told: LoadedSession, to: str, root: Path, **more: Any) -> Handoff:
     """Hand it over."""
     made = plan(told, to, root=root, session=NEW, at=AT, here="/home/dev/project", **more)
     carry_out(made)
@@ -82,7 +82,7 @@ def words(messages: list[JSON]) -> list[str]:
 
 @pytest.mark.parametrize("to", WRITTEN)
 def test_what_is_written_reads_back_as_what_was_handed(
-    told: Loaded, to: str, tmp_path: Path
+    told: LoadedSession, to: str, tmp_path: Path
 ) -> None:
     """Our reader of the other agent finds every word, every call answered, in order."""
     made = handed(told, to, tmp_path / to)
@@ -98,7 +98,9 @@ def test_what_is_written_reads_back_as_what_was_handed(
 
 
 @pytest.mark.parametrize("to", WRITTEN)
-def test_the_report_says_what_became_of_everything(told: Loaded, to: str, tmp_path: Path) -> None:
+def test_the_report_says_what_became_of_everything(
+    told: LoadedSession, to: str, tmp_path: Path
+) -> None:
     """Calls by what became of them, thoughts, answers that were made up, what never goes along."""
     report = handed(told, to, tmp_path / to).report
     shell = agents()[to].profile.forms["shell"].tool
@@ -124,7 +126,9 @@ def test_the_report_says_what_became_of_everything(told: Loaded, to: str, tmp_pa
 
 
 @pytest.mark.parametrize("to", WRITTEN)
-def test_provenance_is_written_and_no_permission(told: Loaded, to: str, tmp_path: Path) -> None:
+def test_provenance_is_written_and_no_permission(
+    told: LoadedSession, to: str, tmp_path: Path
+) -> None:
     """The files say what they come from; no record speaks of what was allowed."""
     made = handed(told, to, tmp_path / to)
     body = b"".join(made.files.values()).decode()
@@ -135,7 +139,9 @@ def test_provenance_is_written_and_no_permission(told: Loaded, to: str, tmp_path
 
 
 @pytest.mark.parametrize("to", WRITTEN)
-def test_files_are_new_whole_and_the_owners_alone(told: Loaded, to: str, tmp_path: Path) -> None:
+def test_files_are_new_whole_and_the_owners_alone(
+    told: LoadedSession, to: str, tmp_path: Path
+) -> None:
     """Mode 0600 in folders of 0700, nothing half-written beside them, nothing ever replaced."""
     before = Path(told.source.path).read_bytes()
     made = handed(told, to, tmp_path / to)
@@ -158,7 +164,7 @@ def test_files_are_new_whole_and_the_owners_alone(told: Loaded, to: str, tmp_pat
 @pytest.mark.few(3)
 @pytest.mark.parametrize("to", WRITTEN)
 def test_a_disk_that_fails_leaves_nothing(
-    told: Loaded, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: LoadedSession, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At whichever step: either the whole session stands there afterwards, or no file at all."""
     sync, steps = os.fsync, 0
@@ -185,7 +191,7 @@ def test_a_disk_that_fails_leaves_nothing(
     assert {0, len(made.files)} == seen
 
 
-def test_an_earlier_event_ends_the_history(told: Loaded, tmp_path: Path) -> None:
+def test_an_earlier_event_ends_the_history(told: LoadedSession, tmp_path: Path) -> None:
     """What came after it is not handed over; its call is answered as it was then."""
     place = place_in(told.whole, "r3")
     made = handed(told, "claude", tmp_path / "c", event=end_of(told.whole, place))
@@ -194,7 +200,7 @@ def test_an_earlier_event_ends_the_history(told: Loaded, tmp_path: Path) -> None
     assert "r3" == made.report.event
 
 
-def test_a_branch_is_handed_over_to_its_end(told: Loaded, tmp_path: Path) -> None:
+def test_a_branch_is_handed_over_to_its_end(told: LoadedSession, tmp_path: Path) -> None:
     """Any event of a discarded branch names all of it."""
     place = place_in(told.whole, "r8")
     made = handed(told, "codex", tmp_path / "c", event=end_of(told.whole, place, branch=True))
@@ -225,7 +231,9 @@ def test_nothing_said_is_nothing_to_hand_over(tmp_path: Path) -> None:
         handed(load(next(folder.glob("*.jsonl"))), "codex", tmp_path / "c")
 
 
-def test_a_folder_that_is_gone_is_replaced_by_where_we_are(told: Loaded, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_is_replaced_by_where_we_are(
+    told: LoadedSession, tmp_path: Path
+) -> None:
     """And that is said; one that is there is used, without its links."""
     made = plan(told, "codex", root=tmp_path, session=NEW, at=AT, here="/here")
 
@@ -330,7 +338,7 @@ def test_projects_of_claude_are_named_as_the_client_names_them(cwd: str, name: s
     ],
 )
 def test_codex_is_given_the_model_provider_of_its_settings(
-    told: Loaded, settings: str | None, provider: str, tmp_path: Path
+    told: LoadedSession, settings: str | None, provider: str, tmp_path: Path
 ) -> None:
     """Its database takes the provider from the session, and resumes none without one."""
     root = tmp_path / "codex"
@@ -409,7 +417,7 @@ def goes_on(made: Handoff, to: str) -> str:
 
 @pytest.mark.parametrize("to", WRITTEN)
 def test_what_was_handed_over_counts_where_it_was_said(
-    told: Loaded, to: str, tmp_path: Path
+    told: LoadedSession, to: str, tmp_path: Path
 ) -> None:
     """Copies are replayed, what comes after them is live; the tie names session and event."""
     made = handed(told, to, tmp_path / to)
@@ -433,7 +441,9 @@ def test_what_was_handed_over_counts_where_it_was_said(
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("to", WRITTEN)
-def test_a_sweep_of_both_finds_each_thing_once(told: Loaded, to: str, tmp_path: Path) -> None:
+def test_a_sweep_of_both_finds_each_thing_once(
+    told: LoadedSession, to: str, tmp_path: Path
+) -> None:
     """No word, no call, no money twice, and the new session stands below the one it came from."""
     home = Path(told.source.path).parents[2]
     goes_on(handed(told, to, tmp_path / to), to)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thence.agents.sessions import Loaded, load
+from thence.agents.sessions import LoadedSession, load
 from thence.bridge.handoff import Handoff, carry_out, plan, targets
 from thence.errors import ThenceError
 from thence.format.repair import problems
@@ -19,7 +19,7 @@ AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 NEW = "01a00000-0000-7000-8000-00000000000b"
 
 
-def told(path: Path) -> Loaded | None:
+def told(path: Path) -> LoadedSession | None:
     """Give a session, if somebody wrote it and something was said in it."""
     try:
         found = load(path)

@@ -12,7 +12,7 @@ import pytest
 
 from thence.agents.profiles import agents
 from thence.agents.samples import Machine
-from thence.agents.sessions import Loaded, load_source
+from thence.agents.sessions import LoadedSession, load_source
 from thence.bridge.handoff import plan, targets
 from thence.format.records import blocks
 
@@ -21,7 +21,7 @@ SESSION = "0195600d-0000-4000-8000-00000000000a"
 SOURCES = [name for name in agents() if agents()[name].offers("sample")]
 
 
-def longest(name: str, folder: Path) -> Loaded:
+def longest(name: str, folder: Path) -> LoadedSession:
     """Return the made-up session of an agent with the most calls."""
     agent = agents()[name]
     assert agent.sample is not None

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from thence.agents.sessions import Loaded, load
+from thence.agents.sessions import LoadedSession, load
 from thence.bridge import otlp
 from thence.errors import BadConfig
 from thence.format.joins import sum_usages
@@ -24,7 +24,7 @@ USAGE = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 7}
 
 
 @pytest.fixture
-def loaded(tmp_path: Path) -> Loaded:
+def loaded(tmp_path: Path) -> LoadedSession:
     """A session with a discarded branch, a failed call and a subagent."""
     journal = Journal(tmp_path / "home")
     with journal.create(cwd="/work/made-up", model="claude-sonnet-4-5") as session:
@@ -44,7 +44,7 @@ def loaded(tmp_path: Path) -> Loaded:
     return load(next((journal.root / "sessions").rglob("*.jsonl")))
 
 
-def _trace(loaded: Loaded, **more: bool) -> otlp.Trace:
+def _trace(loaded: LoadedSession, **more: bool) -> otlp.Trace:
     return otlp.trace_of(loaded.whole, agent="Made-up", version="0", **more)
 
 
@@ -62,7 +62,7 @@ def _spans(trace: otlp.Trace) -> list[dict[str, Any]]:
     return spans
 
 
-def test_sums_over_spans_are_those_of_the_session(loaded: Loaded) -> None:
+def test_sums_over_spans_are_those_of_the_session(loaded: LoadedSession) -> None:
     """Every bill is on one span: live, discarded and of subagents; the cache is in the input."""
     told = [_attributes(span) for span in _spans(_trace(loaded))]
     usage = sum_usages(loaded.whole.bills.values())
@@ -74,7 +74,7 @@ def test_sums_over_spans_are_those_of_the_session(loaded: Loaded) -> None:
     )
 
 
-def test_a_trace_has_agents_responses_and_calls(loaded: Loaded) -> None:
+def test_a_trace_has_agents_responses_and_calls(loaded: LoadedSession) -> None:
     """Each below the agent that made it; a failed call has the status of an error."""
     spans = _spans(_trace(loaded))
     names = {span["spanId"]: span["name"] for span in spans}
@@ -90,13 +90,13 @@ def test_a_trace_has_agents_responses_and_calls(loaded: Loaded) -> None:
     assert len(spans) == len(names)
 
 
-def test_the_same_session_has_the_same_ids(loaded: Loaded) -> None:
+def test_the_same_session_has_the_same_ids(loaded: LoadedSession) -> None:
     """What is sent twice is the same spans, so that nobody counts them twice."""
     assert _spans(_trace(loaded)) == _spans(_trace(loaded))
     assert len({span["traceId"] for span in _spans(_trace(loaded))}) == 1
 
 
-def test_what_was_said_is_sent_only_when_asked_for(loaded: Loaded) -> None:
+def test_what_was_said_is_sent_only_when_asked_for(loaded: LoadedSession) -> None:
     """As the conventions have it."""
     plain, full = (json.dumps(_spans(_trace(loaded, has_content=on))) for on in (False, True))
 
@@ -104,7 +104,7 @@ def test_what_was_said_is_sent_only_when_asked_for(loaded: Loaded) -> None:
     assert "Count." in full
 
 
-def test_openinference_names_stand_beside_the_others(loaded: Loaded) -> None:
+def test_openinference_names_stand_beside_the_others(loaded: LoadedSession) -> None:
     """Tokens and kinds are told under both names."""
     told = [_attributes(span) for span in _spans(_trace(loaded, is_openinference=True))]
     kinds = {one["openinference.span.kind"] for one in told}
@@ -139,7 +139,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
 
 
 def test_spans_are_sent_as_protobuf_that_others_decode(
-    loaded: Loaded, collector: tuple[str, list[tuple[str, str | None, bytes]]]
+    loaded: LoadedSession, collector: tuple[str, list[tuple[str, str | None, bytes]]]
 ) -> None:
     """The protobuf says what the JSON says, by the owner's own definitions where they are."""
     endpoint, taken = collector
@@ -168,7 +168,7 @@ def _with_base64_ids(document: Any) -> Any:
     return document
 
 
-def test_an_endpoint_that_is_none_is_refused(loaded: Loaded) -> None:
+def test_an_endpoint_that_is_none_is_refused(loaded: LoadedSession) -> None:
     """Only http and https, and nobody there is said in a sentence."""
     with pytest.raises(BadConfig):
         otlp.send(_trace(loaded), "file:///etc/passwd")
@@ -177,7 +177,7 @@ def test_an_endpoint_that_is_none_is_refused(loaded: Loaded) -> None:
 
 
 @pytest.mark.skipif(not PHOENIX, reason="THENCE_PHOENIX names no Arize Phoenix on loopback")
-def test_phoenix_holds_the_same_totals_however_often_it_is_sent(loaded: Loaded) -> None:
+def test_phoenix_holds_the_same_totals_however_often_it_is_sent(loaded: LoadedSession) -> None:
     """Sent twice, Phoenix has each span once, and its tokens are those of the session."""
     trace = _trace(loaded, is_openinference=True)
     otlp.send(trace, PHOENIX)

@@ -154,5 +154,5 @@ def test_what_a_session_says_stays_in_the_frame(
 
     assert f"[{boundary} end of data]" == last
     assert not any(boundary in line or line.startswith("[") for line in lines)
-    assert madeup.token() not in text
+    assert madeup.fake_token() not in text
     assert text.isprintable() or all(line.isprintable() for line in [first, *lines, last])

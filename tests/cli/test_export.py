@@ -16,7 +16,7 @@ from tests.cli.conftest import Run
 from tests.cli.desk import in_process
 from thence.agents.sessions import load
 from thence.cli import export, wiring
-from thence.cli.madeup import Homes, made_id, token
+from thence.cli.madeup import Homes, fake_token, made_id
 from thence.errors import NotReadable
 from thence.format import forms
 from thence.format.repair import problems
@@ -33,8 +33,8 @@ def test_redacted_holds_no_secret_in_any_form(looked_at: Homes, run: Run, form: 
     plain = run("export", IMPORT, "--as", form)
     clean = run("export", IMPORT, "--as", form, "--redacted")
 
-    assert token() in plain.stdout
-    assert token() not in clean.stdout
+    assert fake_token() in plain.stdout
+    assert fake_token() not in clean.stdout
     assert "secret redacted" in clean.stderr.replace("secrets", "secret")
 
 
@@ -76,7 +76,7 @@ def test_what_joins_bills_is_no_secret(looked_at: Homes, run: Run) -> None:
 
     assert any(keys["plain"])
     assert keys["plain"] == keys["redacted"]
-    assert token() not in export._line({"usage_key": token()}, wiring.redactor())
+    assert fake_token() not in export._line({"usage_key": fake_token()}, wiring.redactor())
 
 
 def test_lines_hold_every_event_in_every_state(looked_at: Homes, run: Run) -> None:
@@ -240,4 +240,4 @@ def test_what_the_agent_deleted_is_exported_as_it_was_kept(machine: Homes, run: 
     text = run("export", IMPORT).stdout
 
     assert "empty row 17" in text
-    assert token() not in text
+    assert fake_token() not in text

@@ -11,10 +11,11 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.desk import Desk, windows
+from thence.agents.samples import fake_token
 from thence.agents.sessions import load
 from thence.bridge.handoff import targets
 from thence.bridge.portable import writer_of
-from thence.cli.madeup import Homes, made_id, token
+from thence.cli.madeup import Homes, made_id
 from thence.format.repair import problems
 
 CLOCK, IMPORT = made_id("clock-change"), made_id("gauge-import")
@@ -75,7 +76,7 @@ def test_a_history_goes_on_as_it_was_and_not_redacted(looked_at: Homes, run: Run
     """A secret that the model saw is still there; the report does not claim otherwise."""
     told = json.loads(run("handoff", IMPORT, "--to", "codex", "--json").stdout)
 
-    assert token() in Path(told["files"][0]).read_text()
+    assert fake_token() in Path(told["files"][0]).read_text()
     assert [] == [note for note in told["notes"] if "redacted" in note]
 
 

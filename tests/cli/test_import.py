@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from thence.agents.profiles import folder_variables
 from thence.bridge import share
 from thence.cli import thence
-from thence.cli.madeup import Homes, made_id, token
+from thence.cli.madeup import Homes, fake_token, made_id
 from thence.errors import ThenceError
 
 CLOCK, IMPORT = made_id("clock-change"), made_id("gauge-import")
@@ -141,7 +141,7 @@ def test_a_shared_file_has_no_secret_and_says_what_was_redacted(
     page = tmp_path / "out.html"
     run("share", IMPORT, "-o", str(page), "--html")
 
-    assert token() not in path.read_text() + page.read_text()
+    assert fake_token() not in path.read_text() + page.read_text()
     assert sum(told["redacted"].values())
     assert told["redacted"] == json.loads(path.read_text().splitlines()[0])["redacted"]
     assert 0o600 == path.stat().st_mode & 0o777
@@ -153,7 +153,7 @@ def test_a_secret_that_is_left_stops_the_file() -> None:
 
     redactor = Redactor(key=bytes(32))
     with pytest.raises(share.SecretLeft, match="line 1"):
-        share._check([{"type": "record", "record": {"text": token()}}], redactor)
+        share._check([{"type": "record", "record": {"text": fake_token()}}], redactor)
 
 
 def test_an_encrypted_file_is_for_its_recipient(looked_at: Homes, run: Run, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from thence.agents import Source
-from thence.agents.sessions import Loaded
+from thence.agents.sessions import LoadedSession
 from thence.cli.page import FEW, Page
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -79,7 +79,7 @@ def page(
 ) -> list[str]:
     """The lines of its page."""
     whole = Whole("codex:0199a000-0000-7000-8000-000000000001", facts.all, torn=torn)
-    loaded = Loaded(Source("codex", whole.native, ()), whole, list(skipped), list(notices))
+    loaded = LoadedSession(Source("codex", whole.native, ()), whole, list(skipped), list(notices))
     return Page(opened_session(loaded), room, opened=opened, own=own).lines()
 
 

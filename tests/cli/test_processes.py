@@ -388,11 +388,38 @@ def commands(machine: Machine) -> None:
         machine.run([sys.executable, "-E", "-P", "-m", "thence", *words])
 
 
+def git_of_the_project(machine: Machine) -> None:
+    """Git is asked for the first commit of the project, and starts nothing of it."""
+    machine.program("trap", f"touch {machine.user}/ran")
+    machine.run(["git", "init", "--quiet", "."])
+    config = machine.project / ".git" / "config"
+    trap = machine.bin / "trap"
+    config.write_text(f"{config.read_text()}[core]\nfsmonitor = {trap}\nhooksPath = {trap}\n")
+    machine.write_session()
+    machine.thence("sweep")
+
+    assert (machine.home / "folders.json").exists()
+    assert not (machine.user / "ran").exists()
+
+
+def git_remote(machine: Machine) -> None:
+    """A sync through a git remote, started in the project."""
+    pytest.importorskip("pyrage")
+    remote = machine.user / "remote.git"
+    machine.run(["git", "init", "--quiet", "--bare", str(remote)])
+    machine.write_session()
+    machine.thence("sync", "init", str(remote))
+
+    assert 1 == json.loads(machine.thence("sync", "--json"))["sent_sessions"]
+
+
 Trial = Callable[[Machine], None]
 
 STARTS: dict[str, list[Trial]] = {
     "bridge/acp_proxy.py subprocess": [record_editor_agent],
+    "bridge/folders.py subprocess": [git_of_the_project],
     "bridge/handoff.py subprocess": [hand_over],
+    "bridge/sync_places.py subprocess": [git_remote],
     "cli/background.py subprocess": [background],
     "cli/demo.py processes": [demo],
     "cli/exec.py subprocess": [run_agent],

@@ -28,7 +28,7 @@ from tests.cli.desk import Ran, in_process
 from tests.format.messages_api import refusals
 from thence import __version__
 from thence.agents import Source
-from thence.agents.sessions import Loaded
+from thence.agents.sessions import LoadedSession
 from thence.cli import ALIASES, COMMANDS, GROUPS, MOVED, VIEWS
 from thence.cli.page import Page
 from thence.cli.terminal import columns
@@ -104,7 +104,7 @@ def text(draft: Draft, room: int) -> list[str]:
     facts = [fact_of(event, line=line) for line, event in enumerate(draft.events, 1)]
     whole = Whole(f"thence:{draft.session}", facts)
     return Page(
-        opened_session(Loaded(Source("thence", draft.session, ()), whole, [], [])), room
+        opened_session(LoadedSession(Source("thence", draft.session, ()), whole, [], [])), room
     ).lines()
 
 

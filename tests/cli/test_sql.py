@@ -23,7 +23,7 @@ from thence.analytics.parquet import load_duckdb
 from thence.analytics.tables import SCHEMA, TABLES
 from thence.analytics.views import BadQuestion, ask
 from thence.cli import thence, wiring
-from thence.cli.madeup import Homes, made_id, token
+from thence.cli.madeup import Homes, fake_token, made_id
 from thence.cli.sql import SAMPLES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analytics.md").read_text()
@@ -238,7 +238,7 @@ def test_no_secret_of_the_made_up_machine_is_exported(looked_at: Homes, run: Run
     """The one that a session printed is in no table."""
     told = "".join(run("sql", f"FROM {name}", "--json", "--limit", "0").stdout for name in TABLES)
 
-    assert token() not in told
+    assert fake_token() not in told
     assert made_id("gauge-import") in told
 
 

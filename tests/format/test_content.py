@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.format.messages_api import PNG, refusals
 from thence.agents import adapters
-from thence.agents.sessions import claimed, load_source
+from thence.agents.sessions import find_source, load_source
 from thence.format.repair import Orphans, mend
 
 WAYS: tuple[Orphans, ...] = ("answer", "drop", "mark")
@@ -210,7 +210,7 @@ def test_no_session_of_a_real_client_is_refused(shared: Path) -> None:
     refused: dict[str, list[str]] = {}
     seen: set[str] = set()
     for path in sorted((shared / "data").rglob("*.jsonl")):
-        claim = claimed(path, known)
+        claim = find_source(path, known)
         if claim is None or claim[1].path in seen:
             continue
         seen.add(claim[1].path)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.corpus import Session
 from tests.serve.conftest import House
-from thence.agents.claude.sample import Transcript
+from thence.agents.claude.sample import SampleTranscript
 
 LARGE_BYTES = 40_000_000
 
@@ -44,7 +44,7 @@ def many(folder: Path, number: int, large_bytes: int = LARGE_BYTES) -> House:
     now = datetime.now(UTC)
     for at in range(number):
         work = folder / "work" / f"project-{at % 40:02}"
-        log = Transcript(f"small {at}", work, now - timedelta(minutes=20 * at + 5))
+        log = SampleTranscript(f"small {at}", work, now - timedelta(minutes=20 * at + 5))
         log.prompt(f"Mend the {WORDS[at % len(WORDS)]} number {at}")
         log.text(f"The {WORDS[at % 7]} of step {at} is mended.")
         log.save(folder / ".claude")

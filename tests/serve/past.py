@@ -40,7 +40,7 @@ def evil() -> Script:
     script.result("c2", f"{MISSING}\n{SPELL}", wrong=True)
     script.call("c3", "TodoWrite", todos=[{"content": SPELL, "status": "pending"}])
     script.result("c3", "ok")
-    script.say(SPELL + madeup.token())
+    script.say(SPELL + madeup.fake_token())
     return script
 
 

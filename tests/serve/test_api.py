@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.serve.conftest import House, empty
-from thence.cli.madeup import made_id, token
+from thence.cli.madeup import fake_token, made_id
 from thence.format import layout
 from thence.format.graph import State
 from thence.memory.bills import Bill, with_dollars
@@ -423,13 +423,13 @@ def test_what_is_read_from_a_source_is_redacted(own_house: House) -> None:
     secret = next(
         row.session.session_uid
         for row in own_house.store.sessions()
-        if token() in Path(row.session.source_path or "").read_text(encoding="utf-8")
+        if fake_token() in Path(row.session.source_path or "").read_text(encoding="utf-8")
     )
     own_house.store.remove([secret], why={})
 
     answer = own_house.ask(f"/api/sessions/{secret}/events?limit=1000")
 
-    assert (200, False) == (answer.status, token().encode() in answer.body)
+    assert (200, False) == (answer.status, fake_token().encode() in answer.body)
     assert answer.json["total"]
 
 

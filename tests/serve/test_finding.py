@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, empty
 from tests.serve.test_pages import goes_on, tides, uid_of
-from thence.agents.claude.sample import Transcript
+from thence.agents.claude.sample import SampleTranscript
 from thence.memory.dismissals import dismissed_todos
 from thence.memory.promised import promised
 from thence.memory.search import parse
@@ -172,7 +172,7 @@ def test_a_session_opens_at_its_top_and_follows_only_who_reads_at_its_end(
 ) -> None:
     """Rows that are added scroll the page of who is at the end, and of nobody else."""
     work = own_house.homes.work / "tidepool"
-    long = Transcript("grows", work, datetime.now(UTC) - timedelta(minutes=30))
+    long = SampleTranscript("grows", work, datetime.now(UTC) - timedelta(minutes=30))
     for number in range(40):
         long.prompt(f"Question {number}.", wait=1)
         long.text(f"Answer {number}.")
@@ -202,7 +202,7 @@ def test_a_prompt_stays_as_typed_and_every_row_can_be_copied_and_seen_raw(
     work = own_house.homes.work / "tidepool"
     typed = "FAILED opk/cli/__main__.py\n> assert 1\n_ _ _\n8.\n\U0001f469\u200d\U0001f467"
     answer = "# Head\n\n* one\n* **two**"
-    made = Transcript("typed", work, datetime.now(UTC) - timedelta(days=1))
+    made = SampleTranscript("typed", work, datetime.now(UTC) - timedelta(days=1))
     made.prompt(typed)
     made.text(answer)
     made.save(own_house.homes.claude)
@@ -328,7 +328,7 @@ def test_a_session_without_a_title_is_called_by_its_first_answer(tmp_path: Path)
     """In the list and over its page; one that says nothing is untitled."""
     house = empty(tmp_path)
     house.close()
-    made = Transcript("unnamed", house.homes.work, datetime.now(UTC) - timedelta(days=1))
+    made = SampleTranscript("unnamed", house.homes.work, datetime.now(UTC) - timedelta(days=1))
     made.text("The tides are fine.")
     made.save(house.homes.claude)
     house = House(tmp_path)

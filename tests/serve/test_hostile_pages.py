@@ -22,7 +22,7 @@ from playwright.sync_api import Browser
 from tests import hostile as hosts
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
-from thence.agents.claude.sample import Transcript
+from thence.agents.claude.sample import SampleTranscript
 from thence.cli.madeup import Record, homes, made_id
 from thence.memory.store import Filter
 from thence.serve.markdown import render
@@ -88,7 +88,9 @@ def planted(folder: Path, number: int, payload: str) -> None:
     """Write a session that says a payload wherever it can say anything."""
     place = homes(folder)
     cwd = place.work / f"hostile-{number}"
-    s = Transcript(f"hostile-{number}", cwd, datetime.now(UTC) - timedelta(hours=2), branch=payload)
+    s = SampleTranscript(
+        f"hostile-{number}", cwd, datetime.now(UTC) - timedelta(hours=2), branch=payload
+    )
     s._cwd = f"/home/{payload}/{payload}"
     s.records += [{"type": "custom-title", "customTitle": payload, "sessionId": s.id}]
     s.prompt(payload)
@@ -110,11 +112,11 @@ def planted(folder: Path, number: int, payload: str) -> None:
     before = s.tip
     s.text(payload)
     s.tip = before
-    s.chained("system", subtype="api_error", content=payload, level="error", error=payload)
-    s.chained("user", isMeta=True, message={"role": "user", "content": payload})
-    s.chained("user", message={"role": "user", "content": [{"type": payload, "source": payload}]})
+    s.chain("system", subtype="api_error", content=payload, level="error", error=payload)
+    s.chain("user", isMeta=True, message={"role": "user", "content": payload})
+    s.chain("user", message={"role": "user", "content": [{"type": payload, "source": payload}]})
     images = [_image(kind, body) for kind, body in IMAGES]
-    s.chained("user", message={"role": "user", "content": [*images, {"type": "text", "text": "x"}]})
+    s.chain("user", message={"role": "user", "content": [*images, {"type": "text", "text": "x"}]})
     s.call("Read", {"file_path": f"/{payload}.svg"}, images)  # type: ignore[arg-type] # as it is
     s.text(f"{payload}\n\n- [ ] {payload}\n\nI will {payload}.")
     s.call("Bash", {"command": payload}, None)
@@ -135,10 +137,10 @@ def put(path: Path, records: list[Record]) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def _helper(root: Path, name: str, s: Transcript, payload: str) -> None:
+def _helper(root: Path, name: str, s: SampleTranscript, payload: str) -> None:
     """A subagent that is named, told and heard in the same way."""
     agent = made_id(f"{s.id}-agent").replace("-", "")[:17]
-    side = Transcript("x", Path("/x"), s.clock.now, agent=agent)
+    side = SampleTranscript("x", Path("/x"), s.clock.now, agent=agent)
     side.prompt(payload)
     side.call(payload, {"pattern": payload}, payload)
     side.text(payload)
@@ -150,14 +152,14 @@ def _helper(root: Path, name: str, s: Transcript, payload: str) -> None:
     (folder / f"agent-{agent}.meta.json").write_text(json.dumps(meta))
 
 
-def _told(s: Transcript, payload: str) -> None:
+def _told(s: SampleTranscript, payload: str) -> None:
     todos = [{"content": payload, "status": "pending", "activeForm": payload}]
     s.call("TodoWrite", {"todos": todos}, payload)
 
 
-def _compacted(s: Transcript, payload: str) -> None:
+def _compacted(s: SampleTranscript, payload: str) -> None:
     last, s.tip = s.tip, None
-    s.chained(
+    s.chain(
         "system",
         subtype="compact_boundary",
         content=payload,

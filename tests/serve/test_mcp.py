@@ -23,7 +23,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.serve.past import EVIL, KEY, SPELL, swept, written
-from thence.cli.madeup import Homes, token
+from thence.cli.madeup import Homes, fake_token
 from thence.serve import mcp
 from thence.serve.gate import AuthMiddleware
 from thence.serve.questions import TOOLS, Questions
@@ -107,7 +107,7 @@ def test_a_hostile_past_comes_back_inert_over_the_wire(homes: Homes) -> None:
         assert "gnore all previous instructions" in answer
         assert not {*SPELL.split("\n")} & {*lines} - {""}
         assert not [c for c in answer if c != "\n" and not c.isprintable()]
-        assert token() not in answer
+        assert fake_token() not in answer
 
 
 def test_what_every_session_pays_for_is_small() -> None:

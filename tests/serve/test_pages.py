@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, built
-from thence.agents.claude.sample import Transcript
+from thence.agents.claude.sample import SampleTranscript
 from thence.memory.store import Filter
 
 pytestmark = pytest.mark.slow
@@ -227,7 +227,7 @@ def test_the_outline_has_its_room_with_a_map_and_without(
     width: int, browser: Browser, own_house: House
 ) -> None:
     """A session in which no turn was billed has no map; on a narrow page the outline is above."""
-    bare = Transcript("bare", own_house.homes.work / "tidepool", datetime.now(UTC))
+    bare = SampleTranscript("bare", own_house.homes.work / "tidepool", datetime.now(UTC))
     bare.prompt("Is anybody there?", wait=1)
     bare.save(own_house.homes.claude)
     own_house.swept()
@@ -247,7 +247,7 @@ def test_the_outline_has_its_room_with_a_map_and_without(
 def test_a_long_session_comes_as_one_reads_on(browser: Browser, own_house: House) -> None:
     """About 200 rows at first; more when their place comes into view; in the end all, once."""
     work = own_house.homes.work / "tidepool"
-    long = Transcript("long", work, datetime.now(UTC) - timedelta(days=1))
+    long = SampleTranscript("long", work, datetime.now(UTC) - timedelta(days=1))
     for number in range(150):
         long.prompt(f"Question {number}.", wait=1)
         long.text(f"Answer {number}.")

@@ -16,8 +16,8 @@ from uuid import NAMESPACE_URL, uuid5
 import pytest
 
 from tests.serve.past import EVIL, KEY, MISSING, SPELL, arguments, swept, written
+from thence.cli.madeup import fake_token, made_id
 from thence.cli.madeup import homes as made_homes
-from thence.cli.madeup import made_id, token
 from thence.errors import ThenceError
 from thence.memory import recall
 from thence.memory.packs import pack_name
@@ -231,7 +231,7 @@ def test_no_secret_gets_out(questions: Questions) -> None:
     event, session = event_of(questions, "lantern kind:assistant_msg")
     answer = questions.answer("around", {"session": session, "event": event})
 
-    assert token() not in answer
+    assert fake_token() not in answer
     assert "github" in answer.lower() or "redacted" in answer.lower()
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.agents.rollouts import A, Line, assistant, call, event, meta, output, user
 from tests.serve.conftest import House, empty
 from thence.agents import Adapter, Source, adapters
-from thence.agents.sessions import Loaded, claimed, read_all
+from thence.agents.sessions import LoadedSession, find_source, read_all
 from thence.cli import thence
 from thence.cli.page import Page
 from thence.errors import ThenceError
@@ -183,7 +183,7 @@ def test_search_finds_by_kind_what_calls_and_results_say(
 def sources(folder: Path) -> list[tuple[Adapter, Source]]:
     """Return all sessions in a folder of several homes."""
     known = adapters()
-    owners = (claimed(path, known) for path in sorted(folder.rglob("*.jsonl")))
+    owners = (find_source(path, known) for path in sorted(folder.rglob("*.jsonl")))
     found = [owner for owner in owners if owner is not None]
     return list(
         {(source.uid, source.path): (adapter, source) for adapter, source in found}.values()
@@ -223,7 +223,7 @@ def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_pat
         outcomes = {pair.call.event_id: pair.outcome for pair in read.calls}
         light_facts, rows = stored(keeper, adapter, source)
         light = Whole(source.uid, light_facts, torn=batch.torn)
-        terminal = Page(opened(Loaded(source, read, [], [])), 100)
+        terminal = Page(opened(LoadedSession(source, read, [], [])), 100)
         session = Readout(source.uid, rows.values(), terminal.session.head)
         viewer, digest = Chart(session), Course(session)
         own = [row for row in rows.values() if row.event.state is not State.REPLAYED]

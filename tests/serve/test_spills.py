@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.serve.conftest import House
-from thence.agents.claude.sample import Transcript
-from thence.cli.madeup import token
+from thence.agents.claude.sample import SampleTranscript
+from thence.cli.madeup import fake_token
 from thence.journal.journal import Journal
 
 PREVIEW = (
@@ -22,14 +22,14 @@ PREVIEW = (
 
 def planted(house: House, path: str, *, whole: bool = True) -> tuple[str, str]:
     """Write a session with a result that was too large; its uid and the call's name."""
-    s = Transcript("spilled", house.homes.work / "tidepool", datetime.now(UTC))
+    s = SampleTranscript("spilled", house.homes.work / "tidepool", datetime.now(UTC))
     s.prompt("Print a lot.")
     s.bash("seq 90000", PREVIEW.format(path=path))
     log = s.save(house.homes.claude)
     if whole:
         folder = log.with_suffix("") / "tool-results"
         folder.mkdir(parents=True)
-        (folder / "b1.txt").write_text(f"all of it\nGITHUB_TOKEN={token()}\n")
+        (folder / "b1.txt").write_text(f"all of it\nGITHUB_TOKEN={fake_token()}\n")
     house.swept()
     uid = f"claude:{s.id}"
     listed = house.ask(f"/api/sessions/{uid}/events").json["events"]
@@ -73,7 +73,9 @@ def test_what_is_no_call_has_no_more(house: House) -> None:
 
 def test_what_our_own_sessions_spilled_is_had_on_demand(own_house: House) -> None:
     """From the store: the side file may be gone. Without its secrets, like any other."""
-    text = "".join(f"line {n}\n" for n in range(6000)) + f"narwhal\nGITHUB_TOKEN={token()}\n" * 2
+    text = (
+        "".join(f"line {n}\n" for n in range(6000)) + f"narwhal\nGITHUB_TOKEN={fake_token()}\n" * 2
+    )
     with Journal(own_house.homes.thence, durability="none").create(cwd="/x") as session:
         session.record("user", {"role": "user", "content": "Print a lot."})
         call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "cat"}}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.pace import grows_linearly
 from tests.serve.conftest import House
-from thence.agents.claude.sample import Transcript
+from thence.agents.claude.sample import SampleTranscript
 from thence.agents.sessions import load
 from thence.cli import madeup
 from thence.format.graph import State
@@ -54,7 +54,7 @@ def all_rows(chart: Chart) -> Iterator[ChartRow]:
             yield from chart.bounds[row.number].rows
 
 
-def whole_of(folder: Path, script: Transcript) -> Chart:
+def whole_of(folder: Path, script: SampleTranscript) -> Chart:
     """Write a session down and lay it out."""
     return Chart(readout_of(load(script.save(folder)).whole))
 
@@ -118,7 +118,7 @@ def test_a_prompt_that_corrects_is_a_correction(house: House) -> None:
 
 def test_a_call_says_how_it_went(tmp_path: Path) -> None:
     """Tests, edits, failures, refusals, calls without a result, each a kind of its own."""
-    s = Transcript("kinds", tmp_path, NOON)
+    s = SampleTranscript("kinds", tmp_path, NOON)
     s.prompt("Go.")
     s.bash("pytest -q", "1 failed, 2 passed in 1.0s\n", code=1)
     s.edit("a.py", "x = 1", "x = 2")
@@ -197,7 +197,7 @@ def test_every_part_is_drawn(house: House) -> None:
 
 def test_a_long_session_is_drawn_a_window_at_a_time(tmp_path: Path) -> None:
     """Around what is wanted; the rest is counted, and every row comes up somewhere."""
-    s = Transcript("long", tmp_path, NOON)
+    s = SampleTranscript("long", tmp_path, NOON)
     for number in range(300):
         s.prompt(f"Question {number}")
         s.text(f"Answer {number}")
@@ -223,7 +223,7 @@ def test_a_long_session_is_drawn_a_window_at_a_time(tmp_path: Path) -> None:
 
 def test_a_pause_says_how_long_it_was(tmp_path: Path) -> None:
     """Where nothing was written for long."""
-    s = Transcript("pause", tmp_path, NOON)
+    s = SampleTranscript("pause", tmp_path, NOON)
     s.prompt("One.")
     s.text("Yes.")
     s.prompt("Two.", wait=3 * 3600)
@@ -234,7 +234,7 @@ def test_a_pause_says_how_long_it_was(tmp_path: Path) -> None:
 
 def test_an_open_call_of_a_running_session_is_no_interruption(tmp_path: Path) -> None:
     """It is open; whether anybody is at it, the end of the page says."""
-    s = Transcript("open", tmp_path, NOON)
+    s = SampleTranscript("open", tmp_path, NOON)
     s.prompt("Go.")
     s.call("Bash", {"command": "make all"}, None)
     chart = whole_of(tmp_path, s)
@@ -310,7 +310,7 @@ def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
     """Also where every turn left a branch behind."""
 
     def whole(size: int) -> Whole:
-        s = Transcript(f"size-{size}", tmp_path, NOON - timedelta(days=30))
+        s = SampleTranscript(f"size-{size}", tmp_path, NOON - timedelta(days=30))
         for _ in range(size):
             s.prompt("Go on.")
             before = s.tip
@@ -359,7 +359,7 @@ def test_made_up_sessions_have_one_of_everything(house: House) -> None:
 
 def test_a_large_edit_is_counted_and_drawn_when_it_is_opened(tmp_path: Path) -> None:
     """The page says how many lines went and came; the body holds them."""
-    s = Transcript("large", tmp_path, NOON)
+    s = SampleTranscript("large", tmp_path, NOON)
     s.prompt("Go.")
     old = "\n".join(f"line {n} of the old text" for n in range(120))
     s.edit("a.py", old, old.replace("line 7 ", "LINE 7 "))

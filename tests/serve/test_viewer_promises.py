@@ -19,7 +19,7 @@ from tests.serve import browser as browsers
 from tests.serve import laid
 from tests.serve.conftest import House, built
 from tests.serve.test_pages import tides
-from thence.agents.claude.sample import Transcript
+from thence.agents.claude.sample import SampleTranscript
 from thence.memory.patterns import Evidence, Pattern
 from thence.memory.store import Filter
 from thence.serve import list_page, pattern_page, projects, year
@@ -229,7 +229,7 @@ def test_tools_and_files_of_the_last_weeks_are_counted(house: House) -> None:
 def test_days_of_the_list_are_those_of_the_zone(tmp_path: Path) -> None:
     """A day that is chosen is a local one, its last minute included; the zone is shown."""
     house = built(tmp_path)
-    log = Transcript("late", house.homes.work, datetime(2026, 3, 3, 23, 30, tzinfo=UTC))
+    log = SampleTranscript("late", house.homes.work, datetime(2026, 3, 3, 23, 30, tzinfo=UTC))
     log.prompt("A late question")
     log.text("A late answer.")
     log.save(house.homes.claude)
@@ -257,7 +257,7 @@ def test_the_year_is_shown_when_it_is_not_this_one(browser: Browser, tmp_path: P
     """On the page of a session and in lists."""
     house = built(tmp_path)
     start = datetime(2024, 5, 6, 10, 0, tzinfo=UTC)
-    log = Transcript("old", house.homes.work, start)
+    log = SampleTranscript("old", house.homes.work, start)
     log.prompt("An old question")
     log.text("An old answer.")
     log.clock.after(40 * 86_400)
@@ -425,7 +425,7 @@ def test_old_to_dos_are_not_listed(tmp_path: Path) -> None:
     """Of a list that an agent left open, only those of the last 14 days stand on the first page."""
     house = built(tmp_path)
     for name, days in (("fresh list", 2), ("stale list", 20)):
-        log = Transcript(name, house.homes.work, datetime.now(UTC) - timedelta(days=days))
+        log = SampleTranscript(name, house.homes.work, datetime.now(UTC) - timedelta(days=days))
         log.prompt(f"Make a {name}")
         todos = [{"content": f"Paint the {name}", "status": "pending", "activeForm": "Painting"}]
         log.call("TodoWrite", {"todos": todos}, "ok")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from thence.agents.handoffs import Bound, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.agents.profiles import Agent, HookFile, Profile, ServerFile, ToolForm, agents
 from thence.agents.samples import Machine, put
 from thence.format.records import JSON
@@ -25,12 +25,12 @@ def agent(**changes: Any) -> Agent:
     return Agent("claude", msgspec.structs.replace(PROFILE, **changes))
 
 
-def outside(_bound: Bound) -> dict[str, list[JSON]]:
+def outside(_bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Write where nothing of the agent lies."""
     return {"../elsewhere.jsonl": []}
 
 
-def silent(_bound: Bound) -> dict[str, list[JSON]]:
+def silent(_bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Write a log that says nothing."""
     return {f"projects/-work/{offers.SESSION}.jsonl": [{"type": "summary", "summary": "x"}]}
 
@@ -41,7 +41,7 @@ def by_chance(machine: Machine, _now: datetime) -> None:
     (machine.work / "tidepool").mkdir(parents=True, exist_ok=True)
 
 
-OUTSIDE, SILENT = Writer(outside), Writer(silent)
+OUTSIDE, SILENT = HandoffWriter(outside), HandoffWriter(silent)
 
 
 def test_an_agent_that_offers_nothing_is_well() -> None:

@@ -42,15 +42,15 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
 class File(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     """One file of a session.
 
-    `key` names it inside the session, stays when the file is moved, and sorts by age. A `whole`
-    file is a document that its writer replaces; one with `rows` is a database; any other is a log
+    `key` names it inside the session, stays when the file is moved, and sorts by age. Its
+    writer replaces a document as a whole; a file with `rows` is a database; any other file is a log
     of lines that grows.
     """
 
     path: str
     key: str = ""
     channel: str = "main"
-    whole: bool = False
+    is_document: bool = msgspec.field(default=False, name="whole")
     rows: Rows | None = None
     beside: tuple[str, ...] = ()
     """Paths of files that are read with a document; it has changed when one of them has."""
@@ -140,7 +140,7 @@ class Live(msgspec.Struct, frozen=True, omit_defaults=True):
     since: str | None = None
 
 
-class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
+class AgentPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of an agent's own prompt history."""
 
     text: str
@@ -164,7 +164,7 @@ class Adapter(Protocol):
         ...
 
     def at(self, path: Path) -> Source | None:
-        """Give the session that a file or folder belongs to; None when it is none of ours."""
+        """Return the session that a file or folder belongs to; None when it is none of ours."""
         ...
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
@@ -175,8 +175,8 @@ class Adapter(Protocol):
         """Tell which sessions the agent itself calls running."""
         ...
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
-        """Give the agent's own prompt history, oldest first."""
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
+        """Yield the agent's own prompt history, oldest first."""
         ...
 
     def keeps_days(self, root: Path) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from thence.agents import File, Mark, Source
-from thence.agents.files import Unreadable
+from thence.agents.files import UnreadableDocument
 from thence.agents.records import LineReader, Record, moment, note
 from thence.format import codec
 from thence.format.codec import Found
@@ -34,11 +34,11 @@ class ListReader(LineReader):
         self.generation = mark.generation
         self._known: Record = {}
 
-    def items(self, _found: Found) -> Sequence[Record]:
+    def items(self, _entry: Found) -> Sequence[Record]:
         """Return the items of a document, oldest first; raise Unreadable if it has no list."""
         return ()
 
-    def item_facts(self, _found: Found) -> Iterable[Fact]:
+    def item_facts(self, _entry: Found) -> Iterable[Fact]:
         """Return the facts of one item."""
         return ()
 
@@ -56,9 +56,9 @@ class ListReader(LineReader):
         """Return what the next items need to know."""
         return {}
 
-    def facts(self, found: Found) -> Iterator[Fact]:
+    def facts(self, entry: Found) -> Iterator[Fact]:
         """Yield the facts of the items that are new, and what the document says as a whole."""
-        items = self.items(found)
+        items = self.items(entry)
         carried = self._carried
         first, total = count(carried.get("items")), blake2b(digest_size=12)
         for item in items[:first]:
@@ -74,12 +74,12 @@ class ListReader(LineReader):
             _add(total, raw)
             yield from self.item_facts(Found(item, Place(nth, 0, len(raw)), raw))
         line = max(len(items), count(carried.get("line")))
-        told = self.about(found.value)
-        name = line_name(self._file.key, repr(sorted(told.items())).encode("utf-8", "replace"))
-        if told and name != word(carried.get("about")):
+        about = self.about(entry.value)
+        name = line_name(self._file.key, repr(sorted(about.items())).encode("utf-8", "replace"))
+        if about and name != word(carried.get("about")):
             line += first == len(items)
-            place = Found(found.value, Place(line, 0, 0), b"")
-            yield self._fact(place, Node(name, flags=Is.INTERNAL), "document", **told)
+            place = Found(entry.value, Place(line, 0, 0), b"")
+            yield self._fact(place, Node(name, flags=Is.INTERNAL), "document", **about)
         self._known = {
             "items": len(items),
             "sum": total.hexdigest(),
@@ -88,9 +88,9 @@ class ListReader(LineReader):
             **self.remember(),
         }
 
-    def _said(
+    def _message_fact(
         self,
-        found: Found,
+        entry: Found,
         kind: str,
         name: str,
         parts: Sequence[Block],
@@ -103,7 +103,7 @@ class ListReader(LineReader):
         made = calls_of(parts), answers_of(parts)
         node = Node(name, PREVIOUS, flags, *made, response=response)
         shown = tuple(parts) or (note("empty message", None),)
-        return self._fact(found, node, kind, blocks=shown, **more)
+        return self._fact(entry, node, kind, blocks=shown, **more)
 
     def carry(self) -> JSON:
         """Return how many items were read, their checksum, and what the next ones need."""
@@ -124,13 +124,13 @@ class TotalReader(LineReader):
         self._line = count(self._carried.get("line"))
         self._counts = self._carried.get("counts")
 
-    def total(self, _found: Found) -> tuple[Usage, str | None] | None:
+    def total(self, _entry: Found) -> tuple[Usage, str | None] | None:
         """Return the total of a session, and its model; None if it has none yet."""
         raise NotImplementedError
 
-    def facts(self, found: Found) -> Iterator[Fact]:
+    def facts(self, entry: Found) -> Iterator[Fact]:
         """Yield the total, if it has changed since the last read."""
-        usage, model = self.total(found) or (Usage(), None)
+        usage, model = self.total(entry) or (Usage(), None)
         counts = list(msgspec.structs.astuple(usage))
         if counts == self._counts or not usage.total:
             return
@@ -160,10 +160,10 @@ def version_name(name: str | None, content: JSON, else_name: str) -> str:
     return f"{name} {blake2b(codec.dump(content), digest_size=4).hexdigest()}"
 
 
-def listed(value: JSON) -> list[Record]:
+def list_items(value: JSON) -> list[Record]:
     """Return the items of a list in a document; raise Unreadable if it is none."""
     if not isinstance(value, list):
-        raise Unreadable(NO_LIST)
+        raise UnreadableDocument(NO_LIST)
     return [item if isinstance(item, dict) else {"unknown": item} for item in value]
 
 

@@ -32,48 +32,48 @@ from thence.format.facts import Fact
 from thence.format.nodes import Node
 from thence.format.records import JSON, Notice, Place, Skipped
 
-DEPTH = 12
+MAX_DEPTH = 12
 """How many folders deep sessions are looked for."""
 
-DOCUMENT_LIMIT = 16 << 20
+MAX_DOCUMENT_BYTES = 16 << 20
 """Largest document that is read whole, in bytes."""
 
-LIST_LIMIT = 64 << 20
+MAX_LIST_BYTES = 64 << 20
 """Largest document with a whole conversation in it that is read, in bytes."""
 
-UNPACKED_LIMIT = 4 << 30
+MAX_UNPACKED_BYTES = 4 << 30
 """Most bytes that are unpacked from one compressed file."""
 
 REWRITTEN = "rewritten"
 SOURCE_GONE = "source gone"
 
-_CHUNK = 1 << 20
-_WINDOW = 128 << 20
-_EDGE = 4096  # bytes by which the start and the read end of a file are known again
+_CHUNK_BYTES = 1 << 20
+_MAX_WINDOW_BYTES = 128 << 20
+_EDGE_BYTES = 4096  # bytes by which the start and the read end of a file are known again
 
 _Edges = tuple[bytes, bytes]  # the first bytes of a file, and the last ones that were read
 _NO_EDGES = (b"", b"")
 
 
-_remembered: ContextVar[Callable[[str], str]] = ContextVar("remembered", default=str)
+_carry_cleaner: ContextVar[Callable[[str], str]] = ContextVar("carry_cleaner", default=str)
 
 
 @contextlib.contextmanager
-def remembering(clean: Callable[[str], str]) -> Iterator[None]:
-    """Let readers remember texts as `clean` gives them: what they carry is stored, without secrets.
+def clean_carry_with(clean: Callable[[str], str]) -> Iterator[None]:
+    """Let readers clean the texts of their carry with `clean`: a carry is stored, without secrets.
 
-    Outside of it texts are remembered as they are.
+    Outside of this context a carry has texts as they are.
     """
-    token = _remembered.set(clean)
+    token = _carry_cleaner.set(clean)
     try:
         yield
     finally:
-        _remembered.reset(token)
+        _carry_cleaner.reset(token)
 
 
-def remembered(text: str) -> str:
-    """Return a text as a reader remembers it, for a comparison with what it carries."""
-    return _remembered.get()(text)
+def clean_carry(text: str) -> str:
+    """Return a text as a carry has it, to store it or to compare it with what is stored."""
+    return _carry_cleaner.get()(text)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -86,12 +86,12 @@ class Limits(msgspec.Struct, frozen=True):
 class Records(Protocol):
     """Turns the records of one file into facts, and remembers what later ones need."""
 
-    def facts(self, found: codec.Found) -> Iterable[Fact]:
-        """Give the facts of one record, with file, channel, generation, line and offset set."""
+    def facts(self, entry: codec.Found) -> Iterable[Fact]:
+        """Return the facts of one record, with file, channel, generation, line and offset set."""
         ...
 
     def carry(self) -> JSON:
-        """Give what a later read must know of the records before it."""
+        """Return what a later read must know of the records before it."""
         ...
 
 
@@ -103,7 +103,7 @@ class ListRecords(Records, Protocol):
     """Which generation its facts are: the next one if the list was changed, not only grown."""
 
 
-class Unreadable(Exception):
+class UnreadableDocument(Exception):
     """A document, or a file that belongs to it, makes no sense now. It may be half written."""
 
     def __init__(self, why: str, *, is_torn: bool = False) -> None:
@@ -113,7 +113,7 @@ class Unreadable(Exception):
         """Its end is missing: somebody is writing it, or was stopped while writing."""
 
 
-Opened = Callable[[Source, File, Mark], Records]
+OpenRecords = Callable[[Source, File, Mark], Records]
 """Makes the `Records` of a file; the mark tells the generation and holds the last carry."""
 
 IsRecord = Callable[[dict[str, JSON]], bool]
@@ -122,7 +122,7 @@ IsRecord = Callable[[dict[str, JSON]], bool]
 def read(
     source: Source,
     cursor: Cursor | None,
-    opened: Opened,
+    open_records: OpenRecords,
     *,
     is_record: IsRecord = codec.accept_any,
     limits: Limits | None = None,
@@ -132,18 +132,18 @@ def read(
     batch = Batch([], [], Cursor(dict(cursor.marks) if cursor else {}), notices=[])
     until = monotonic() + limits.seconds
     for file in source.files:
-        one = _Reading(source, file, batch, opened, is_record)
-        if one.changed():
+        reader = _FileReader(source, file, batch, open_records, is_record)
+        if reader.has_changed():
             if batch.bytes >= limits.bytes or (batch.bytes and monotonic() > until):
                 batch.done = False
                 break
-            one.run(limits.bytes - batch.bytes, until)
+            reader.run(limits.bytes - batch.bytes, until)
             if not batch.done:
                 break
     return batch
 
 
-def unchanged(source: Source, cursor: Cursor) -> bool:
+def is_unchanged(source: Source, cursor: Cursor) -> bool:
     """Whether no file of a session differs from what was read, as far as its inode tells.
 
     Rows of a database are known by their version: others in the same file may change.
@@ -156,7 +156,9 @@ def unchanged(source: Source, cursor: Cursor) -> bool:
                 return False
             continue
         try:
-            if mark is None or not _is(mark, _status(file, os.lstat(file.path)), file.path):
+            if mark is None or not _is_same_file(
+                mark, _status(file, os.lstat(file.path)), file.path
+            ):
                 return False
         except OSError:
             return False
@@ -174,7 +176,7 @@ def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
     A file that differs from its mark is opened, and looked at no further than at its edges.
     """
     path = file.path
-    if _is(mark, _status(file, status), path):
+    if _is_same_file(mark, _status(file, status), path):
         return status.st_size if not mark.torn else min(mark.offset, status.st_size)
     if _is_touched(mark, status, path):
         return 0
@@ -184,15 +186,15 @@ def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
         return 0
     try:
         content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
-        return mark.offset if _recognised(mark, content) is not None else 0
+        return mark.offset if _match_edges(mark, content) is not None else 0
     except OSError:
         return 0
     finally:
         os.close(handle)
 
 
-def measured(source: Source) -> tuple[int, float]:
-    """Give the bytes of a session's files, and when the last of them was written."""
+def measure_source(source: Source) -> tuple[int, float]:
+    """Return the bytes of a session's files, and when the last of them was written."""
     size, modified = 0, 0.0
     for file in source.files:
         try:
@@ -211,20 +213,25 @@ def size_of(file: File, status: os.stat_result) -> tuple[int, float]:
     return file.rows.size, file.rows.modified or status.st_mtime
 
 
-class _Reading:
+class _FileReader:
     """One file, this time."""
 
     def __init__(
-        self, source: Source, file: File, batch: Batch, opened: Opened, is_record: IsRecord
+        self,
+        source: Source,
+        file: File,
+        batch: Batch,
+        open_records: OpenRecords,
+        is_record: IsRecord,
     ) -> None:
         self._source = source
         self._file = file
         self._batch = batch
-        self._opened = opened
+        self._open_records = open_records
         self._is_record = is_record
         self._before = batch.cursor.marks.get(file.key)
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether the file has to be opened."""
         mark = self._before
         try:
@@ -238,7 +245,7 @@ class _Reading:
         except (OSError, ValueError) as error:
             self._skip(reason_of(error))
             return False
-        if mark is None or not _is(mark, status, self._file.path):
+        if mark is None or not _is_same_file(mark, status, self._file.path):
             return True
         self._batch.torn |= mark.torn
         return False
@@ -251,10 +258,10 @@ class _Reading:
             self._skip(reason_of(error))
             return
         try:
-            if self._file.whole:
-                self._document(handle)
+            if self._file.is_document:
+                self._read_document(handle)
             else:
-                self._log(handle, room, until)
+                self._read_log(handle, room, until)
         except OSError as error:
             self._skip(reason_of(error))
         finally:
@@ -266,21 +273,21 @@ class _Reading:
 
     # -- documents ----------------------------------------------------------------------
 
-    def _document(self, handle: int) -> None:
+    def _read_document(self, handle: int) -> None:
         """Read a document anew. One that makes no sense leaves standing what the last one said."""
         before = self._before
         last = before.generation if before else -1
         carry = before.carry if before else None
         status = _status(self._file, os.fstat(handle))
         mark = mark_of(status, self._file.path, generation=last + 1, carry=carry)
-        records = self._opened(self._source, self._file, mark)
+        records = self._open_records(self._source, self._file, mark)
         is_list = isinstance(records, ListRecords)
         try:
-            raw = _content(handle, LIST_LIMIT if is_list else DOCUMENT_LIMIT)
+            raw = _content(handle, MAX_LIST_BYTES if is_list else MAX_DOCUMENT_BYTES)
             self._batch.bytes += len(raw)
-            found = codec.Found(_parsed(raw), Place(1, 0, len(raw)), raw)
-            events = list(records.facts(found))
-        except Unreadable as error:
+            entry = codec.Found(_parse_document(raw), Place(1, 0, len(raw)), raw)
+            events = list(records.facts(entry))
+        except UnreadableDocument as error:
             is_torn = error.is_torn and is_list
             if is_torn:
                 self._batch.torn = True
@@ -293,7 +300,7 @@ class _Reading:
             self._batch.lines += len({fact.line for fact in events})
             mark = msgspec.structs.replace(mark, generation=records.generation)
             if before is not None and records.generation > last:
-                self._rewritten(records.generation)
+                self._note_rewrite(records.generation)
         self._batch.events += events
         self._batch.cursor.marks[self._file.key] = msgspec.structs.replace(
             mark, carry=records.carry()
@@ -301,15 +308,15 @@ class _Reading:
 
     # -- logs ---------------------------------------------------------------------------
 
-    def _log(self, handle: int, room: int, until: float) -> None:
+    def _read_log(self, handle: int, room: int, until: float) -> None:
         status = os.fstat(handle)
         packed = self._file.path.endswith(".zst")
         # A file may grow while it is read: what it has now is read, the rest is for next time.
         content = Zstandard(handle) if packed else Plain(handle, status.st_size)
-        mark, edges = self._start(status, content)
-        records = self._opened(self._source, self._file, mark)
+        mark, edges = self._find_start(status, content)
+        records = self._open_records(self._source, self._file, mark)
         facts, events, is_record = records.facts, self._batch.events, self._is_record
-        quick, found_at = codec.quick, codec.Found
+        quick, make_entry = codec.quick, codec.Found
         flow = _Flow(content, mark.offset, until, edges)
         offset, line = mark.offset, mark.line
         stop = offset + room
@@ -319,13 +326,13 @@ class _Reading:
                 tail = place, raw
                 break
             if raw is not None and (value := quick(raw)) is not None:
-                events += facts(found_at(value, place, raw))
+                events += facts(make_entry(value, place, raw))
             else:
-                for found in codec.parse(place, raw, ended=True, is_record=is_record):
-                    if isinstance(found, Skipped):
-                        self._skipped(found)
+                for entry in codec.parse(place, raw, ended=True, is_record=is_record):
+                    if isinstance(entry, Skipped):
+                        self._add_skipped(entry)
                     else:
-                        events += facts(found)
+                        events += facts(entry)
             line += 1
             offset = place.offset + place.length + 1
             if offset >= stop or (not line % 256 and monotonic() > until):
@@ -335,8 +342,10 @@ class _Reading:
         self._batch.lines += line - mark.line
         self._batch.bytes += offset - mark.offset
         carry = records.carry()
-        torn, held = self._tail(tail, records, flow) if tail is not None else (False, b"")
-        self._trouble(content, Place(line, offset, 0))
+        torn, tail_bytes = (
+            self._read_tail(tail, records, flow) if tail is not None else (False, b"")
+        )
+        self._note_damage(content, Place(line, offset, 0))
         self._batch.cursor.marks[self._file.key] = mark_of(
             status,
             self._file.path,
@@ -345,14 +354,14 @@ class _Reading:
             offset=offset,
             line=line,
             generation=mark.generation,
-            head=_hash(flow.head[: offset + len(held)]),
-            anchor=_hash((flow.last() + held)[-_EDGE:]),
-            tail=len(held),
+            head=_hash(flow.head[: offset + len(tail_bytes)]),
+            anchor=_hash((flow.last() + tail_bytes)[-_EDGE_BYTES:]),
+            tail=len(tail_bytes),
             torn=torn,
             carry=carry,
         )
 
-    def _tail(
+    def _read_tail(
         self, tail: tuple[Place, bytes | None], records: Records, flow: _Flow
     ) -> tuple[bool, bytes]:
         """Look at a last line without its LF, which the cursor does not pass.
@@ -364,43 +373,43 @@ class _Reading:
         self._batch.bytes += place.length
         if flow.gave_up:
             self._skip(codec.TOO_LONG, place)
-        found = list(codec.parse(place, raw, ended=False, is_record=self._is_record))
-        torn = any(isinstance(one, Skipped) for one in found)
+        entries = list(codec.parse(place, raw, ended=False, is_record=self._is_record))
+        torn = any(isinstance(entry, Skipped) for entry in entries)
         at = 0
-        for one in found:
-            start = _begins(raw or b"", at, one)
-            if start is None or isinstance(one, Skipped):
+        for entry in entries:
+            start = _start_in_line(raw or b"", at, entry)
+            if start is None or isinstance(entry, Skipped):
                 break
-            self._batch.events += records.facts(one)
-            at = start + len(one.raw)
+            self._batch.events += records.facts(entry)
+            at = start + len(entry.raw)
         self._batch.lines += bool(at)
         self._batch.torn |= torn
         return torn, (raw or b"")[:at]
 
-    def _skipped(self, found: Skipped) -> None:
-        named = msgspec.structs.replace(found, source=self._file.path)
+    def _add_skipped(self, skipped: Skipped) -> None:
+        named = msgspec.structs.replace(skipped, source=self._file.path)
         self._batch.skipped.append(named)
 
-    def _trouble(self, content: Content, place: Place) -> None:
+    def _note_damage(self, content: Content, place: Place) -> None:
         """Tell what is wrong with the file as a whole."""
         if content.broken and self._batch.done:
             self._skip(content.broken, place)
 
-    def _start(self, status: os.stat_result, content: Content) -> tuple[Mark, _Edges]:
+    def _find_start(self, status: os.stat_result, content: Content) -> tuple[Mark, _Edges]:
         """Decide where to begin: where the last read ended, or at the start once more."""
         before = self._before
         if before is None:
             return mark_of(status, self._file.path), _NO_EDGES
         touched = _is_touched(before, status, self._file.path)
-        if not touched and (edges := _recognised(before, content)) is not None:
+        if not touched and (edges := _match_edges(before, content)) is not None:
             return before, edges
         generation = before.generation
         if before.offset or before.tail:
             generation += 1
-            self._rewritten(generation)
+            self._note_rewrite(generation)
         return mark_of(status, self._file.path, generation=generation), _NO_EDGES
 
-    def _rewritten(self, generation: int) -> None:
+    def _note_rewrite(self, generation: int) -> None:
         """Say that this log is another one from here on, even if it holds nothing any more."""
         self._batch.notices.append(Notice(REWRITTEN, self._file.path))
         self._batch.events.append(rewritten_fact(self._file, generation))
@@ -416,30 +425,30 @@ def _content(handle: int, limit: int) -> bytes:
     """Return all bytes of a document."""
     size = os.fstat(handle).st_size
     if size > limit:
-        raise Unreadable(codec.TOO_LONG)
+        raise UnreadableDocument(codec.TOO_LONG)
     return b"".join(_chunks(handle, 0, size))
 
 
-def _parsed(raw: bytes) -> dict[str, JSON]:
+def _parse_document(raw: bytes) -> dict[str, JSON]:
     """Return a document; odd texts and numbers in it are taken as they are."""
     try:
         value = msgspec.json.decode(raw)
     except (ValueError, RecursionError) as error:
         place = Place(1, 0, len(raw))
-        for found in codec.parse(place, raw, ended=True, is_record=lambda _value: False):
-            if isinstance(found, codec.Found):
-                return found.value
-        raise Unreadable(codec.BAD_JSON, is_torn="truncated" in str(error)) from None
+        for entry in codec.parse(place, raw, ended=True, is_record=lambda _value: False):
+            if isinstance(entry, codec.Found):
+                return entry.value
+        raise UnreadableDocument(codec.BAD_JSON, is_torn="truncated" in str(error)) from None
     if not isinstance(value, dict):
-        raise Unreadable(codec.NOT_OBJECT)
+        raise UnreadableDocument(codec.NOT_OBJECT)
     return value
 
 
-def _begins(raw: bytes, at: int, found: codec.Found | Skipped) -> int | None:
+def _start_in_line(raw: bytes, at: int, entry: codec.Found | Skipped) -> int | None:
     """Where in its line a record starts that stands at a place, white space left out."""
-    if isinstance(found, Skipped):
+    if isinstance(entry, Skipped):
         return None
-    start = raw.find(found.raw, at)
+    start = raw.find(entry.raw, at)
     return start if start >= 0 and not raw[at:start].strip(codec.WHITE) else None
 
 
@@ -460,16 +469,16 @@ def _status(file: File, own: os.stat_result) -> Status:
     """Return the status of a file, together with those that are read with it."""
     if not file.beside:
         return own
-    every: list[os.stat_result] = [own]
+    statuses: list[os.stat_result] = [own]
     for path in file.beside:
         with contextlib.suppress(OSError, ValueError):
-            every.append(os.lstat(path))
+            statuses.append(os.lstat(path))
     return _Statuses(
         own.st_dev,
-        crc32(repr([one.st_ino for one in every]).encode()),
-        sum(one.st_size for one in every),
-        max(one.st_mtime_ns for one in every),
-        max(one.st_ctime_ns for one in every),
+        crc32(repr([status.st_ino for status in statuses]).encode()),
+        sum(status.st_size for status in statuses),
+        max(status.st_mtime_ns for status in statuses),
+        max(status.st_ctime_ns for status in statuses),
     )
 
 
@@ -486,7 +495,7 @@ def mark_of(status: Status, path: str, *, size: int | None = None, **known: JSON
     )
 
 
-def _is(mark: Mark, status: Status, path: str) -> bool:
+def _is_same_file(mark: Mark, status: Status, path: str) -> bool:
     return _has_times(mark, status, path) and (mark.inode, mark.size, mark.device) == (
         status.st_ino,
         status.st_size,
@@ -512,16 +521,16 @@ def _place(path: str) -> int:
     return crc32(path.encode("utf-8", "surrogateescape"))
 
 
-def _recognised(mark: Mark, content: Content) -> _Edges | None:
-    """Give the edges of a file that begins and goes on as it did when it was read, or None."""
+def _match_edges(mark: Mark, content: Content) -> _Edges | None:
+    """Return the edges of a file that begins and goes on as it did when it was read, or None."""
     end = mark.offset + mark.tail
-    edge = min(end, _EDGE)
+    edge = min(end, _EDGE_BYTES)
     head = content.piece(0, edge)
     anchor = content.piece(end - edge, edge)
     if len(anchor) != edge or (_hash(head), _hash(anchor)) != (mark.head, mark.anchor):
         return None
     if mark.tail:  # the tail is read again: the edges end before it
-        least = min(mark.offset, _EDGE)
+        least = min(mark.offset, _EDGE_BYTES)
         return head[:least], content.piece(mark.offset - least, least)
     return head, anchor
 
@@ -554,7 +563,7 @@ class _Flow:
         self._start = offset
 
     def chunks(self) -> Iterator[bytes]:
-        """Give the bytes from the offset on.
+        """Yield the bytes from the offset on.
 
         Who asks for the next chunk has read all lines that end in this one.
         """
@@ -572,16 +581,16 @@ class _Flow:
     def _take(self, chunk: bytes, at: int) -> None:
         """Keep of the chunk before this one as much as an edge may need."""
         self._committed = self.last()
-        self._above = (self._above + self._chunk[-_EDGE:])[-_EDGE:]
+        self._above = (self._above + self._chunk[-_EDGE_BYTES:])[-_EDGE_BYTES:]
         self._chunk, self._start = chunk, at
-        self.head += chunk[: _EDGE - len(self.head)]
+        self.head += chunk[: _EDGE_BYTES - len(self.head)]
 
     def last(self) -> bytes:
         """The last bytes before the committed offset."""
         read = self.committed - self._start
         if read <= 0:  # a line that began before this chunk is still to be read
             return self._committed
-        return (self._above + self._chunk[max(read - _EDGE, 0) : read])[-_EDGE:]
+        return (self._above + self._chunk[max(read - _EDGE_BYTES, 0) : read])[-_EDGE_BYTES:]
 
 
 # -- contents -------------------------------------------------------------------------------
@@ -597,11 +606,11 @@ class Plain:
         self._size = os.fstat(handle).st_size if size is None else size
 
     def piece(self, offset: int, length: int) -> bytes:
-        """Give some bytes; fewer where the file ends."""
+        """Return some bytes; fewer where the file ends."""
         return os.pread(self._handle, min(length, max(self._size - offset, 0)), offset)
 
     def chunks(self, offset: int) -> Iterator[bytes]:
-        """Give all bytes from an offset on."""
+        """Yield all bytes from an offset on."""
         return _chunks(self._handle, offset, self._size)
 
 
@@ -615,8 +624,8 @@ class Zstandard:
         """What is wrong with the file, once that was met."""
         self._handle = handle
         self._error: type[Exception] = zstandard.ZstdError
-        self._unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-        self._told = _told_size(os.pread(handle, 32, 0))
+        self._unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+        self._stated_bytes = _read_stated_size(os.pread(handle, 32, 0))
         self._rewind()
 
     def _rewind(self) -> None:
@@ -630,7 +639,7 @@ class Zstandard:
 
     def _read(self, length: int) -> bytes:
         """Unpack some bytes more; none where the content ends, is damaged or never ends."""
-        if self._at > UNPACKED_LIMIT:
+        if self._at > MAX_UNPACKED_BYTES:
             self.broken = codec.TOO_LONG
             return b""
         try:
@@ -638,7 +647,7 @@ class Zstandard:
         except self._error:
             self.broken = "a damaged compressed file"
             return b""
-        if not data and self._at < self._told:
+        if not data and self._at < self._stated_bytes:
             self.broken = "a compressed file that is not whole"
         self._at += len(data)
         return data
@@ -647,12 +656,12 @@ class Zstandard:
         """Unpack up to an offset; whether there is one."""
         if offset < self._at:
             self._rewind()
-        while self._at < offset and self._read(min(_CHUNK, offset - self._at)):
+        while self._at < offset and self._read(min(_CHUNK_BYTES, offset - self._at)):
             pass
         return self._at == offset
 
     def piece(self, offset: int, length: int) -> bytes:
-        """Give some bytes; fewer where the content ends."""
+        """Return some bytes; fewer where the content ends."""
         out = b""
         if self._go(offset):
             while len(out) < length and (data := self._read(length - len(out))):
@@ -660,16 +669,16 @@ class Zstandard:
         return out
 
     def chunks(self, offset: int) -> Iterator[bytes]:
-        """Give all bytes from an offset on. A damaged frame ends them."""
+        """Yield all bytes from an offset on. A damaged frame ends them."""
         if self._go(offset):
-            while data := self._read(_CHUNK):
+            while data := self._read(_CHUNK_BYTES):
                 yield data
 
 
 Content = Plain | Zstandard
 
 
-def _told_size(start: bytes) -> int:
+def _read_stated_size(start: bytes) -> int:
     """How much a compressed file says it holds; 0 when it does not say."""
     import zstandard
 
@@ -681,7 +690,7 @@ def _told_size(start: bytes) -> int:
 
 def _chunks(handle: int, offset: int, end: int) -> Iterator[bytes]:
     while offset < end:
-        chunk = os.pread(handle, min(_CHUNK, end - offset), offset)
+        chunk = os.pread(handle, min(_CHUNK_BYTES, end - offset), offset)
         if not chunk:
             return
         offset += len(chunk)
@@ -703,7 +712,7 @@ def open_regular(path: str) -> int:
     return handle
 
 
-def read_small(path: str, limit: int = DOCUMENT_LIMIT) -> bytes | None:
+def read_small(path: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes | None:
     """Read a small file whole; None when it is not there, not regular or too large."""
     try:
         handle = open_regular(path)
@@ -734,7 +743,7 @@ def start_of(path: str, length: int) -> bytes | None:
 
 
 def chunks_of(path: str) -> Iterator[bytes]:
-    """Give all bytes of a plain file, a chunk at a time; none when it cannot be read."""
+    """Yield all bytes of a plain file, a chunk at a time; none when it cannot be read."""
     try:
         handle = open_regular(path)
     except (OSError, ValueError):
@@ -747,7 +756,7 @@ def chunks_of(path: str) -> Iterator[bytes]:
         os.close(handle)
 
 
-def document(path: str, limit: int = DOCUMENT_LIMIT) -> dict[str, JSON]:
+def document(path: str, limit: int = MAX_DOCUMENT_BYTES) -> dict[str, JSON]:
     """Read a small JSON document; empty when there is none that makes sense."""
     raw = read_small(path, limit)
     try:
@@ -772,8 +781,8 @@ def note_link(entry: os.DirEntry[str]) -> None:
             SKIPPED_LINKS.add(entry.path)
 
 
-def walk(root: str, depth: int = DEPTH) -> Iterator[os.DirEntry[str]]:
-    """Give the regular files below a folder, sorted by name; links are not followed."""
+def walk(root: str, depth: int = MAX_DEPTH) -> Iterator[os.DirEntry[str]]:
+    """Yield the regular files below a folder, sorted by name; links are not followed."""
     try:
         with os.scandir(root) as listing:
             entries = sorted(listing, key=lambda e: e.name)

@@ -19,7 +19,7 @@ from thence.errors import NotReadable
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from thence.agents import Adapter, Batch, Cursor, Live, Prompt, Source
+    from thence.agents import Adapter, AgentPrompt, Batch, Cursor, Live, Source
 
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ class GuardedAdapter:
         from thence.agents import Source
 
         source: Source | None = self._ask(
-            lambda: _checked(self._adapter.at(path), Source | None), None
+            lambda: _check_type(self._adapter.at(path), Source | None), None
         )
         return source
 
@@ -86,16 +86,16 @@ class GuardedAdapter:
 
         return self._each(lambda: self._adapter.live(root), Live)
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the prompts that the adapter knows, as far as it comes."""
-        from thence.agents import Prompt
+        from thence.agents import AgentPrompt
 
-        return self._each(lambda: self._adapter.prompts(root), Prompt)
+        return self._each(lambda: self._adapter.prompts(root), AgentPrompt)
 
     def keeps_days(self, root: Path) -> int | None:
         """Return after how many days the agent deletes a session; None where the adapter fails."""
         days: int | None = self._ask(
-            lambda: _checked(self._adapter.keeps_days(root), int | None), None
+            lambda: _check_type(self._adapter.keeps_days(root), int | None), None
         )
         return days
 
@@ -111,10 +111,12 @@ class GuardedAdapter:
         """Yield what an iterator of the adapter gives, each checked, until it ends or fails."""
         items: Iterator[Any] = self._ask(lambda: iter(question()), iter(()))
         nothing: list[_T] = []
-        while some := self._ask(lambda: [_checked(it, kind) for it in islice(items, 1)], nothing):
+        while some := self._ask(
+            lambda: [_check_type(it, kind) for it in islice(items, 1)], nothing
+        ):
             yield from some
 
 
-def _checked(value: Any, kind: Any) -> Any:
+def _check_type(value: Any, kind: Any) -> Any:
     """Return a value if its fields are of the types that they should be; raise if not."""
     return msgspec.convert(msgspec.to_builtins(value), kind)

@@ -15,7 +15,7 @@ import msgspec
 from thence.format.records import JSON
 
 
-class Bound(msgspec.Struct, frozen=True):
+class HandoffHistory(msgspec.Struct, frozen=True):
     """A history on its way to one agent: all that its writer needs to know."""
 
     session: str
@@ -38,7 +38,7 @@ class Bound(msgspec.Struct, frozen=True):
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
-class Settings(msgspec.Struct, frozen=True):
+class HandoffSettings(msgspec.Struct, frozen=True):
     """What of an agent's settings a new session must name."""
 
     model: str | None = None
@@ -47,13 +47,13 @@ class Settings(msgspec.Struct, frozen=True):
     """The agent's own names for folders, by their paths."""
 
 
-class Writer(msgspec.Struct, frozen=True):
+class HandoffWriter(msgspec.Struct, frozen=True):
     """What writes a session for one agent, and what of a history the agent takes."""
 
-    files: Callable[[Bound], dict[str, list[JSON]]]
+    files: Callable[[HandoffHistory], dict[str, list[JSON]]]
     """Returns the records of each file by its place below the agent's folder. One that ends in
     `.jsonl` is a log of lines; any other has a single record, written as JSON."""
-    settings: Callable[[Path], Settings] | None = None
+    settings: Callable[[Path], HandoffSettings] | None = None
     """Reads the settings in the agent's folder."""
     needs_uuid4: bool = False
     """The client takes no id of a later version for one of a session."""

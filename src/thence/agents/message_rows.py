@@ -62,15 +62,15 @@ class MessageRows(LineReader):
             return
         after = "WHERE session_id = ? AND id > ? ORDER BY id"
         names = ("id", *self.columns)
-        found = self._database.sized("messages", names, after, self._session, self._at)
-        for size, *told in found:
-            value = dict(zip(names, told, strict=True))
+        sized_rows = self._database.select_sized("messages", names, after, self._session, self._at)
+        for size, *cells in sized_rows:
+            value = dict(zip(names, cells, strict=True))
             if not isinstance(number := value["id"], int):
                 continue
             self._at, self._rows = number, self._rows + 1
             yield row(number, value, count(size))
 
-    def ending(self) -> Iterable[Fact]:
+    def final_facts(self) -> Iterable[Fact]:
         """Return nothing, unless a reader says otherwise."""
         return ()
 
@@ -113,20 +113,20 @@ class Totals(LineReader):
             yield row(self._line, {"name": name, "model": model, "counts": counts}, 0)
             self._line += 1
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return a total as a record of the log that has totals of its kind alone."""
-        name, counts = found.value["name"], found.value["counts"]
+        name, counts = entry.value["name"], entry.value["counts"]
         node = Node(f"usage {name} {' '.join(map(str, counts))}", None, Is.INTERNAL)
         block = note("tokens so far", {"of": name, "tokens": sum(counts)})
         when = self._file.rows.modified if self._file.rows is not None else 0.0
-        model = found.value["model"]
+        model = entry.value["model"]
         more = {"blocks": (block,), "model": model, "ts": moment(when or None)}
-        made = self._fact(found, node, "usage", **more)
+        made = self._fact(entry, node, "usage", **more)
         # A model may be called anything: a name of a file is made of a hash of it.
         kind = blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest()
         file = f"{made.file}/{kind}"
         return [msgspec.structs.replace(made, file=file, running=Usage(*counts))]
 
-    def ending(self) -> Iterable[Fact]:
+    def final_facts(self) -> Iterable[Fact]:
         """Return nothing: every fact has its row."""
         return ()

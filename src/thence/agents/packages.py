@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _OURS = "thence."
-_LONGEST = 300  # characters of a reason
+_MAX_REASON_CHARS = 300  # characters of a reason
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
@@ -56,11 +56,11 @@ def reason_of(why: str | BaseException) -> str:
         why = f"it ended the process with {why.code!r}"
     elif isinstance(why, BaseException):
         try:
-            said = str(why)
+            text = str(why)
         except Exception:  # noqa: BLE001 - somebody else's code, which may do anything
-            said = ""
-        why = f"{type(why).__name__}: {said}" if said else type(why).__name__
-    return " ".join(why.split())[:_LONGEST]
+            text = ""
+        why = f"{type(why).__name__}: {text}" if text else type(why).__name__
+    return " ".join(why.split())[:_MAX_REASON_CHARS]
 
 
 class ForeignFailure(Exception):

@@ -29,8 +29,8 @@ def parts_of(content: JSON) -> list[Record]:
 
 def text_of_parts(content: JSON) -> str:
     """Return all text of a message; thoughts, calls and results left out."""
-    said = (part.get("text") for part in parts_of(content) if not part.get("thought"))
-    return "\n".join(line for line in said if isinstance(line, str))
+    texts = (part.get("text") for part in parts_of(content) if not part.get("thought"))
+    return "\n".join(line for line in texts if isinstance(line, str))
 
 
 def media(part: Record) -> Record | None:
@@ -43,14 +43,14 @@ def media(part: Record) -> Record | None:
     return {"type": "text", "text": uri} if uri else None
 
 
-def answered(content: JSON) -> Iterator[Block]:
+def answer_blocks(content: JSON) -> Iterator[Block]:
     """Yield the texts, thoughts and images of the model; calls are left to the reader."""
     for part in parts_of(content):
-        said = text(part.get("text"))
-        if said and part.get("thought"):
-            yield thought(said)
-        elif said:
-            yield answer(said)
+        words = text(part.get("text"))
+        if words and part.get("thought"):
+            yield thought(words)
+        elif words:
+            yield answer(words)
         elif (picture := media(part)) is not None:
             yield Block("assistant_msg", "assistant", "", picture)
 
@@ -72,10 +72,10 @@ def responses_in(content: JSON) -> Iterator[Record]:
 def output_of(response: Record) -> tuple[JSON, bool]:
     """Return what a function gave, and whether it is an error."""
     value = response.get("response")
-    told = fields(value)
+    outcome = fields(value)
     for name in ("output", "error"):
-        if name in told:
-            inner = told[name]
+        if name in outcome:
+            inner = outcome[name]
             return (inner if isinstance(inner, (str, list)) else [_as_text(inner)]), name == "error"
     pictures = [picture for part in objects(response.get("parts")) if (picture := media(part))]
     return (pictures or value if isinstance(value, str) else [_as_text(value)]), False
@@ -98,13 +98,13 @@ def usage_of_counts(counts: Record, names: tuple[str, str, str, str, str]) -> Us
     Input includes the cache. Thoughts are part of the output for some providers and stand beside
     it for others: the total tells.
     """
-    given, output, cached, thoughts, total = (count(counts.get(name)) for name in names)
-    if not given and not output:
+    prompt_tokens, output, cached, thoughts, total = (count(counts.get(name)) for name in names)
+    if not prompt_tokens and not output:
         return None
-    if thoughts and total == given + output + thoughts:
+    if thoughts and total == prompt_tokens + output + thoughts:
         output += thoughts
-    cached = min(cached, given)
-    return Usage(given - cached, output, 0, cached)
+    cached = min(cached, prompt_tokens)
+    return Usage(prompt_tokens - cached, output, 0, cached)
 
 
 def summary_blocks(history: JSON) -> tuple[Block, ...]:
@@ -114,7 +114,7 @@ def summary_blocks(history: JSON) -> tuple[Block, ...]:
         role = "assistant" if message.get("role") in ("model", "assistant") else "user"
         content = message.get("parts", message.get("content"))
         for part in parts_of(content):
-            if said := word(part.get("text")):
-                payload = {"type": "text", "text": said}
-                out.append(Block("lifecycle", role, one_line(said), payload))
+            if words := word(part.get("text")):
+                payload = {"type": "text", "text": words}
+                out.append(Block("lifecycle", role, one_line(words), payload))
     return tuple(out)

@@ -2,7 +2,7 @@
 
 Each agent has a folder here, or a package by somebody else, with a `Profile`: plain data, and the
 places of its larger parts. An `Agent` has the profile and loads a part when somebody asks for it.
-A part that an agent does not have is None, and `Agent.required` says so in words.
+A part that an agent does not have is None, and `Agent.require` says so in words.
 
 Nothing outside this package knows an agent by name.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from thence.agents import Source
-    from thence.agents.handoffs import Writer
+    from thence.agents.handoffs import HandoffWriter
     from thence.agents.samples import Machine
     from thence.format.facts import Block, Fact
     from thence.format.readout import Record
@@ -249,25 +249,25 @@ class Agent:
     def reader(self) -> Adapter:
         """What finds and reads its sessions; from here on its tools are known."""
         _teach(self.profile)
-        made: Adapter = self._loaded(self.profile.reader)()
+        made: Adapter = self._load(self.profile.reader)()
         return made
 
     @property
-    def writer(self) -> Writer | None:
+    def writer(self) -> HandoffWriter | None:
         """What writes a session that comes from another agent."""
-        made: Writer | None = self._loaded(self.profile.handoff)
+        made: HandoffWriter | None = self._load(self.profile.handoff)
         return made
 
     @property
     def side_file(self) -> SideFile | None:
         """What finds an output that lies beside the log."""
-        find: SideFile | None = self._loaded(self.profile.side_file)
+        find: SideFile | None = self._load(self.profile.side_file)
         return find
 
     @property
     def sample(self) -> Sample | None:
         """What writes made-up sessions."""
-        write: Sample | None = self._loaded(self.profile.sample)
+        write: Sample | None = self._load(self.profile.sample)
         return write
 
     def offers(self, part: Part) -> bool:
@@ -275,7 +275,7 @@ class Agent:
         name = "resume_option" if part == "resume" else part
         return bool(getattr(self.profile, name))
 
-    def required(self, part: Part) -> None:
+    def require(self, part: Part) -> None:
         """Raise what a person is told when the agent lacks a part that was asked for."""
         if not self.offers(part):
             others = ", ".join(agent.name for agent in agents().values() if agent.offers(part))
@@ -307,13 +307,13 @@ class Agent:
         parts = (re.escape(name).replace(r"\*", ".*") for name in self.profile.records)
         return re.compile("|".join(parts))
 
-    def ask(self, part: Callable[..., Any], *given: Any) -> Any:
+    def ask(self, part: Callable[..., Any], *arguments: Any) -> Any:
         """Return what a part of the agent gives; a part of another package may fail in any way."""
         if self._point is None:
-            return part(*given)
+            return part(*arguments)
         try:
             with foreign():
-                return part(*given)
+                return part(*arguments)
         except ForeignFailure as error:
             note_problem(self._point, str(error))
             raise NotReadable(
@@ -321,7 +321,7 @@ class Agent:
                 hint="update or uninstall its package",
             ) from error
 
-    def _loaded(self, place: str) -> Any:
+    def _load(self, place: str) -> Any:
         return self.ask(_object_at, place) if place else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from thence.agents import File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, File, Live, Mark, Source, files
 from thence.format import kinds
 from thence.format.codec import Found
 from thence.format.facts import Block, Fact, line_name
@@ -25,8 +25,8 @@ Record = dict[str, JSON]
 HEAD_BYTES = 64 << 10
 """How much of a file is read to recognise whose it is."""
 
-_HEAD_LINES = 8
-_MILLISECONDS = 10**11  # as seconds this is the year 5138
+_MAX_HEAD_LINES = 8
+_MILLISECONDS_ABOVE = 10**11  # as seconds this is the year 5138
 
 
 class LineReader:
@@ -43,24 +43,24 @@ class LineReader:
         """Return what later records need to know: nothing, unless a reader says otherwise."""
         return None
 
-    def _name(self, found: Found) -> str:
-        return line_name(self._file.key, found.raw)
+    def _name(self, entry: Found) -> str:
+        return line_name(self._file.key, entry.raw)
 
-    def _fact(self, found: Found, node: Node, type_: str, **more: Any) -> Fact:
+    def _fact(self, entry: Found, node: Node, type_: str, **more: Any) -> Fact:
         more.setdefault("channel", self._file.channel)
         return Fact(
             node,
             type_,
             file=self._file.key,
             generation=self._generation,
-            line=found.place.line,
-            offset=found.place.offset,
+            line=entry.place.line,
+            offset=entry.place.offset,
             **more,
         )
 
-    def _document(self, found: Found, type_: str, **more: Any) -> Fact:
+    def _document(self, entry: Found, type_: str, **more: Any) -> Fact:
         """Return what a document says of its session: a fact without an event."""
-        return self._fact(found, Node(self._name(found), flags=Is.INTERNAL), type_, **more)
+        return self._fact(entry, Node(self._name(entry), flags=Is.INTERNAL), type_, **more)
 
 
 class QuietAgent:
@@ -70,7 +70,7 @@ class QuietAgent:
         """Return no session: the agent does not list running ones."""
         return iter(())
 
-    def prompts(self, _root: Path) -> Iterator[Prompt]:
+    def prompts(self, _root: Path) -> Iterator[AgentPrompt]:
         """Return no prompt: the agent has no prompt history of its own that is read."""
         return iter(())
 
@@ -101,10 +101,10 @@ def moment(value: JSON) -> str | None:
     """Return a time as text: as it is, or from seconds or milliseconds since 1970."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return text(value)
-    return text(time_text(value, per_second=1000 if abs(value) > _MILLISECONDS else 1))
+    return text(time_text(value, per_second=1000 if abs(value) > _MILLISECONDS_ABOVE else 1))
 
 
-def decoded(arguments: JSON) -> JSON:
+def parse_arguments(arguments: JSON) -> JSON:
     """Return the arguments of a call, parsed if they are JSON in a text."""
     if not isinstance(arguments, str) or arguments.lstrip()[:1] not in ("{", "["):
         return arguments
@@ -114,9 +114,11 @@ def decoded(arguments: JSON) -> JSON:
         return arguments
 
 
-def usage_with_cache(whole: JSON, output: int, *, read: JSON = 0, written: JSON = 0) -> Usage:
+def usage_with_cache(
+    input_tokens: JSON, output: int, *, read: JSON = 0, written: JSON = 0
+) -> Usage:
     """Return a usage of a writer whose input count includes what the cache gave or took."""
-    total = count(whole)
+    total = count(input_tokens)
     cached = min(count(read), total)
     stored = min(count(written), total - cached)
     return Usage(total - cached - stored, output, stored, cached)
@@ -130,29 +132,29 @@ def note(summary: str, payload: JSON) -> Block:
     return Block("lifecycle", "system", one_line(summary), payload)
 
 
-def unindexed(summary: str, value: JSON) -> Block:
+def unindexed_note(summary: str, value: JSON) -> Block:
     """Return a block that no model answered and that is no use to search: prompts of the client."""
     return note(summary, {"type": "document", "content": value})
 
 
-def injected(said: str) -> Block:
+def injected_text(words: str) -> Block:
     """Return text that the harness put into the user's mouth."""
-    return Block("lifecycle", "user", one_line(said), {"type": "text", "text": said})
+    return Block("lifecycle", "user", one_line(words), {"type": "text", "text": words})
 
 
-def prompt(said: str) -> Block:
+def prompt(words: str) -> Block:
     """Return text that a human wrote."""
-    return Block("user_msg", "user", one_line(said), {"type": "text", "text": said})
+    return Block("user_msg", "user", one_line(words), {"type": "text", "text": words})
 
 
-def answer(said: str) -> Block:
+def answer(words: str) -> Block:
     """Return text that the model wrote."""
-    return Block("assistant_msg", "assistant", one_line(said), {"type": "text", "text": said})
+    return Block("assistant_msg", "assistant", one_line(words), {"type": "text", "text": words})
 
 
-def thought(said: str) -> Block:
+def thought(words: str) -> Block:
     """Return what the model thought."""
-    return Block("thinking", "assistant", one_line(said), {"type": "thinking", "thinking": said})
+    return Block("thinking", "assistant", one_line(words), {"type": "thinking", "thinking": words})
 
 
 def call(tool: str, arguments: JSON, name: str | None) -> Block:
@@ -186,11 +188,11 @@ def first_records(path: str) -> list[Record]:
     start = files.start_of(path, HEAD_BYTES)
     if not start:
         return []
-    lines = start.split(b"\n", _HEAD_LINES)
+    lines = start.split(b"\n", _MAX_HEAD_LINES)
     if len(start) == HEAD_BYTES:
         lines = lines[:-1]  # the last one may be cut
     out: list[Record] = []
-    for line in lines[:_HEAD_LINES]:
+    for line in lines[:_MAX_HEAD_LINES]:
         try:
             value = msgspec.json.decode(line)
         except (ValueError, RecursionError):

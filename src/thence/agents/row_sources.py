@@ -12,10 +12,10 @@ from pathlib import Path
 
 from thence.agents import Adapter, File, Rows, Source, files
 
-ENDS = ("-wal", "-shm", "-journal")
+SIDE_FILE_SUFFIXES = ("-wal", "-shm", "-journal")
 """What SQLite adds to the name of a database for the files beside it."""
 
-_DATABASE = b"SQLite format 3\0"
+_SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 class RowSources:
@@ -38,20 +38,20 @@ class RowSources:
 
     def _databases(self, root: Path) -> list[str]:
         try:
-            found = sorted(root.glob(self.pattern))
+            paths = sorted(root.glob(self.pattern))
         except (OSError, ValueError):
             return []
-        return [str(path) for path in found if path.is_file() and not path.is_symlink()]
+        return [str(path) for path in paths if path.is_file() and not path.is_symlink()]
 
     def _sources(self, path: str, root: str) -> Iterator[Source]:
         from thence.agents.sqlite_rows import UnreadableError
 
         try:
-            found = list(self.versions(path))
+            versions = list(self.versions(path))
         except UnreadableError as error:
             files.UNREADABLE[path] = str(error)
             return
-        for session, version, modified, size in sorted(found):
+        for session, version, modified, size in sorted(versions):
             sizes = (size, *(0 for _ in self.keys[1:]))  # the bytes of a session are told once
             own = tuple(
                 File(path, key, rows=Rows(version, bytes_, modified))
@@ -61,17 +61,17 @@ class RowSources:
 
     def at(self, path: Path) -> Source | None:
         """Return the session of a database that was written last."""
-        found = self.sources_at(path)
-        return max(found, key=_modified) if found else None
+        sources = self.sources_at(path)
+        return max(sources, key=_modified_key) if sources else None
 
     def sources_at(self, path: Path) -> list[Source]:
         """Return all sessions of a database, named by itself or by a file beside it."""
         path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
-        for end in ENDS:
+        for end in SIDE_FILE_SUFFIXES:
             path = path.with_name(path.name.removesuffix(end))
         if not path.match(self.pattern) or path.is_symlink() or not path.is_file():
             return []
-        if files.start_of(str(path), len(_DATABASE)) != _DATABASE:
+        if files.start_of(str(path), len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
             return []
         above = path.parents[self.pattern.count("/")]
         return list(self._sources(str(path), str(above)))
@@ -86,6 +86,6 @@ def sources_at(adapter: Adapter, path: Path) -> list[Source]:
     return [source] if source is not None else []
 
 
-def _modified(source: Source) -> tuple[float, str]:
+def _modified_key(source: Source) -> tuple[float, str]:
     rows = source.files[0].rows
     return (rows.modified if rows is not None else 0.0, source.session)

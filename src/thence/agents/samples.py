@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound
+from thence.agents.handoffs import HandoffHistory
 
 Record = dict[str, Any]
 
@@ -31,7 +31,7 @@ class Machine(NamedTuple):
     """The folder of the projects."""
 
 
-class Clock:
+class SampleClock:
     """Time in a made-up session: it goes on with every record."""
 
     def __init__(self, start: datetime) -> None:
@@ -73,7 +73,7 @@ def put(path: Path, records: Iterable[Record], *, torn: bool = False) -> None:
     path.write_bytes(body[:-40] if torn else body)
 
 
-def token() -> str:
+def fake_token() -> str:
     """Return something that looks like a secret and opens nothing."""
     import hashlib
     from string import ascii_letters, digits
@@ -86,7 +86,7 @@ def token() -> str:
 # -- one history, in the form of any agent --------------------------------------------------
 
 
-class Step(NamedTuple):
+class SampleStep(NamedTuple):
     """A call of a made-up history, and what came of it."""
 
     form: str
@@ -97,15 +97,15 @@ class Step(NamedTuple):
     exit_code: int = 0
 
 
-class Turn(NamedTuple):
+class SampleTurn(NamedTuple):
     """A prompt, the calls that follow, and the answer."""
 
     prompt: str
-    steps: tuple[Step, ...]
+    steps: tuple[SampleStep, ...]
     answer: str
 
 
-class Tokens(NamedTuple):
+class SampleTokens(NamedTuple):
     """What a request of a made-up history took; the cache stands beside the input."""
 
     fresh: int
@@ -113,13 +113,13 @@ class Tokens(NamedTuple):
     output: int
 
 
-class Message(NamedTuple):
+class SampleMessage(NamedTuple):
     """A message of a made-up history."""
 
     role: str
     content: list[Record]
     at: datetime
-    tokens: Tokens | None = None
+    tokens: SampleTokens | None = None
     """Of an answer: what its request took."""
 
     @property
@@ -133,14 +133,14 @@ class Message(NamedTuple):
         return self.at.strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
-class History(NamedTuple):
+class SampleHistory(NamedTuple):
     """A made-up session, in the names of one agent's tools and in no agent's form."""
 
     session: str
     project: str
     cwd: str
     title: str
-    messages: list[Message]
+    messages: list[SampleMessage]
     exit_codes: dict[str, int]
     """By the ids of calls."""
     tools: dict[str, str]
@@ -151,35 +151,37 @@ class History(NamedTuple):
         """Return when it began."""
         return self.messages[0].at
 
-    def total(self) -> Tokens:
+    def total(self) -> SampleTokens:
         """Return what all requests took."""
         bills = [message.tokens for message in self.messages if message.tokens is not None]
-        return Tokens(*(sum(column) for column in zip(*bills, strict=True)))
+        return SampleTokens(*(sum(column) for column in zip(*bills, strict=True)))
 
 
 _TEST = "python3 -m pytest -q"
-STORIES: dict[str, tuple[str, str, tuple[Turn, ...]]] = {
+STORIES: dict[str, tuple[str, str, tuple[SampleTurn, ...]]] = {
     "neap": (
         "tidepool",
         "Neap tides are an hour late",
         (
-            Turn(
+            SampleTurn(
                 "Neap tides come out an hour late in summer. Find out why and fix it.",
                 (
-                    Step("read", {"path": "tide.py"}, "def neap(day):\n    return day.hour + 1\n"),
-                    Step("shell", {"command": _TEST}, "1 failed, 11 passed in 0.41s", 1),
-                    Step(
+                    SampleStep(
+                        "read", {"path": "tide.py"}, "def neap(day):\n    return day.hour + 1\n"
+                    ),
+                    SampleStep("shell", {"command": _TEST}, "1 failed, 11 passed in 0.41s", 1),
+                    SampleStep(
                         "edit",
                         {"path": "tide.py", "old": "day.hour + 1", "new": "day.utc.hour"},
                         "The file was changed.",
                     ),
-                    Step("shell", {"command": _TEST}, "12 passed in 0.38s"),
+                    SampleStep("shell", {"command": _TEST}, "12 passed in 0.38s"),
                 ),
                 "neap() added daylight saving time by hand. It counts in UTC now; all tests pass.",
             ),
-            Turn(
+            SampleTurn(
                 "Is any other table affected?",
-                (Step("search", {"pattern": "hour \\+ 1"}, "No matches found"),),
+                (SampleStep("search", {"pattern": "hour \\+ 1"}, "No matches found"),),
                 "No: neap() was the only place.",
             ),
         ),
@@ -188,11 +190,11 @@ STORIES: dict[str, tuple[str, str, tuple[Turn, ...]]] = {
         "harbour-books",
         "The export loses umlauts",
         (
-            Turn(
+            SampleTurn(
                 "The CSV export turns Möwe into M?we. Please repair it.",
                 (
-                    Step("search", {"pattern": "open("}, "export.py:9: open(path, 'w')"),
-                    Step(
+                    SampleStep("search", {"pattern": "open("}, "export.py:9: open(path, 'w')"),
+                    SampleStep(
                         "edit",
                         {
                             "path": "export.py",
@@ -201,7 +203,7 @@ STORIES: dict[str, tuple[str, str, tuple[Turn, ...]]] = {
                         },
                         "The file was changed.",
                     ),
-                    Step("shell", {"command": _TEST}, "7 passed in 0.22s"),
+                    SampleStep("shell", {"command": _TEST}, "7 passed in 0.22s"),
                 ),
                 "export.py wrote in the machine's own encoding; now it writes UTF-8.",
             ),
@@ -211,10 +213,10 @@ STORIES: dict[str, tuple[str, str, tuple[Turn, ...]]] = {
         "lumen",
         "The lamp dims at noon",
         (
-            Turn(
+            SampleTurn(
                 "The lamp dims at noon instead of at dusk. Write a test first.",
                 (
-                    Step(
+                    SampleStep(
                         "write",
                         {
                             "path": "test_lamp.py",
@@ -222,14 +224,14 @@ STORIES: dict[str, tuple[str, str, tuple[Turn, ...]]] = {
                         },
                         "The file was written.",
                     ),
-                    Step("shell", {"command": _TEST}, "1 failed, 4 passed in 0.19s", 1),
-                    Step("read", {"path": "lamp.py"}, "DUSK = 12\n"),
-                    Step(
+                    SampleStep("shell", {"command": _TEST}, "1 failed, 4 passed in 0.19s", 1),
+                    SampleStep("read", {"path": "lamp.py"}, "DUSK = 12\n"),
+                    SampleStep(
                         "edit",
                         {"path": "lamp.py", "old": "DUSK = 12", "new": "DUSK = 20"},
                         "The file was changed.",
                     ),
-                    Step("shell", {"command": _TEST}, "5 passed in 0.17s"),
+                    SampleStep("shell", {"command": _TEST}, "5 passed in 0.17s"),
                 ),
                 "DUSK was 12 where 20 was meant. The new test and the four others pass.",
             ),
@@ -243,12 +245,12 @@ def history(
     story: str,
     machine: Machine,
     start: datetime,
-    call: Callable[[Step], tuple[str, Record]],
-) -> History:
+    call: Callable[[SampleStep], tuple[str, Record]],
+) -> SampleHistory:
     """Return a story as messages; `call` names the tool and the arguments of a step."""
     project, title, turns = STORIES[story]
-    clock, name = Clock(start), f"{agent}/{story}"
-    messages: list[Message] = []
+    clock, name = SampleClock(start), f"{agent}/{story}"
+    messages: list[SampleMessage] = []
     exit_codes: dict[str, int] = {}
     tools: dict[str, str] = {}
     size = 9_000
@@ -258,12 +260,12 @@ def history(
         fresh = 400 + 130 * len(messages)
         cached = size if len(messages) > 1 else 0
         size += fresh
-        tokens = Tokens(fresh, cached, 40 + 25 * len(content[0].get("text", "")) // 10)
-        messages.append(Message("assistant", list(content), clock.after(seconds), tokens))
+        tokens = SampleTokens(fresh, cached, 40 + 25 * len(content[0].get("text", "")) // 10)
+        messages.append(SampleMessage("assistant", list(content), clock.after(seconds), tokens))
 
     for turn in turns:
         prompt = {"type": "text", "text": turn.prompt}
-        messages.append(Message("user", [prompt], clock.after(90)))
+        messages.append(SampleMessage("user", [prompt], clock.after(90)))
         for step in turn.steps:
             tool, arguments = call(step)
             call_id = f"call_{made_id(f'{name}/{len(messages)}')[:8]}"
@@ -271,10 +273,10 @@ def history(
             reply(6, {"type": "tool_use", "id": call_id, "name": tool, "input": arguments})
             result: Record = {"type": "tool_result", "tool_use_id": call_id}
             result |= {"content": step.output, "is_error": step.exit_code != 0}
-            messages.append(Message("user", [result], clock.after(2)))
+            messages.append(SampleMessage("user", [result], clock.after(2)))
         reply(8, {"type": "text", "text": turn.answer})
     cwd = str(machine.work / project)
-    return History(made_id(name), project, cwd, title, messages, exit_codes, tools)
+    return SampleHistory(made_id(name), project, cwd, title, messages, exit_codes, tools)
 
 
 class Form(Protocol):
@@ -296,10 +298,10 @@ class Form(Protocol):
         ...
 
 
-def by_forms(forms: Mapping[str, Form]) -> Callable[[Step], tuple[str, Record]]:
+def by_forms(forms: Mapping[str, Form]) -> Callable[[SampleStep], tuple[str, Record]]:
     """Return what names the tool of a step by the forms of an agent."""
 
-    def call(step: Step) -> tuple[str, Record]:
+    def call(step: SampleStep) -> tuple[str, Record]:
         form = forms.get(step.form)
         if form is None:  # every agent has a shell
             form, values = forms["shell"], {"command": _as_command(step)}
@@ -312,7 +314,7 @@ def by_forms(forms: Mapping[str, Form]) -> Callable[[Step], tuple[str, Record]]:
     return call
 
 
-def _as_command(step: Step) -> str:
+def _as_command(step: SampleStep) -> str:
     path = step.values.get("path", ".")
     if step.form == "search":
         return f"grep -rn {shlex.quote(step.values['pattern'])} ."
@@ -324,7 +326,7 @@ def _as_command(step: Step) -> str:
     return f"cat {path}"
 
 
-class PacedBound(Bound, frozen=True):
+class PacedHistory(HandoffHistory, frozen=True):
     """A history as the writers of handoffs take it, at the pace of a person."""
 
     def time(self, after: int) -> str:
@@ -332,13 +334,15 @@ class PacedBound(Bound, frozen=True):
         return super().time(after * 9_000)
 
 
-def bound_of(history: History, model: str, provider: str | None = None) -> PacedBound:
+def handoff_history_of(
+    history: SampleHistory, model: str, provider: str | None = None
+) -> PacedHistory:
     """Return a history for a writer of handoffs; what comes of it still says whose it was."""
     listed: list[Record] = [
         {"role": message.role, "content": message.content} for message in history.messages
     ]
     source: Record = {"from": "", "event": None, "by": "", "at": ""}
-    return PacedBound(
+    return PacedHistory(
         history.session,
         listed,
         history.cwd,

@@ -23,11 +23,11 @@ from thence.format.nodes import PREVIOUS
 from thence.format.records import JSON, Notice, Skipped
 from thence.format.whole import Before, Whole
 
-ANCESTORS = 32
+MAX_ANCESTORS = 32
 """How many generations of ancestors are followed."""
 
 
-class Loaded(msgspec.Struct):
+class LoadedSession(msgspec.Struct):
     """A session and what was found while it was read."""
 
     source: Source
@@ -45,19 +45,19 @@ def load(
     known: Mapping[str, Adapter] | None = None,
     uid: str | None = None,
     elsewhere: Find | None = None,
-) -> Loaded:
+) -> LoadedSession:
     """Read the session that a file or folder belongs to, whoever wrote it.
 
     A database holds many: `uid` says which; without it that is the one that was written last.
     `elsewhere` returns the sessions that it continues and that do not lie beside it.
     """
     known = adapters() if known is None else known
-    look(path)
-    found = claimed(path, known, uid)
-    if found is not None:
-        return load_source(*found, elsewhere)
+    check_readable(path)
+    match = find_source(path, known, uid)
+    if match is not None:
+        return load_source(*match, elsewhere)
     if uid is not None and path.is_file():  # nothing of it is left, or of all that were in it
-        raise _missing(uid, path)
+        raise _missing_error(uid, path)
     names = ", ".join(sorted(known)) or "no agent"
     if path.is_dir():
         raise NotReadable(
@@ -68,30 +68,30 @@ def load(
     )
 
 
-def _missing(uid: str, path: Path) -> SessionNotFound:
+def _missing_error(uid: str, path: Path) -> SessionNotFound:
     return SessionNotFound(
         f"{uid} is no longer in {path}", hint=f"thence show {uid} shows the stored copy"
     )
 
 
-def claimed(
+def find_source(
     path: Path, known: Mapping[str, Adapter], uid: str | None = None
 ) -> tuple[Adapter, Source] | None:
-    """Give the session of a path and who reads it; None when it is nobody's."""
+    """Return the session of a path and who reads it; None when it is nobody's."""
     for adapter in known.values():
         source = adapter.at(path)
         is_row = source is not None and any(file.rows is not None for file in source.files)
         if is_row and uid is not None:
             beside = sources_at(adapter, path)
-            source = next((one for one in beside if one.uid == uid), None)
+            source = next((other for other in beside if other.uid == uid), None)
             if source is None:
-                raise _missing(uid, path)
+                raise _missing_error(uid, path)
         if source is not None:
             return adapter, source
     return None
 
 
-def look(path: Path) -> None:
+def check_readable(path: Path) -> None:
     """Say why nobody will be able to read a path, where that is so."""
     try:
         status = path.lstat()
@@ -137,30 +137,32 @@ class Generation(msgspec.Struct):
         return None
 
 
-def load_source(adapter: Adapter, source: Source, elsewhere: Find | None = None) -> Loaded:
+def load_source(adapter: Adapter, source: Source, elsewhere: Find | None = None) -> LoadedSession:
     """Read one session, and as many ancestors as its messages need."""
     events, batch = read_all(adapter, source)
     notices = list(batch.notices)
-    own = Generation(source.uid, _claimed(adapter, source, events, notices), batch.torn)
+    own = Generation(source.uid, _claim_copied(adapter, source, events, notices), batch.torn)
     beside = _finder(adapter, source)
 
     def find(child: Generation, base: Base) -> Generation | None:
         return beside(child, base) or (elsewhere(child, base) if elsewhere else None)
 
     generations = lineage_of(own, find, notices)
-    skipped = batch.skipped + _torn(source, batch.cursor)
-    return Loaded(source, put_together(generations), skipped, notices, batch.lines, generations)
+    skipped = batch.skipped + _torn_lines(source, batch.cursor)
+    return LoadedSession(
+        source, join_generations(generations), skipped, notices, batch.lines, generations
+    )
 
 
-def _claimed(
+def _claim_copied(
     adapter: Adapter, source: Source, events: list[Fact], notices: list[Notice]
 ) -> list[Fact]:
     """Ask the owner of copied records at the start of a log which of them are its own."""
     owner = next((fact.about[COPIES_OF] for fact in events if COPIES_OF in fact.about), None)
     if not isinstance(owner, str):
         return events
-    found = adapter.find(Path(source.root)) if source.root else iter(())
-    parent = next((other for other in found if other.session == owner), None)
+    siblings = adapter.find(Path(source.root)) if source.root else iter(())
+    parent = next((other for other in siblings if other.session == owner), None)
     if parent is None:
         notices.append(Notice("lineage unresolved", f"starts with copies of {owner}, not found"))
         return events
@@ -179,7 +181,7 @@ def _finder(adapter: Adapter, source: Source) -> Find:
         nonlocal beside
         if beside is None:
             beside = list(adapter.find(Path(source.root))) if source.root else []
-        ancestor = _ancestor(beside, base)
+        ancestor = _find_ancestor(beside, base)
         if ancestor is None:
             return None
         events, batch = read_all(adapter, ancestor)
@@ -193,7 +195,7 @@ def lineage_of(own: Generation, find: Find, notices: list[Notice]) -> list[Gener
     out = [own]
     while (link := out[-1].link) is not None and (base := link.base) is not None:
         wanted = base.session or base.file
-        if len(out) > ANCESTORS:
+        if len(out) > MAX_ANCESTORS:
             notices.append(Notice("too many ancestors", f"those of {wanted} were left out"))
             break
         ancestor = find(out[-1], base)
@@ -209,11 +211,11 @@ def lineage_of(own: Generation, find: Find, notices: list[Notice]) -> list[Gener
     return out
 
 
-def put_together(generations: Sequence[Generation]) -> Whole:
+def join_generations(generations: Sequence[Generation]) -> Whole:
     """Return the youngest session of a lineage, behind those it continues."""
     above: Whole | None = None
-    for one in reversed(generations):
-        link = one.link
+    for generation in reversed(generations):
+        link = generation.link
         base = link.base if link is not None else None
         ancestor: Sequence[JSON] = ()
         before: Before | None = None
@@ -226,13 +228,13 @@ def put_together(generations: Sequence[Generation]) -> Whole:
             else:
                 before = above.up_to(base)
         above = Whole(
-            *(one.uid, one.facts),
-            replayed=one.replayed,
-            billed=one.billed,
+            *(generation.uid, generation.facts),
+            replayed=generation.replayed,
+            billed=generation.billed,
             ancestor=ancestor,
             before=before,
             origin=origin,
-            torn=one.torn,
+            torn=generation.torn,
         )
     assert above is not None  # noqa: S101 - a lineage holds at least the session itself
     return above
@@ -256,7 +258,7 @@ def read_all(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
     return events, total
 
 
-def _torn(source: Source, cursor: Cursor) -> list[Skipped]:
+def _torn_lines(source: Source, cursor: Cursor) -> list[Skipped]:
     """Tell of last lines that were cut short: no cursor passes them, so no batch tells of them."""
     marks = ((file, cursor.marks.get(file.key)) for file in source.files)
     return [
@@ -266,9 +268,9 @@ def _torn(source: Source, cursor: Cursor) -> list[Skipped]:
     ]
 
 
-def _ancestor(found: list[Source], base: Base) -> Source | None:
+def _find_ancestor(sources: list[Source], base: Base) -> Source | None:
     """Find the session that holds a log of this name, or else has this id."""
-    for source in found:
+    for source in sources:
         if any(file.key == base.file for file in source.files):
             return source
-    return next((source for source in found if source.session == base.session), None)
+    return next((source for source in sources if source.session == base.session), None)

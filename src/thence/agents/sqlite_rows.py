@@ -3,7 +3,7 @@
 SQLite itself reads the file, through a layer that hands it bytes of two files that were opened for
 reading: the database and its write-ahead log, each as long as it was then. Locks are granted
 without asking the system, and the index of the log is kept in memory, so that neither `-wal` nor
-`-shm` is made or changed. As nothing keeps the writer from moving pages meanwhile, `look` compares
+`-shm` is made or changed. As nothing keeps the writer from moving pages meanwhile, `query` compares
 both files before and after: an answer that may mix two states is thrown away and asked for again.
 Pages are read as they are needed: a large database costs no more than the rows that are asked for.
 
@@ -38,22 +38,22 @@ from thence.format.codec import LINE_LIMIT, TOO_LONG, Found
 from thence.format.facts import Fact
 from thence.format.records import JSON, Notice, Place, Skipped
 
-TRIES: Final = 5
+MAX_TRIES: Final = 5
 """How often a database is asked again that was written meanwhile."""
-WAL_BYTES: Final = 1 << 30
+MAX_WAL_BYTES: Final = 1 << 30
 """Longest write-ahead log that is read."""
-QUERY_S: Final = 20.0
+MAX_QUERY_S: Final = 20.0
 """How long one question may take."""
-REUSE_S: Final = 5.0
+MAX_IDLE_S: Final = 5.0
 """How long an open database waits for the next question."""
 
-_BUSY: Final = "it is being written; it is read again later"
-_JOURNAL: Final = "a change of it was not finished; its client mends that"
+_BUSY_REASON: Final = "it is being written; it is read again later"
+_JOURNAL_REASON: Final = "a change of it was not finished; its client mends that"
 _SETTLED_NS: Final = 20_000_000  # file times advance in steps: a younger one may hide a write
-_STEPS: Final = 100_000  # of SQLite's machine between two looks at the clock
-_HEADER: Final = 32  # bytes of a write-ahead log that change when it begins anew
-_YOUNG: Final = "young "
-_NAME: Final = "thence-rows"
+_STEPS_PER_TIME_CHECK: Final = 100_000  # of SQLite's machine between two looks at the clock
+_WAL_HEADER_BYTES: Final = 32  # bytes of a write-ahead log that change when it begins anew
+_YOUNG_PREFIX: Final = "young "
+_VFS_NAME: Final = "thence-rows"
 _Stamp = tuple[int, int, int, int, int]
 
 T = TypeVar("T")
@@ -77,11 +77,11 @@ class RowLog(Protocol):
         """Yield the rows after the mark, each with a line number that grows."""
         ...
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the facts of one row."""
         ...
 
-    def ending(self) -> Iterable[Fact]:
+    def final_facts(self) -> Iterable[Fact]:
         """Return the facts that only all rows together tell."""
         ...
 
@@ -90,7 +90,7 @@ class RowLog(Protocol):
         ...
 
 
-Opened = Callable[["Database", Source, File, Mark], RowLog]
+OpenRowLog = Callable[["Database", Source, File, Mark], RowLog]
 """Makes the log of a file; the mark tells the generation and holds the last carry."""
 
 
@@ -112,7 +112,7 @@ class _Bytes:
         return self._size
 
     def xLock(self, level: int) -> None:  # noqa: N802
-        """Grant it: nothing here writes, and `look` notices who does."""
+        """Grant it: nothing here writes, and `query` notices who does."""
 
     xUnlock = xLock  # noqa: N815
 
@@ -147,7 +147,7 @@ class _Layer(apsw.VFS):
 
     def __init__(self) -> None:
         self.open: dict[str, Database] = {}
-        super().__init__(_NAME, base="")
+        super().__init__(_VFS_NAME, base="")
 
     def xFullPathname(self, name: str) -> str:  # noqa: N802
         return name
@@ -162,15 +162,15 @@ class _Layer(apsw.VFS):
         raise apsw.ReadOnlyError(f"{name} stays ({sync})")
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> _Bytes:  # type: ignore[override]  # noqa: N802
-        given = name.filename() if isinstance(name, apsw.URIFilename) else name or ""
-        stem, _, end = given.rpartition("-")
+        filename = name.filename() if isinstance(name, apsw.URIFilename) else name or ""
+        stem, _, end = filename.rpartition("-")
         flags[1] = flags[0] & ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         flags[1] |= apsw.SQLITE_OPEN_READONLY
-        if given in self.open:
-            return self.open[given].main
+        if filename in self.open:
+            return self.open[filename].main
         if end == "wal" and stem in self.open:
             return self.open[stem].wal
-        raise apsw.CantOpenError(f"{given} is not read")
+        raise apsw.CantOpenError(f"{filename} is not read")
 
 
 _layer: _Layer | None = None
@@ -178,7 +178,7 @@ _numbers = itertools.count()
 _lock = threading.Lock()
 
 
-def _registered() -> _Layer:
+def _get_layer() -> _Layer:
     global _layer  # noqa: PLW0603 - SQLite knows its layers by name, once per process
     with _lock:
         if _layer is None:
@@ -199,11 +199,14 @@ class Database:
             self.wal, self._salt = self._open_wal()
             self._journal = _size_of(f"{path}-journal")
             self._name = f"rows{next(_numbers)}"
-            layer = _registered()
+            layer = _get_layer()
             layer.open[self._name] = self
             try:
                 self._sql = apsw.Connection(
-                    self._name, flags=apsw.SQLITE_OPEN_READONLY, vfs=_NAME, statementcachesize=16
+                    self._name,
+                    flags=apsw.SQLITE_OPEN_READONLY,
+                    vfs=_VFS_NAME,
+                    statementcachesize=16,
                 )
             except BaseException:
                 del layer.open[self._name]
@@ -211,8 +214,8 @@ class Database:
         except BaseException:
             self._close_files()
             raise
-        self._until = time.monotonic() + QUERY_S
-        self._sql.set_progress_handler(self._is_late, _STEPS)
+        self._until = time.monotonic() + MAX_QUERY_S
+        self._sql.set_progress_handler(self._is_late, _STEPS_PER_TIME_CHECK)
         self._sql.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
         # Views and defaults of a strange schema call no function that could do harm.
         self._sql.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
@@ -227,9 +230,9 @@ class Database:
             return _Bytes(None, 0), b""
         self._handles.append(handle)
         size = os.fstat(handle).st_size
-        if size > WAL_BYTES:
-            raise UnreadableError(f"its write-ahead log has more than {WAL_BYTES >> 20} MiB")
-        return _Bytes(handle, size), os.pread(handle, _HEADER, 0)
+        if size > MAX_WAL_BYTES:
+            raise UnreadableError(f"its write-ahead log has more than {MAX_WAL_BYTES >> 20} MiB")
+        return _Bytes(handle, size), os.pread(handle, _WAL_HEADER_BYTES, 0)
 
     def has(self, end: str) -> bool:
         """Return whether a file lies beside the database that SQLite asks for."""
@@ -242,7 +245,7 @@ class Database:
         try:
             self._sql.close(force=True)
         finally:
-            _registered().open.pop(self._name, None)
+            _get_layer().open.pop(self._name, None)
             self._close_files()
 
     def _close_files(self) -> None:
@@ -255,8 +258,8 @@ class Database:
     def columns(self, table: str) -> frozenset[str]:
         """Return the columns of a table; none if there is no such table."""
         if table not in self._columns:
-            found = self.ask("SELECT name FROM pragma_table_info(?)", table)
-            self._columns[table] = frozenset(str(name) for (name,) in found)
+            rows = self.ask("SELECT name FROM pragma_table_info(?)", table)
+            self._columns[table] = frozenset(str(name) for (name,) in rows)
         return self._columns[table]
 
     def has_columns(self, table: str, names: Iterable[str]) -> bool:
@@ -271,9 +274,9 @@ class Database:
         So are cells that are too long. A table that is not there has no rows. `rest` is what
         follows the name of the table; the columns that it names must be there.
         """
-        return (told[1:] for told in self.sized(table, names, rest, *values))
+        return (cells[1:] for cells in self.select_sized(table, names, rest, *values))
 
-    def sized(
+    def select_sized(
         self, table: str, names: Sequence[str], rest: str = "", *values: str | float | None
     ) -> Iterator[tuple[JSON, ...]]:
         """Yield the bytes of all cells, and the cells as `select` does."""
@@ -293,7 +296,7 @@ class Database:
 
     def ask(self, sql: str, *values: str | float | None) -> Iterator[tuple[JSON, ...]]:
         """Yield the rows that answer a question."""
-        self._until = time.monotonic() + QUERY_S
+        self._until = time.monotonic() + MAX_QUERY_S
         if not self._has_begun:
             # So the index of the write-ahead log stays in memory; it must be the first word.
             for pragma in ("locking_mode=EXCLUSIVE", "temp_store=MEMORY", "cell_size_check=ON"):
@@ -316,7 +319,9 @@ class Database:
         if len(self._handles) == 1:
             return True
         size = os.fstat(self._handles[1]).st_size
-        return size >= self.wal.xFileSize() and self._salt == os.pread(self._handles[1], _HEADER, 0)
+        return size >= self.wal.xFileSize() and self._salt == os.pread(
+            self._handles[1], _WAL_HEADER_BYTES, 0
+        )
 
 
 def _stamp(status: os.stat_result) -> _Stamp:
@@ -331,29 +336,29 @@ def _size_of(path: str) -> int:
         return 0
 
 
-def look(path: str, ask: Callable[[Database], T]) -> T:
+def query(path: str, ask: Callable[[Database], T]) -> T:
     """Return what a function reads of a database, from one state of it.
 
     Raises UnreadableError if there is none: it is no database, it is damaged, or it is written all
     the time.
     """
-    why = _BUSY
-    for attempt in range(TRIES):
+    why = _BUSY_REASON
+    for attempt in range(MAX_TRIES):
         if attempt:
             time.sleep(0.02 * 2**attempt)
-        database = _opened(path)
+        database = _open_database(path)
         is_good = False
         try:
             out = ask(database)
             is_good = database.is_same()
             if is_good:
                 return out
-            why = _BUSY
+            why = _BUSY_REASON
         except apsw.Error as error:
             if database.is_same():
-                why = _JOURNAL if database.has("-journal") else _why(error)
+                why = _JOURNAL_REASON if database.has("-journal") else _why(error)
                 break
-            why = _BUSY
+            why = _BUSY_REASON
         finally:
             if is_good:
                 _last.database, _last.used = database, time.monotonic()
@@ -372,12 +377,12 @@ class _Last(threading.local):
 _last = _Last()
 
 
-def _opened(path: str) -> Database:
+def _open_database(path: str) -> Database:
     """Return a database to ask: the last one if it is that and nothing was written since."""
     stamp = stamp_of(path)
     last, _last.database = _last.database, None
     if last is not None:
-        is_young = time.monotonic() - _last.used < REUSE_S
+        is_young = time.monotonic() - _last.used < MAX_IDLE_S
         if is_young and (last.path, last.known_by) == (path, stamp) and last.is_same():
             return last
         last.close()
@@ -402,7 +407,7 @@ def _why(error: apsw.Error) -> str:
     if isinstance(error, apsw.NotADBError):
         return "not a database"
     if isinstance(error, apsw.InterruptError):
-        return f"a question took more than {QUERY_S:.0f} s"
+        return f"a question took more than {MAX_QUERY_S:.0f} s"
     if isinstance(error, apsw.CorruptError):
         return "a damaged database"
     return f"not read by SQLite: {type(error).__name__.removesuffix('Error')}"
@@ -412,24 +417,24 @@ def _why(error: apsw.Error) -> str:
 
 
 def read(
-    source: Source, cursor: Cursor | None, opened: Opened, limits: Limits | None = None
+    source: Source, cursor: Cursor | None, open_log: OpenRowLog, limits: Limits | None = None
 ) -> Batch:
     """Read the rows of a session that are new since the cursor; its files are one database."""
     batch = Batch([], [], Cursor(dict(cursor.marks) if cursor else {}), notices=[])
     stamp = stamp_of(source.path)
     marks = [batch.cursor.marks.get(file.key) for file in source.files]
     if stamp == "":
-        _missing(batch, source, is_known=any(marks))
+        _note_missing(batch, source, is_known=any(marks))
     elif not all(mark is not None and mark.head == stamp and mark.size >= 0 for mark in marks):
-        reading = _Reading(source, batch.cursor.marks, opened, limits or Limits(), stamp)
+        reading = _RowReader(source, batch.cursor.marks, open_log, limits or Limits(), stamp)
         try:
-            batch = look(source.path, reading.run)
+            batch = query(source.path, reading.run)
         except UnreadableError as error:
             batch.skipped.append(Skipped(0, 0, 0, str(error), source=source.path))
     return batch
 
 
-def _missing(batch: Batch, source: Source, *, is_known: bool) -> None:
+def _note_missing(batch: Batch, source: Source, *, is_known: bool) -> None:
     if is_known:
         batch.notices.append(Notice(SOURCE_GONE, source.path))
     else:
@@ -451,18 +456,23 @@ def stamp_of(path: str) -> str:
     except OSError:
         beside = ()
     if any(abs(time.time_ns() - when) < _SETTLED_NS for when in (main[3], *beside[1:])):
-        return f"{_YOUNG}{time.time_ns()}"
+        return f"{_YOUNG_PREFIX}{time.time_ns()}"
     # Without its time of change: to move a file changes that, and nothing in it.
     return ".".join(map(str, (*main[:4], *beside)))
 
 
-class _Reading:
+class _RowReader:
     """A session, this time; `run` may be called again for another state of its database."""
 
     def __init__(
-        self, source: Source, marks: dict[str, Mark], opened: Opened, limits: Limits, stamp: str
+        self,
+        source: Source,
+        marks: dict[str, Mark],
+        open_log: OpenRowLog,
+        limits: Limits,
+        stamp: str,
     ) -> None:
-        self._source, self._marks, self._opened = source, marks, opened
+        self._source, self._marks, self._open_log = source, marks, open_log
         self._limits, self._stamp = limits, stamp
 
     def run(self, database: Database) -> Batch:
@@ -478,28 +488,28 @@ class _Reading:
         status = os.lstat(file.path)
         before = self._marks.get(file.key)
         mark = before or mark_of(status, file.path)
-        log = self._opened(database, self._source, file, mark)
+        log = self._open_log(database, self._source, file, mark)
         if before is not None and not log.is_known():
             mark = mark_of(status, file.path, generation=before.generation + 1)
             batch.notices.append(Notice(REWRITTEN, file.path))
             batch.events.append(rewritten_fact(file, mark.generation))
-            log = self._opened(database, self._source, file, mark)
+            log = self._open_log(database, self._source, file, mark)
         line, offset, rows = mark.line, mark.offset, 0
-        for found in log.rows():
-            if found.place.length <= LINE_LIMIT:
-                batch.events += log.facts(found)
+        for entry in log.rows():
+            if entry.place.length <= LINE_LIMIT:
+                batch.events += log.facts(entry)
             else:
-                place = (found.place.line, 0, found.place.length)
+                place = (entry.place.line, 0, entry.place.length)
                 batch.skipped.append(Skipped(*place, TOO_LONG, source=file.path))
-            line, rows = found.place.line + 1, rows + 1
-            offset += found.place.length
-            batch.bytes += found.place.length
+            line, rows = entry.place.line + 1, rows + 1
+            offset += entry.place.length
+            batch.bytes += entry.place.length
             if batch.bytes >= self._limits.bytes or (not rows % 256 and time.monotonic() > until):
                 batch.done = False
                 break
         batch.lines += rows
         if batch.done:
-            batch.events += log.ending()
+            batch.events += log.final_facts()
         made = mark_of(
             status,
             file.path,
@@ -522,7 +532,7 @@ def row(line: int, value: dict[str, JSON], length: int) -> Found:
     return Found(value, Place(line, line, length), b"")
 
 
-def parsed(value: JSON) -> JSON:
+def parse_json(value: JSON) -> JSON:
     """Return the JSON in a column; None if there is none that makes sense."""
     if not isinstance(value, (str, bytes)):
         return None

@@ -29,7 +29,7 @@ from thence.format.records import JSON, Usage, text_of
 from thence.format.stored import StoredEvent, events_of_session
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.format.whole import Whole
 
 SCHEMA: Final = "ATIF-v1.8"
@@ -45,7 +45,7 @@ Object = dict[str, Any]
 # -- out ------------------------------------------------------------------------------------
 
 
-def trajectory_of(loaded: Loaded, *, agent: str, by: str) -> Object:
+def trajectory_of(loaded: LoadedSession, *, agent: str, by: str) -> Object:
     """Return a session, with those it continues, as one ATIF document.
 
     `agent` is what the agent is called there, `by` names the program that writes.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from thence.agents.handoffs import Bound, Settings
+from thence.agents.handoffs import HandoffHistory, HandoffSettings
 from thence.agents.profiles import agents
 from thence.bridge import portable
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
@@ -32,7 +32,7 @@ from thence.format.records import JSON, blocks
 from thence.journal.log import make_folder, sync_folder
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.format.whole import Whole
 
 NOT_HANDED: Final = (
@@ -88,7 +88,7 @@ class Handoff(msgspec.Struct, frozen=True):
 
 
 def plan(
-    loaded: Loaded,
+    loaded: LoadedSession,
     to: str,
     *,
     root: Path,
@@ -113,13 +113,15 @@ def plan(
     writer, target = portable.writer_of(to), agents()[to]
     if writer.session_id is not None:
         session = target.ask(writer.session_id, session)
-    settings = target.ask(writer.settings, root) if writer.settings is not None else Settings()
+    settings = (
+        target.ask(writer.settings, root) if writer.settings is not None else HandoffSettings()
+    )
     messages, account = portable.carried(said, agent, to)
     last = whole.facts[event].node.id if event is not None else None
     end = event if event is not None else whole.graph.end
     cwd, moved = _folder(whole, here)
     known = whole.session()
-    bound = Bound(
+    bound = HandoffHistory(
         session,
         messages,
         cwd,

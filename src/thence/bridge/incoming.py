@@ -52,9 +52,9 @@ class Arrival(msgspec.Struct):
 
 def read_file(path: Path, identities: Sequence[Path] = ()) -> Incoming:
     """Return the sessions of a file, whatever kind of file it is."""
-    from thence.agents.sessions import look
+    from thence.agents.sessions import check_readable
 
-    look(path)
+    check_readable(path)
     if path.is_file() and path.stat().st_size > MAX_BYTES:
         raise NotReadable(f"larger than {MAX_BYTES >> 30} GiB: {path}", hint="share it in parts")
     if path.is_file():

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from thence.agents.handoffs import Writer
+from thence.agents.handoffs import HandoffWriter
 from thence.agents.profiles import ToolForm, agents
 from thence.errors import BadConfig
 from thence.format import kinds, repair
@@ -59,15 +59,15 @@ _IMAGE_LABEL: Final = re.compile(r"<image(?: [^>\n]*)?>|</image>")
 _USER_INFO: Final = "<user_info>"
 
 
-def writer_of(target: str) -> Writer:
+def writer_of(target: str) -> HandoffWriter:
     """Return what writes sessions for an agent; says so where nothing does."""
     agent = agents().get(target)
     if agent is None:
         raise BadConfig(f"unknown agent {target!r}", hint=f"one of {', '.join(agents())}")
-    agent.required("handoff")
-    agent.required("resume")
+    agent.require("handoff")
+    agent.require("resume")
     writer = agent.writer
-    if not isinstance(writer, Writer):
+    if not isinstance(writer, HandoffWriter):
         raise BadConfig(f"{agent.label}: its package has no writer", hint="update the package")
     return writer
 

@@ -25,7 +25,7 @@ from thence.memory.fields import clean_fields, clean_summaries
 from thence.memory.spelling import plain
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.memory.redact import Redactor
 
 TYPE: Final = "thence-share"
@@ -41,14 +41,14 @@ class SecretLeft(ThenceError):
 # -- redaction ------------------------------------------------------------------------------
 
 
-def redacted(loaded: Loaded, redactor: Redactor) -> Loaded:
+def redacted(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
     """Return a session, and those it continues, without secrets."""
-    from thence.agents.sessions import put_together
+    from thence.agents.sessions import join_generations
 
     generations = [
         replace(one, facts=redacted_facts(one.facts, redactor)) for one in loaded.generations
     ]
-    return replace(loaded, whole=put_together(generations), generations=generations)
+    return replace(loaded, whole=join_generations(generations), generations=generations)
 
 
 def redacted_facts(facts: Iterable[Fact], redactor: Redactor) -> list[Fact]:
@@ -85,7 +85,7 @@ def _redacted_block(block: Block, redactor: Redactor) -> Block:
 
 
 def share_file(
-    loaded: Loaded,
+    loaded: LoadedSession,
     redactor: Redactor,
     *,
     by: str,

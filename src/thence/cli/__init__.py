@@ -52,6 +52,8 @@ COMMANDS = {
     "forget": "Delete a session for good, and prove it.",
     "backup": "Save digests, costs and signals to one file.",
     "push": "Send sessions to the store of a team, redacted.",
+    "sync": "Share sessions between your machines, encrypted.",
+    "project": "Merge folders that are one project.",
     "copy": "Copy a store into another one, and compare both.",
     "doctor": "Check sources, store, hooks, permissions, clock and disk.",
     "self-check": "Check that this version works here, or opens the home of an earlier one.",
@@ -73,7 +75,7 @@ COMMANDS = {
 GROUPS = {
     "Start": ("setup", "serve", "demo"),
     "Find": ("ls", "search", "ask", "files", "history"),
-    "Read and continue": ("show", "export", "import", "share", "resume", "brief"),
+    "Read and continue": ("show", "export", "import", "share", "resume", "sync", "brief"),
     "Understand": ("cost", "patterns", "sql"),
     "Keep": ("sweep", "store", "doctor", "config"),
 }

@@ -22,7 +22,7 @@ from thence.errors import NotAppendable, NotReadable, SessionNotFound
 from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.analytics.parquet import ExportReport, Progress
     from thence.bridge.otlp import Trace
     from thence.format.records import JSON
@@ -137,7 +137,11 @@ def command(
 
 
 def _object(
-    loaded: Loaded, form: Form, body: Iterator[str], output: Path | None, redactor: Redactor | None
+    loaded: LoadedSession,
+    form: Form,
+    body: Iterator[str],
+    output: Path | None,
+    redactor: Redactor | None,
 ) -> JSON:
     """Say what was written into a file; without one, give it: records, messages or a text."""
     told: dict[str, JSON] = {"session_uid": loaded.whole.uid, "as": form}
@@ -227,7 +231,7 @@ def _exported(report: ExportReport) -> Iterator[str]:
 # -- one of them ----------------------------------------------------------------------------
 
 
-def original(wanted: str) -> Loaded:
+def original(wanted: str) -> LoadedSession:
     """Give a session as its agent wrote it, or else as it is kept."""
     from thence.agents.sessions import load
     from thence.cli.kept import is_path
@@ -247,7 +251,7 @@ def original(wanted: str) -> Loaded:
 
 
 def exported(
-    loaded: Loaded,
+    loaded: LoadedSession,
     form: Form,
     redactor: Redactor | None,
     *,
@@ -289,13 +293,13 @@ class Spans(NamedTuple):
     openinference: bool = False
 
 
-def _redacted(loaded: Loaded, redactor: Redactor) -> Loaded:
+def _redacted(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
     from thence.bridge.share import redacted
 
     return redacted(loaded, redactor)
 
 
-def _document(loaded: Loaded, form: Form, spans: Spans) -> JSON:
+def _document(loaded: LoadedSession, form: Form, spans: Spans) -> JSON:
     """Return a session as a trajectory, or as spans."""
     if form == "otlp":
         from thence.bridge.otlp import otlp_json
@@ -307,7 +311,7 @@ def _document(loaded: Loaded, form: Form, spans: Spans) -> JSON:
     return trajectory_of(loaded, agent=agent, by=f"thence {__version__}")
 
 
-def _trace(loaded: Loaded, spans: Spans) -> Trace:
+def _trace(loaded: LoadedSession, spans: Spans) -> Trace:
     from thence.bridge.otlp import trace_of
 
     return trace_of(
@@ -319,7 +323,7 @@ def _trace(loaded: Loaded, spans: Spans) -> Trace:
     )
 
 
-def _label(loaded: Loaded) -> str:
+def _label(loaded: LoadedSession) -> str:
     """Return what people call the agent of a session."""
     from thence.agents.profiles import agent_of
 

@@ -71,7 +71,7 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
             return 0
         confirm(yes=yes, json=json, what="delete it")
         needles = _needles(store, row)
-        pending = _forget(store, row)
+        pending = forget(store, row, "deleted by thence store forget")
     proof = prove(wiring.home(), needles)
     if json:
         say(as_json({**_about(row), **_told(proof), "pending": bool(pending)}))
@@ -88,11 +88,12 @@ def command(wanted: str, *, dry_run: bool, yes: bool, json: bool) -> int:
     return 0
 
 
-def _forget(store: Store, row: SessionRow) -> list[str]:
+def forget(store: Store, row: SessionRow, why: str) -> list[str]:
+    """Delete a session for good; returns it if some of its pages are still in use."""
     from thence.memory.notes import forget_notes
 
     uid = row.session.session_uid
-    pending = store.remove([uid], why={uid: "deleted by thence store forget"}, forget=True)
+    pending = store.remove([uid], why={uid: why}, forget=True)
     home, name = wiring.home(), row.session.native_session_id
     forget_notes(home, uid)
     for path in _nudges(home, row):

@@ -23,7 +23,7 @@ from thence.errors import SessionNotFound
 from thence.format.figures import clean
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.bridge.handoff import Report
 
 REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
@@ -83,16 +83,16 @@ def ask_before(handoff: Handoff, *, yes: bool) -> None:
         click.confirm("Write this session?", default=True, abort=True, err=True)
 
 
-def hand_over(wanted: str, target: str, *, yes: bool) -> Report:
-    """Hand a session over as it stands."""
+def hand_over(wanted: str, target: str, *, yes: bool, here: str | None = None) -> Report:
+    """Hand a session over as it stands; it goes on in `here` if its own folder is gone."""
     loaded, notes = original(wanted)
-    handoff = prepared(loaded, target, notes=notes)
+    handoff = prepared(loaded, target, notes=notes, here=here)
     ask_before(handoff, yes=yes)
     carry_out(handoff)
     return handoff.report
 
 
-def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
+def original(wanted: str) -> tuple[LoadedSession, tuple[str, ...]]:
     """Load a session from its source, unredacted; where that is gone, as it was kept."""
     from thence.agents.sessions import load
     from thence.memory.fields import locate
@@ -111,12 +111,13 @@ def original(wanted: str) -> tuple[Loaded, tuple[str, ...]]:
 
 
 def prepared(
-    loaded: Loaded,
+    loaded: LoadedSession,
     target: str,
     *,
     event: str | None = None,
     branch: str | None = None,
     notes: tuple[str, ...] = (),
+    here: str | None = None,
 ) -> Handoff:
     """Work out a handoff to an agent of this machine."""
     from datetime import UTC, datetime
@@ -134,7 +135,7 @@ def prepared(
         root=wiring.root_of(wiring.agents()[target]),
         session=str(uuid4()) if writer_of(target).needs_uuid4 else uuid7(),
         at=datetime.now(UTC),
-        here=str(Path.cwd()),
+        here=here or str(Path.cwd()),
         event=end_of(loaded.whole, place, branch=branch is not None) if place is not None else None,
         by=f"thence {__version__}",
         notes=notes,

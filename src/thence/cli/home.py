@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from thence.agents.files import measured
+from thence.agents.files import measure_source
 from thence.agents.profiles import label_of
 from thence.cli import wiring
 from thence.cli.columns import (
@@ -242,7 +242,7 @@ class Home:
             Cell(mark, colour),
             Cell(self._ids[session.native_session_id], DIM),
             Cell(clean(session.flavor)),
-            Cell(cut(project(session.cwd), 16)),
+            Cell(cut(project(row.folder), 16)),
         ]
         if wide:
             cells.append(Cell(cut(clean(session.git_branch or ""), 16)))
@@ -453,7 +453,7 @@ class First:
         oldest = None
         for place in places:
             for source in self._known[name].find(place):
-                bytes_, modified = measured(source)
+                bytes_, modified = measure_source(source)
                 sessions += 1
                 much += bytes_
                 oldest = modified if oldest is None else min(oldest, modified)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.agents import Adapter, Source, adapters
-from thence.agents.files import LIST_LIMIT, Plain, Zstandard, measured, open_regular
-from thence.agents.sessions import Loaded, claimed, load_source, look
+from thence.agents.files import MAX_LIST_BYTES, Plain, Zstandard, measure_source, open_regular
+from thence.agents.sessions import LoadedSession, check_readable, find_source, load_source
 from thence.cli import options
 from thence.cli.reading import exit_code, flowed, notices, skipped_line
 from thence.cli.screen import tell
@@ -74,8 +74,8 @@ def command(path: str, *, json: bool) -> int:
 
 def inspected(path: Path) -> dict[str, JSON]:
     """Give all that is known of one file, by the names of the contract."""
-    look(path)
-    adapter, source = claimed(path, adapters()) or (None, None)
+    check_readable(path)
+    adapter, source = find_source(path, adapters()) or (None, None)
     if path.is_dir():
         if source is None:
             message = f"not a session of a known agent: {path}"
@@ -85,13 +85,13 @@ def inspected(path: Path) -> dict[str, JSON]:
         message = f"a database has no lines to count: {path}"
         raise NotReadable(message, hint=f"thence show {path} shows its last session")
     own = source.files if source else ()
-    told = _counted(path, is_document=any(f.whole and Path(f.path) == path for f in own))
+    told = _counted(path, is_document=any(f.is_document and Path(f.path) == path for f in own))
     told["agent"] = source.adapter if source else None
     told["session_id"] = source.session if source else None
     told |= _untold()
     if adapter is None or source is None:
         told["notices"] = [Notice("unknown", "no known agent writes such a file")]
-    elif (total := measured(source)[0]) > LIMIT or told["good_records"] > RECORDS:
+    elif (total := measure_source(source)[0]) > LIMIT or told["good_records"] > RECORDS:
         most = f"up to {size(LIMIT)} and {RECORDS:,} records a session is analysed"
         told["notices"] = [
             Notice(
@@ -119,7 +119,7 @@ def _counted(path: Path, *, is_document: bool = False) -> dict[str, JSON]:
         plain = Plain(handle, length)
         content = Zstandard(handle) if path.suffix == ".zst" else plain
         if is_document:
-            raw = b"".join(plain.chunks(0)) if length <= LIST_LIMIT else None
+            raw = b"".join(plain.chunks(0)) if length <= MAX_LIST_BYTES else None
             counts.add(Place(1, 0, length), raw, ended=True)
         else:
             for place, line, ended in codec.split(content.chunks(0)):
@@ -170,7 +170,7 @@ def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
     }
 
 
-def _spent(loaded: Loaded) -> JSON:
+def _spent(loaded: LoadedSession) -> JSON:
     spent = loaded.whole.spent
     return {"live": spent.live, "dead": spent.dead, "side": spent.side, "all": spent.rolled_up}
 

@@ -11,7 +11,7 @@ from thence.errors import NotReadable
 from thence.memory.recall import loaded, place_of
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.cli.page import Page
     from thence.format.readout import Readout, Record
     from thence.memory.readouts import OpenedSession
@@ -20,7 +20,7 @@ BEFORE, AFTER = 6, 10
 """Records that are shown before and after the one that is asked for."""
 
 
-def named(name: str) -> Loaded:
+def named(name: str) -> LoadedSession:
     """Give the session that a path or an id means; what is there as a file is a path."""
     from thence.agents.sessions import load
     from thence.cli import wiring

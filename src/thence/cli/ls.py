@@ -199,7 +199,7 @@ class Listing:
         dead = row.ticks.get("dead", 0)
         return [
             *first,
-            Cell(cut(project(session.cwd), 16)),
+            Cell(cut(project(row.folder), 16)),
             Cell(cut(clean(session.git_branch or ""), 16)),
             title,
             Cell(_graph(row, open_turn=self.now.of(row, self.at.timestamp()) is not None)),
@@ -261,8 +261,10 @@ _WIDE = (
 
 
 def _title(row: SessionRow) -> str:
-    """Return the title of a session, its tags, and that a file brought it."""
+    """Return the title of a session, its tags, and where it comes from if not from here."""
     origin = ["· imported"] if row.imported is not None else []
+    if row.machine is not None:
+        origin = [f"· on {clean(row.machine)}"]
     return " ".join([titled(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
 
 

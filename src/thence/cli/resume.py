@@ -79,6 +79,8 @@ class Way(NamedTuple):
             "env": self.env,
             "argv": self.argv,
             "command": self.line,
+            "machine": self.row.machine,
+            "obstacle": None if self.is_handed else _obstacle(self.row),
             "not_restored": [_not_restored(session.flavor)],
         }
 
@@ -118,6 +120,7 @@ def command(
         raise click.UsageError("give an ID or --last, not both")
     known = wiring.adapters()
     with wiring.store() as store:
+        _refresh_folders(store)
         if wanted is None:
             rows = _rows(store, agent, project)
             if json and not last:
@@ -131,7 +134,11 @@ def command(
             from thence.memory.recall import with_lineage
 
             row = with_lineage(store, [wiring.session(store, wanted)], wiring.labels())[0]
-    if other is not None and other != row.session.flavor:
+    obstacle = _obstacle(row)
+    if other is None and obstacle is not None and not json:
+        other = _offered(row, obstacle)
+        yes = yes or other is not None
+    if other is not None and (obstacle is not None or other != row.session.flavor):
         way = _handed(row, other, run=run, yes=yes or json)
     else:
         way = way_of(row, known)
@@ -196,7 +203,8 @@ def _handed(row: SessionRow, other: str, *, run: bool, yes: bool) -> Way:
     program = agents()[other].profile.program
     if run and shutil.which(program) is None:
         raise NotReadable(f"{program} is not installed", hint="is it on your PATH?")
-    report = hand_over(row.session.session_uid, other, yes=yes)
+    here = row.project if row.project and Path(row.project).is_dir() else None
+    report = hand_over(row.session.session_uid, other, yes=yes, here=here)
     return Way(row, report.argv, {}, report.cwd, is_handed=True)
 
 
@@ -219,32 +227,78 @@ def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     return {agent.profile.home_variable: agent.profile.home_of(root)}
 
 
-def _check(way: Way, *, run: bool) -> None:
-    """Refuse what cannot go well."""
+def _refresh_folders(store: Store) -> None:
+    """Look where folders of sessions are now, this one among them, unless a sweep runs."""
+    from contextlib import suppress
+
+    from thence.memory.store import StoreLocked
+
+    if not wiring.is_read_only():
+        with suppress(StoreLocked), store.sweeping():
+            wiring.refresh_folders(store, here=str(Path.cwd()))
+
+
+def _obstacle(row: SessionRow) -> str | None:
+    """Return why its own agent cannot go on with a session on this machine; None if it can."""
     from thence.memory.fields import locate
 
-    session = way.row.session
+    session, imported = row.session, row.imported
     name = session.native_session_id[:13]
     path = locate(session.source_path or "")
-    gone = way.row.gone or (path and not Path(path).exists())
-    imported = way.row.imported
-    if imported is not None and not way.is_handed:
+    if row.machine is not None:
+        return f"{name} was recorded on {row.machine}: {session.flavor} does not have it here"
+    if imported is not None:
+        return f"{name} was imported from {imported.name}: {session.flavor} does not have it here"
+    if row.gone or (path and not Path(path).exists()):
+        return f"{session.flavor} has deleted {name}, so it cannot resume it"
+    if session.cwd and not Path(session.cwd).is_dir():
+        moved = f"; it is {row.project} now" if row.project else ""
+        return f"the folder of {name} is gone: {session.cwd}{moved}"
+    return None
+
+
+def _offered(row: SessionRow, obstacle: str) -> str | None:
+    """Ask whether a copy of a session goes on here; returns the agent, None where nobody can say.
+
+    A session's own agent goes on with the copy if it takes sessions of others.
+    """
+    from thence.cli import picker
+
+    agent = _copy_agent(row)
+    if agent is None or not picker.possible():
+        return None
+    click.echo(clean(obstacle), err=True)
+    here = row.project if row.project and Path(row.project).is_dir() else str(Path.cwd())
+    if click.confirm(
+        clean(f"Continue a copy in {agent}, in {tilde(here)}?"), default=True, err=True
+    ):
+        return agent
+    raise click.Abort
+
+
+def _copy_agent(row: SessionRow) -> str | None:
+    """Return the agent that goes on with a copy of a session: its own, else one of this machine."""
+    from thence.agents.profiles import agent_of
+
+    own = agent_of(row.session.flavor)
+    if own is not None and own.offers("handoff"):
+        return own.name
+    return next(iter(wiring.agents_here("handoff")), None)
+
+
+def _check(way: Way, *, run: bool) -> None:
+    """Refuse what cannot go well."""
+    obstacle = _obstacle(way.row)
+    if obstacle is not None and not way.is_handed:
+        name = argument(way.row.session.native_session_id[:13])
+        agent = _copy_agent(way.row) or "AGENT"
         raise SessionNotFound(
-            f"{name} was imported from {imported.name}: {session.flavor} does not have it here",
-            hint=f"continue a copy: thence resume {argument(name)} --with AGENT",
-        )
-    if gone and not way.is_handed:
-        raise SessionNotFound(
-            f"{session.flavor} has deleted {name}, so it cannot resume it",
-            hint=f"read the stored copy: thence show {argument(name)}",
+            obstacle,
+            hint=f"continue a copy here: thence resume {name} --with {agent};"
+            f" read it: thence show {name}",
         )
     if not run:
         return
-    if way.cwd and not Path(way.cwd).is_dir():
-        raise NotReadable(
-            f"the folder of {name} is gone: {way.cwd}",
-            hint="create it again, or run the command that thence resume prints in another folder",
-        )
     if shutil.which(way.argv[0]) is None:
         raise NotReadable(f"{way.argv[0]} is not installed", hint="is it on your PATH?")
 
@@ -253,8 +307,6 @@ def _notes(way: Way) -> Iterator[str]:
     row = way.row
     yield f"{cut(titled(row.title), 72)}"
     yield _not_restored(row.session.flavor)
-    if way.cwd and not Path(way.cwd).is_dir():
-        yield f"its folder is gone: {way.cwd}"
     if row.turn and row.turn != "done":
         yield f"its last turn: {row.turn.replace('_', ' ')}"
 
@@ -278,7 +330,11 @@ def _rows(store: Store, agent: str | None, project: str | None) -> list[SessionR
     from thence.memory.store import Filter
 
     rows = store.sessions(Filter(agent=agent, project=project, limit=PICKED_FROM))
-    resumable = [row for row in rows if not row.gone and _is_resumed(row.session.flavor)]
+    resumable = [
+        row
+        for row in rows
+        if row.imported is not None or (not row.gone and _is_resumed(row.session.flavor))
+    ]
     found = with_lineage(store, resumable, wiring.labels())
     if not found:
         raise SessionNotFound("no matching sessions", hint="thence ls lists all sessions")
@@ -320,7 +376,7 @@ def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
             Cell(clean(row.session.flavor)),
             Cell(ago(when(row.session.ended_at), now), DIM),
             Cell(titled(row.title)),
-            Cell(cut(project(row.session.cwd), 16)),
+            Cell(cut(project(row.folder), 16)),
         ]
         for row in rows
     ]
@@ -331,7 +387,7 @@ def _choice(row: SessionRow, head: str, now: datetime) -> Choice:
     from thence.cli import picker
 
     session = row.session
-    title, place = titled(row.title), project(session.cwd)
+    title, place = titled(row.title), project(row.folder)
     age = ago(when(session.ended_at), now)
     branch = clean(session.git_branch or "")
     cost = row_cost(row)
@@ -342,7 +398,7 @@ def _choice(row: SessionRow, head: str, now: datetime) -> Choice:
         f"{session.session_uid} {title} {place} {branch}",
         (
             title,
-            clean(tilde(session.cwd or "")),
+            clean(tilde(row.folder or "")),
             " · ".join(fact for fact in facts if fact),
             f"last turn: {left}" if left else "",
         ),

@@ -17,7 +17,7 @@ from thence.cli.terminal import as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
 
 
 @click.command(
@@ -74,14 +74,14 @@ def command(
     return 0
 
 
-def _stored_first(wanted: str) -> Loaded:
+def _stored_first(wanted: str) -> LoadedSession:
     """Return a session as it is stored, redacted; one that is not stored as its file has it."""
     from thence.cli.kept import named
 
     return named(wanted)
 
 
-def _page(loaded: Loaded, name: str | None) -> bytes:
+def _page(loaded: LoadedSession, name: str | None) -> bytes:
     from thence.bridge.share import redacted
     from thence.format import forms
 

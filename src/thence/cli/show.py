@@ -16,7 +16,7 @@ from thence.cli.terminal import as_json, clean
 from thence.format.repair import Orphans
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.format.records import JSON
     from thence.memory.notes import Note
     from thence.memory.readouts import OpenedSession
@@ -130,7 +130,7 @@ def _notes(uid: str) -> list[Note]:
     return [note for note in read_notes(wiring.home()) if note.session_uid == uid]
 
 
-def _sample() -> Loaded:
+def _sample() -> LoadedSession:
     from thence.agents.sessions import load
 
     with resources.as_file(resources.files("thence") / "samples" / "tidepool.jsonl") as path:

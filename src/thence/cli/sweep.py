@@ -200,6 +200,8 @@ class Run:
             )
             self._report = sweep.report
             report = sweep.run(roots, digest_limit_s)
+            if report.sessions_new:
+                wiring.refresh_folders(store)
             if report.evicted or sweep.redacted_again:
                 wiring.let_go(store, sweep.redacted_again)
             taken.done()
@@ -504,7 +506,7 @@ class Pending:
 
     def add(self, source: Source, inventory: Inventory | None) -> None:
         """Count a session: new, grown, or as it was read."""
-        from thence.agents.files import measured, unchanged
+        from thence.agents.files import is_unchanged, measure_source
 
         self.sources += 1
         if inventory is not None and inventory.is_forgotten(source.uid):
@@ -512,13 +514,13 @@ class Pending:
         before = inventory.sessions.get(source.uid) if inventory is not None else None
         if before is None:
             self.new += 1
-            self.bytes += measured(source)[0]
+            self.bytes += measure_source(source)[0]
             return
         again = before.evicted is None and self._fingerprint.needs_source(before)
-        if again or not unchanged(source, before.cursor):
+        if again or not is_unchanged(source, before.cursor):
             self.changed += 1
             done = 0 if again else sum(m.offset for m in before.cursor.marks.values())
-            self.bytes += max(measured(source)[0] - done, 0)
+            self.bytes += max(measure_source(source)[0] - done, 0)
 
     def told(self) -> dict[str, JSON]:
         """Give it under the names of the other answers."""

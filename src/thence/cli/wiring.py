@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from thence.agents import Adapter
     from thence.agents.profiles import Agent, Part
+    from thence.bridge.folders import FolderBook
     from thence.memory.budgets import BudgetUse
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
@@ -318,6 +319,15 @@ def budget_uses(store: Store, now: datetime) -> list[BudgetUse]:
     prefix = "session_memory.budget."
     limits = budgets.Budgets(values[f"{prefix}daily_usd"], values[f"{prefix}projects"])
     return budgets.budget_uses(store, limits, now)
+
+
+def refresh_folders(opened: Store, here: str = "") -> FolderBook:
+    """Look where folders of sessions are now; the caller holds the lock of sweeps."""
+    from thence.bridge.folders import refresh
+    from thence.bridge.sync_state import Desk
+
+    elsewhere = Desk(home()).state().folders
+    return refresh(home(), opened, here=here, elsewhere=elsewhere)
 
 
 def redacted_notes() -> list[Note]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import force_setattr as set_field
 
 from thence.agents import Batch, Cursor, Mark, Source
-from thence.agents.files import remembering
+from thence.agents.files import clean_carry_with
 from thence.errors import ThenceError
 from thence.format import gather, kinds, outcomes
 from thence.format.facts import (
@@ -186,7 +186,7 @@ class Keeper:
 
     def _read(self, adapter: SourceReader, source: Source, cursor: Cursor | None) -> Batch:
         """Read the next piece of a source; ids and names in it hold no secret."""
-        with remembering(self._redactor.redact_uncounted):
+        with clean_carry_with(self._redactor.redact_uncounted):
             batch = adapter.read(source, cursor)
         batch.events = clean_fields(batch.events, self._redactor)
         return batch
@@ -526,6 +526,7 @@ class Keeper:
             carried_until=before.carried_until if before else None,
             carried_change=before.carried_change if before else 0,
             redacted=before.redacted if before else {},
+            project=before.project if before else None,
         )
 
 

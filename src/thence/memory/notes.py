@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -85,24 +85,37 @@ def read_notes(home: Path, *kinds: Kind) -> list[Note]:
     These are decisions and notes unless other kinds are asked for. Lines that are none are left
     out.
     """
-    notes = [note for kind in kinds or KINDS for note in _read_file(note_path(home, kind), kind)]
-    return sorted(notes, key=lambda note: note.ts)
+    notes = [note for kind in kinds or KINDS for note in _read_file(home, kind)]
+    return sorted(notes, key=lambda note: (note.ts, note.uuid))
 
 
-def _read_file(path: Path, kind: Kind) -> list[Note]:
+def note_lines(home: Path) -> Iterator[tuple[Kind, Event]]:
+    """Yield all lines of all kinds, also those that remove others, in the order of the files."""
+    for kind in ALL_KINDS:
+        for event in _events_in(home, kind):
+            yield kind, event
+
+
+def _read_file(home: Path, kind: Kind) -> list[Note]:
+    """Return the notes of one kind; lines of other machines may stand in any order."""
+    notes: dict[str, Note] = {}
+    removed: set[str] = set()
+    for number, event in enumerate(_events_in(home, kind)):
+        payload = event.payload
+        if isinstance(payload, dict):
+            if isinstance(payload.get("removes"), str):
+                removed.add(payload["removes"])
+            else:
+                notes[event.uuid or f"{number}"] = _note_of(kind, event, payload)
+    return [note for name, note in notes.items() if name not in removed]
+
+
+def _events_in(home: Path, kind: Kind) -> list[Event]:
     try:
-        body = path.read_bytes()
+        body = note_path(home, kind).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return []
-    notes: dict[str, Note] = {}
-    for number, event in enumerate(codec.decode(body).events):
-        if isinstance(event, Event) and isinstance(event.payload, dict):
-            removed = event.payload.get("removes")
-            if isinstance(removed, str):
-                notes.pop(removed, None)
-            else:
-                notes[event.uuid or f"{number}"] = _note_of(kind, event, event.payload)
-    return list(notes.values())
+    return [event for event in codec.decode(body).events if isinstance(event, Event)]
 
 
 def forget_notes(home: Path, session_uid: str) -> int:

@@ -28,7 +28,7 @@ from thence.memory.spelling import load
 from thence.memory.store import Filter
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.format.fold import FoldState
     from thence.format.stored import StoredEvent
     from thence.memory.packs import Blobs
@@ -94,7 +94,7 @@ def open_session(store: Store, row: SessionRow) -> OpenedSession:
     return OpenedSession(session, row.session.flavor, skipped, notices)
 
 
-def opened(session: Loaded) -> OpenedSession:
+def opened(session: LoadedSession) -> OpenedSession:
     """Return a session that was just put together."""
     agent = session.source.adapter
     return OpenedSession(readout_of(session.whole), agent, session.skipped, session.notices)

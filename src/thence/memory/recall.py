@@ -18,7 +18,7 @@ from thence.format.normal import SessionEvent
 from thence.format.records import Notice
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Find, Generation, Loaded
+    from thence.agents.sessions import Find, Generation, LoadedSession
     from thence.format.facts import Base, Fact
     from thence.format.readout import Readout
     from thence.format.records import JSON, Skipped
@@ -92,7 +92,8 @@ def notices_of(row: SessionRow) -> Iterator[Notice]:
         told = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", told)
     if row.imported is not None:
-        yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
+        kind = "synced" if row.machine is not None else "imported"
+        yield Notice(kind, f"from {row.imported.name} ({row.imported.form})")
     elif row.gone:
         yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 
@@ -133,7 +134,7 @@ def _told(row: SessionRow, wanted: str) -> str:
     """Name a session so that it can be told from others that begin in the same way."""
     name = row.session.native_session_id
     short = max(len(short_id(name)), len(wanted) + 4)
-    folder = project(row.session.cwd)
+    folder = project(row.folder)
     return f"{name[:short]} ({folder})" if folder else name[:short]
 
 
@@ -158,13 +159,13 @@ Cleaned = Callable[[list["Fact"]], list["Fact"]]
 """Returns facts that were read from a source as they would be stored."""
 
 
-def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
+def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> LoadedSession:
     """Give a session with those it continues: from the store, or from the source if evicted.
 
     What comes from a source goes through `clean`.
     """
     from thence.agents import File, Source
-    from thence.agents.sessions import Loaded, put_together
+    from thence.agents.sessions import LoadedSession, join_generations
 
     session = row.session
     held = store.held(session.session_uid)
@@ -176,8 +177,8 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
             notices.append(Notice("text lost", "thence doctor --deep --mend restores it"))
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
-        whole = put_together(generations)
-        return Loaded(source, whole, broken, notices, generations=generations)
+        whole = join_generations(generations)
+        return LoadedSession(source, whole, broken, notices, generations=generations)
     from_source = _loaded_source(store, row, clean)
     if from_source is not None:
         return from_source
@@ -188,9 +189,9 @@ def loaded(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded:
     )
 
 
-def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> Loaded | None:
+def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> LoadedSession | None:
     """Return an evicted session as its source has it; None when that is gone as well."""
-    from thence.agents.sessions import Generation, load, put_together
+    from thence.agents.sessions import Generation, join_generations, load
     from thence.memory.fields import locate
 
     path = Path(locate(row.session.source_path or ""))
@@ -201,7 +202,7 @@ def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> Loaded | No
         facts = clean([*made.whole.about_only, *made.whole.facts])
         own = Generation(made.whole.uid, facts, made.whole.torn)
         made.generations = _lineage(store, own, [], clean=clean)
-        made.whole = put_together(made.generations)
+        made.whole = join_generations(made.generations)
     return made
 
 
@@ -221,11 +222,11 @@ def light(
     Ancestors that are not stored are read from their sources, unless `clean` is None. `notices`
     gets what is to be said of those that cannot be read.
     """
-    from thence.agents.sessions import put_together
+    from thence.agents.sessions import join_generations
 
     own = _generation(store, held, filled=False)[0]
     problems = [] if notices is None else notices
-    return put_together(_lineage(store, own, problems, filled=False, clean=clean))
+    return join_generations(_lineage(store, own, problems, filled=False, clean=clean))
 
 
 def _lineage(
@@ -243,6 +244,12 @@ def _lineage(
         return _ancestor(store, child, base, filled=filled, clean=clean)
 
     return lineage_of(own, find, notices)
+
+
+def stored_generation(store: Store, uid: str) -> Generation | None:
+    """Return a session without those it continues; None when tier 1 does not hold it."""
+    held = store.held(uid)
+    return _generation(store, held)[0] if held is not None else None
 
 
 def _generation(
@@ -320,12 +327,12 @@ def with_lineage(
     events of a row stay its own. What the user calls a session is its title before all else, and
     its tags come with it. Such rows are for the eye: they are not written back.
     """
-    from thence.agents.sessions import ANCESTORS
+    from thence.agents.sessions import MAX_ANCESTORS
     from thence.memory.labels import add_labels
     from thence.memory.store import Filter
 
     known = {row.session.session_uid: row for row in rows}
-    for _ in range(ANCESTORS):
+    for _ in range(MAX_ANCESTORS):
         missing = {
             uid
             for row in known.values()
@@ -343,12 +350,12 @@ def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | Non
 
     What was put together of a session holds as long as these are the same.
     """
-    from thence.agents.sessions import ANCESTORS
+    from thence.agents.sessions import MAX_ANCESTORS
     from thence.memory.store import Filter
 
     out: list[tuple[str, str | None, int]] = []
     seen = {row.session.session_uid}
-    while (uid := origin_of(row)) is not None and uid not in seen and len(out) < ANCESTORS:
+    while (uid := origin_of(row)) is not None and uid not in seen and len(out) < MAX_ANCESTORS:
         seen.add(uid)
         above = next(iter(store.sessions(Filter(uids=(uid,)))), None)
         if above is None:

@@ -54,7 +54,7 @@ def columns(change: Change) -> dict[str, Any]:
     return {
         "uid": clean(session.session_uid),
         "agent": session.flavor,
-        "project": clean(session.cwd),
+        "project": clean(row.folder),
         "model": clean(session.model),
         "started": millis(session.started_at),
         "ended": millis(session.ended_at),

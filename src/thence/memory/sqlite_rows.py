@@ -93,9 +93,10 @@ def put_session(db: apsw.Connection, change: Change) -> tuple[int, bool]:
         if known[2] != row.redactor:  # its digest was made anew by newer rules
             db.execute("INSERT OR IGNORE INTO pending VALUES(?)", (DIGESTS,))
         db.execute(
-            "UPDATE sessions SET gone=?, pinned=?, redactor=?, path=?, row=? WHERE id=?",
+            "UPDATE sessions SET gone=?, pinned=?, redactor=?, path=?, project=?, row=? WHERE id=?",
             (
                 *(row.gone, row.pinned, row.redactor, row.session.source_path or ""),
+                clean(row.folder),
                 *(msgspec.msgpack.encode(row), known[0]),
             ),
         )

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from thence.agents import Adapter, Live, Source
-from thence.agents.files import measured
+from thence.agents.files import measure_source
 from thence.format.figures import TICKS
 from thence.format.joins import time_of
 from thence.format.normal import Outcome, Session, session_uid
@@ -112,6 +112,7 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
         "skipped": row.skipped,
         "source_gone": row.gone,
         "imported": msgspec.to_builtins(row.imported),
+        "machine": row.machine,
         "pinned": row.pinned,
         "tags": list(row.tags),
     }
@@ -184,7 +185,7 @@ def _deleted_soon(
             for source in known[name].find(place):
                 if _modified_at(source.path) > until:
                     continue  # most are young: one look is enough for them
-                size, modified = measured(source)
+                size, modified = measure_source(source)
                 left = days - (at - modified) / 86_400
                 if size and left <= SOON:
                     yield Risk(source, size, modified, left)

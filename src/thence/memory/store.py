@@ -47,6 +47,9 @@ GROUP = "thence.stores"
 BLOBS_GROUP = "thence.blobs"
 """Entry points of what keeps payloads elsewhere: the object store of a team, above this layer."""
 
+SYNCED = "sync"
+"""The form of sessions that another machine of the same person has sent."""
+
 DATA_LOSS = "session_memory.data_loss"
 """What the list of removals calls an eviction of what was not analysed."""
 
@@ -83,9 +86,9 @@ class ImportedFrom(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a session comes from that no log of this machine holds."""
 
     form: str
-    """What kind of file it was: atif, share, jsonl, journal."""
+    """What kind of file it was: atif, share, jsonl, journal; sync: another machine sent it."""
     name: str = ""
-    """The name of the file, without its folder."""
+    """The name of the file, without its folder; of the machine where it was synced."""
     by: str = ""
     """The program that wrote it, as it says itself."""
     content_hash: str = ""
@@ -147,7 +150,21 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     """What the user tagged it with; on rows for the eye only, stores do not keep it."""
     imported: ImportedFrom | None = None
-    """Set for sessions that `thence import` brought."""
+    """Set for sessions that `thence import` or `thence sync` brought."""
+
+    project: str | None = None
+    """The folder that it counts as, where that is not the one its log names: see `folders`."""
+
+    @property
+    def folder(self) -> str | None:
+        """The folder that it counts as."""
+        return self.project or self.session.cwd
+
+    @property
+    def machine(self) -> str | None:
+        """The other machine that has its log; None for sessions of this one and of files."""
+        origin = self.imported
+        return origin.name if origin is not None and origin.form == SYNCED else None
 
 
 class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

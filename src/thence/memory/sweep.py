@@ -32,9 +32,9 @@ from thence.agents.files import (
     SKIPPED_LINKS,
     SOURCE_GONE,
     UNREADABLE,
-    measured,
+    is_unchanged,
+    measure_source,
     start_of,
-    unchanged,
 )
 from thence.errors import DiskFull, ThenceError
 from thence.format.facts import Fact
@@ -314,12 +314,12 @@ class Sweep:
         done = 0
         if before is not None and not before.evicted and not self._is_stale(source, before):
             done = sum(mark.offset for mark in before.cursor.marks.values())
-        size, modified = measured(source)
+        size, modified = measure_source(source)
         return Job(name, source, copies, max(size - done, 0), modified)
 
     def _is_due(self, source: Source, before: Known) -> bool:
         """Whether a known session is to be read: it changed, or was read by older rules."""
-        if not unchanged(source, before.cursor):
+        if not is_unchanged(source, before.cursor):
             return True
         return before.evicted is None and self._is_stale(source, before)
 
@@ -338,7 +338,7 @@ class Sweep:
         for key, mark in before.cursor.marks.items():
             if mark.size > 0 and not (key in paths and os.access(paths[key], os.R_OK)):
                 return False
-        if unchanged(source, before.cursor):
+        if is_unchanged(source, before.cursor):
             return True
         batch = adapter.read(source, before.cursor)
         notices = list(batch.notices)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thence.agents import Adapter, Cursor, Live, Prompt, Source
+from thence.agents import Adapter, AgentPrompt, Cursor, Live, Source
 from thence.agents import Batch as Read
 from thence.agents.row_sources import sources_at
 from thence.memory.notes import FOLDER
@@ -258,7 +258,7 @@ class Only:
         """As the reader says."""
         return self._adapter.live(root)
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """As the reader says."""
         return self._adapter.prompts(root)
 

@@ -511,7 +511,7 @@ def _find_agent_source(
     path = _path_of(context, project)
     if path is None:
         raise SessionNotFound(f"no such project: {project[:80]!r}", hint=hint)
-    rows = [r for r in context.store.sessions(Filter(project=path)) if r.session.cwd == path]
+    rows = [r for r in context.store.sessions(Filter(project=path)) if r.folder == path]
     for row in rows:
         if row.session.native_session_id == agent:
             return row, None

@@ -94,7 +94,7 @@ def _sessions(store: Store, project: str, without: str | None) -> Iterator[Sessi
     for start in count(step=MAX_SESSIONS):
         page = list(store.sessions(Filter(folder=project, limit=MAX_SESSIONS, offset=start)))
         for row in page:
-            if _is_below(row.session.cwd, project) and row.session.session_uid != without:
+            if _is_below(row.folder, project) and row.session.session_uid != without:
                 yield row
         if len(page) < MAX_SESSIONS:
             return

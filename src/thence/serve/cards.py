@@ -104,8 +104,8 @@ def card(
         href=address(session.session_uid),
         title=display_title(context, row),
         flavor=session.flavor,
-        project=project_label(context, session.cwd),
-        project_path=project_root(session.cwd or ""),
+        project=project_label(context, row.folder),
+        project_path=project_root(row.folder or ""),
         branch=clean(session.git_branch or ""),
         standing={"open, idle": "idle"}.get(status, status),
         cls=cls,
@@ -176,6 +176,6 @@ def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
     if row.skipped:
         yield several(row.skipped, "skipped line"), "st-waiting"
     if row.imported is not None:
-        yield "imported", ""
+        yield ("imported" if row.machine is None else f"on {row.machine}"), ""
     elif row.gone:
         yield "source gone", ""

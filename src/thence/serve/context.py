@@ -44,7 +44,7 @@ from thence.memory.store import SessionRow, Store
 from thence.serve.cache import LruCache, session_key
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import Loaded
+    from thence.agents.sessions import LoadedSession
     from thence.memory.redact import Redactor
     from thence.memory.sweep import Sweep
 
@@ -116,7 +116,7 @@ class AppContext:
         self.is_read_only = is_read_only
         self._now = _TimedValue(STATUS_MAX_AGE_S, lambda: standing.now(self.known, self.roots))
         self._risks = _TimedValue(RISKS_MAX_AGE_S, self._at_risk)
-        self._sessions: LruCache[Loaded] = LruCache(room)
+        self._sessions: LruCache[LoadedSession] = LruCache(room)
         self._pulses: LruCache[Pulse | None] = LruCache(MAX_CACHED_PULSES)
 
     def now(self) -> standing.Now:
@@ -138,7 +138,7 @@ class AppContext:
             )
         return recall.session(self.store, prefix)
 
-    def load_session(self, row: SessionRow) -> Loaded:
+    def load_session(self, row: SessionRow) -> LoadedSession:
         """Return a loaded session, from the store or from its source."""
         size = MEMORY_PER_LOG_BYTE * max(row.session.source_bytes, row.text_bytes)
         key = session_key(row, self.store)
@@ -206,7 +206,7 @@ class AppContext:
             session_key(row), lambda: pulse(self.store, row.session.session_uid)
         )
 
-    def _load(self, row: SessionRow) -> Loaded:
+    def _load(self, row: SessionRow) -> LoadedSession:
         return recall.loaded(self.store, row, self.clean)
 
     def clean(self, facts: list[Fact]) -> list[Fact]:

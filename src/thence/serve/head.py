@@ -272,7 +272,8 @@ def _notes(row: SessionRow) -> Iterator[str]:
     if row.skipped:
         yield f"{several(row.skipped, 'unreadable line')} (see thence doctor)"
     if row.imported is not None:
-        yield f"Imported from {row.imported.name}; thence resume --with continues it here"
+        what = "Imported from" if row.machine is None else "Recorded on"
+        yield f"{what} {row.imported.name}; thence resume --with continues it here"
     elif row.gone:
         yield "The agent deleted its log; this copy is the only one"
     if row.torn:

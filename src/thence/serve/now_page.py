@@ -174,7 +174,7 @@ def _expiring_session(risk: Risk) -> ExpiringSession:
     title = f"{title_of(row)}, grown since" if row else short_id(risk.source.session)
     days = "today" if risk.days < 1 else several(int(risk.days), "day")
     href = address(row.session.session_uid) if row else ""
-    where = project(row.session.cwd) if row else clean(folder)
+    where = project(row.folder) if row else clean(folder)
     return ExpiringSession(title, href, where, days, risk.days < 3, size(risk.size))
 
 

@@ -101,7 +101,7 @@ def projects(context: AppContext, clock: DisplayClock) -> list[ProjectRow]:
         groups.setdefault(project_root(total.key[0] or ""), []).append(total)
     last: dict[str, str] = {}
     for row in context.store.sessions(Filter(order="recent")):
-        last.setdefault(project_root(row.session.cwd or ""), row.session.ended_at or "")
+        last.setdefault(project_root(row.folder or ""), row.session.ended_at or "")
     labels = unique_labels(list(groups))
     now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
     known = sorted(groups, key=lambda path: last.get(path, ""), reverse=True)
@@ -147,7 +147,7 @@ def page(context: AppContext, path: str, clock: DisplayClock) -> ProjectPage | N
     rows = [
         row
         for row in context.store.sessions(Filter(project=path))
-        if project_root(row.session.cwd or "") == path
+        if project_root(row.folder or "") == path
     ]
     uids = tuple(row.session.session_uid for row in rows[:10_000])
     wanted = Filter(uids=uids)

@@ -93,7 +93,7 @@ class SessionPage:
         """Return what stands over it."""
         working = working_time(self.context, self.row)
         made = head(self.row, self.standing, self.clock, self.stored_uids(), working=working)
-        folder = self.row.session.cwd
+        folder = self.row.folder
         return msgspec.structs.replace(
             made,
             title=display_title(self.context, self.row),

@@ -99,7 +99,7 @@ class Draft:
 
     @staticmethod
     def call(call: str, name: str, **arguments: JSON) -> Block:
-        """Give a tool call for `reply`."""
+        """Return a tool call for `reply`."""
         return {"type": "tool_use", "id": call, "name": name, "input": arguments}
 
     def result(
@@ -141,7 +141,7 @@ class Draft:
 
 
 def sample() -> bytes:
-    """Give the session that ships with thence."""
+    """Return the session that ships with thence."""
     draft = Draft()
     draft.header()
     draft.prompt(

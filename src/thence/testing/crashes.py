@@ -48,7 +48,7 @@ class Subject(Protocol):
     """A store of numbered events, as the suite sees it."""
 
     def write_script(self, path: Path) -> Sequence[str]:
-        """Give a program that appends to the store at `path`.
+        """Return a program that appends to the store at `path`.
 
         It is run with two more arguments, the first number and how many, appends those numbers
         one after the other, and prints each on a line of its own, flushed, once the store has
@@ -275,7 +275,7 @@ class JournalSubject:
         self.durability: Durability = durability
 
     def write_script(self, path: Path) -> list[str]:
-        """Give the program that runs `write`."""
+        """Return the program that runs `write`."""
         script = (
             "import sys; from pathlib import Path; from thence.testing import JournalSubject\n"
             "path, largest, durability, first, count = sys.argv[1:]\n"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.agents.profiles import Agent, HookFile, ToolForm
 from thence.agents.samples import Machine
 from thence.agents.sessions import load_source
@@ -91,10 +91,10 @@ def settings(agent: Agent) -> Iterator[str]:
     """Say what our lines do to the agent's settings that they should not."""
     for file in agent.profile.hooks:
         for body in _bodies(file.form == "hooks"):
-            yield from _hooked(agent.name, file, body)
+            yield from _check_hooks(agent.name, file, body)
     servers = agent.profile.servers
     for body in _bodies(servers.form == "json") if servers is not None else ():
-        yield from _registered(agent, body)
+        yield from _check_server(agent, body)
 
 
 def _bodies(is_json: bool) -> tuple[bytes | None, ...]:  # noqa: FBT001 - two forms
@@ -103,7 +103,7 @@ def _bodies(is_json: bool) -> tuple[bytes | None, ...]:  # noqa: FBT001 - two fo
     return (None, b"{}\n" if is_json else b"", other)
 
 
-def _hooked(name: str, file: HookFile, body: bytes | None) -> Iterator[str]:
+def _check_hooks(name: str, file: HookFile, body: bytes | None) -> Iterator[str]:
     from thence.cli import hooking
 
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +119,7 @@ def _hooked(name: str, file: HookFile, body: bytes | None) -> Iterator[str]:
             yield f"{file.path}: it is not as it was after our hooks were taken out"
 
 
-def _registered(agent: Agent, body: bytes | None) -> Iterator[str]:
+def _check_server(agent: Agent, body: bytes | None) -> Iterator[str]:
     from thence.cli import registering
 
     servers = agent.profile.servers
@@ -170,17 +170,17 @@ def handing_over(agent: Agent) -> Iterator[str]:
     if not agent.offers("resume"):
         yield "a session can be handed over, and no command resumes it"
     writer = agent.writer
-    if not isinstance(writer, Writer):
+    if not isinstance(writer, HandoffWriter):
         yield f"{agent.profile.handoff} is no Writer"
         return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve() / "root"
         root.mkdir()
-        named = writer.settings(root) if writer.settings is not None else Settings()
+        named = writer.settings(root) if writer.settings is not None else HandoffSettings()
         messages = history(agent)
         source = {"from": "other:one", "event": "e1", "by": "thence", "at": MOMENT.isoformat()}
         session = writer.session_id(SESSION) if writer.session_id is not None else SESSION
-        bound = Bound(
+        bound = HandoffHistory(
             session, messages, "/work", MOMENT, source, "Tides", named.model, None, named.provider
         )
         for name, rows in writer.files(bound).items():
@@ -188,14 +188,14 @@ def handing_over(agent: Agent) -> Iterator[str]:
             if not path.resolve().is_relative_to(root):
                 yield f"a file outside the agent's folder: {name}"
                 return
-            _put(path, _written(name, rows))
+            _put(path, _encode_rows(name, rows))
         if writer.accept is not None:
-            yield from _accepted(agent, writer, root)
+            yield from _check_accept(agent, writer, root)
         else:
             yield from _read_back(agent, root, messages)
 
 
-def _accepted(agent: Agent, writer: Writer, root: Path) -> Iterator[str]:
+def _check_accept(agent: Agent, writer: HandoffWriter, root: Path) -> Iterator[str]:
     """Say what keeps the client from taking the one file in; only it can write its sessions."""
     assert writer.accept is not None  # noqa: S101 - asked for such writers only
     paths = [str(path) for path in root.rglob("*") if path.is_file()]
@@ -207,25 +207,25 @@ def _accepted(agent: Agent, writer: Writer, root: Path) -> Iterator[str]:
         yield f"accept names {agent.profile.program} and the file, not {program} {words}"
 
 
-def _written(name: str, rows: list[JSON]) -> bytes:
+def _encode_rows(name: str, rows: list[JSON]) -> bytes:
     if not name.endswith(".jsonl"):
         return json.dumps(rows[0]).encode()
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
 def _read_back(agent: Agent, root: Path, messages: list[JSON]) -> Iterator[str]:
-    found = list(agent.reader.find(root))
-    if [source.session for source in found] != [SESSION]:
-        yield f"the reader finds {[source.uid for source in found]}, not {SESSION}"
+    sources = list(agent.reader.find(root))
+    if [source.session for source in sources] != [SESSION]:
+        yield f"the reader finds {[source.uid for source in sources]}, not {SESSION}"
         return
-    loaded = load_source(agent.reader, found[0])
+    loaded = load_source(agent.reader, sources[0])
     if loaded.skipped:
         yield f"the reader skips lines of it: {loaded.skipped[0].why}"
-    if (got := _said(loaded.whole.messages().messages)) != _said(messages):
+    if (got := _contents(loaded.whole.messages().messages)) != _contents(messages):
         yield f"it reads back as {got}"
 
 
-def _said(messages: list[JSON]) -> list[tuple[str, str]]:
+def _contents(messages: list[JSON]) -> list[tuple[str, str]]:
     """Return the texts, calls and results of a history, in order."""
     return [
         (f"{block.get('type')}", _text(block))

@@ -415,7 +415,7 @@ class AgentSuite:
         chance = random.Random(self._seed)  # noqa: S311 - places to cut at, no secret
         with self._samples() as root:
             for source in self._sessions(root):
-                for file in (file for file in source.files if file.whole):
+                for file in (file for file in source.files if file.is_document):
                     (whole,) = _content(file)
                     cuts = [whole[: chance.randrange(len(whole))] for _ in range(3)]
                     events, cursor = self._read(source, None)
@@ -519,7 +519,7 @@ AdapterSuite = AgentSuite
 
 
 def _logs(source: Source) -> list[File]:
-    return [file for file in source.files if not file.whole and file.rows is None]
+    return [file for file in source.files if not file.is_document and file.rows is None]
 
 
 def _databases(source: Source) -> list[Path]:
@@ -578,7 +578,7 @@ def _content(file: File) -> list[bytes]:
         import zstandard
 
         data = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
-    return data.splitlines(keepends=True) if not file.whole else [data]
+    return data.splitlines(keepends=True) if not file.is_document else [data]
 
 
 def _put(file: File, lines: list[bytes]) -> None:

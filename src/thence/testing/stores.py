@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source
 from thence.errors import ThenceError
 from thence.format.facts import Block, Fact
 from thence.format.graph import State
@@ -523,7 +523,7 @@ class _Said:
     def live(self, root: Path) -> Iterator[Live]:  # noqa: ARG002
         return iter(())
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:  # noqa: ARG002
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:  # noqa: ARG002
         return iter(())
 
     def keeps_days(self, root: Path) -> int | None:  # noqa: ARG002

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thence.agents.handoffs import Bound, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.format.records import JSON, blocks, word
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the one log of a session, by its place below Pebble's folder."""
     return {f"{bound.session}.jsonl": list(_records(bound))}
 
 
-def _records(bound: Bound) -> Iterator[JSON]:
+def _records(bound: HandoffHistory) -> Iterator[JSON]:
     yield {"cwd": bound.cwd, "handed": bound.provenance}
     before: str | None = None
     steps = [(m["role"], block) for m in bound.messages for block in blocks(m["content"])]
@@ -32,4 +32,4 @@ def _record(role: str, block: JSON) -> JSON:
     return {"who": "you" if role == "user" else "pebble", "text": word(block.get("text"))}
 
 
-WRITER = Writer(files, takes=())
+WRITER = HandoffWriter(files, takes=())

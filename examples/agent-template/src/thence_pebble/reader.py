@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.format.codec import Found
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node
@@ -59,7 +59,7 @@ class Pebble:
         """Pebble does not say which sessions run."""
         return iter(())
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:  # noqa: ARG002 - the protocol's
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:  # noqa: ARG002 - the protocol's
         """Pebble keeps no history of prompts."""
         return iter(())
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from thence.agents.samples import Clock, Machine, made_id, put
+from thence.agents.samples import Machine, SampleClock, made_id, put
 
 
 def write(machine: Machine, now: datetime) -> None:
     """Write one session, as of a moment."""
-    clock = Clock(now)
+    clock = SampleClock(now)
     words = (("you", "Is the tide table whole?"), ("pebble", "It is."))
     records = [
         {"id": f"p{n}", "after": f"p{n - 1}" if n else None, "who": who, "text": text}

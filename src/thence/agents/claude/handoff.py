@@ -14,13 +14,13 @@ from itertools import groupby
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
-LIKE: Final = "2.1.325"
+WRITTEN_AS_VERSION: Final = "2.1.325"
 """The version whose records these are."""
-LONGEST: Final = 200
+MAX_NAME_CHARS: Final = 200
 
 
 def folder_name(cwd: str) -> str:
@@ -28,12 +28,12 @@ def folder_name(cwd: str) -> str:
     units = cwd.encode("utf-16-le", "surrogatepass")
     codes = [units[i] | units[i + 1] << 8 for i in range(0, len(units), 2)]
     name = re.sub(r"[^A-Za-z0-9]", "-", "".join(map(chr, codes)))
-    if len(name) <= LONGEST:
+    if len(name) <= MAX_NAME_CHARS:
         return name
     total = 0
     for code in codes:
         total = (total * 31 + code) & 0xFFFFFFFF
-    return f"{name[:LONGEST]}-{_base36(abs(total - (1 << 32) if total >> 31 else total))}"
+    return f"{name[:MAX_NAME_CHARS]}-{_base36(abs(total - (1 << 32) if total >> 31 else total))}"
 
 
 def _base36(number: int) -> str:
@@ -44,37 +44,37 @@ def _base36(number: int) -> str:
     return out or "0"
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
-    """Give the file of a session, by its place below the client's folder."""
-    path = f"projects/{folder_name(bound.cwd)}/{bound.session}.jsonl"
-    return {path: list(_records(bound))}
+def files(history: HandoffHistory) -> dict[str, list[JSON]]:
+    """Return the file of a session, by its place below the client's folder."""
+    path = f"projects/{folder_name(history.cwd)}/{history.session}.jsonl"
+    return {path: list(_records(history))}
 
 
-def _records(bound: Bound) -> Iterator[JSON]:
-    yield {"type": "thence-handoff", "sessionId": bound.session, **bound.provenance}
-    parts = [part for message in bound.messages for part in _parts(message)]
-    uid, event = bound.provenance["from"], bound.provenance["event"]
+def _records(history: HandoffHistory) -> Iterator[JSON]:
+    yield {"type": "thence-handoff", "sessionId": history.session, **history.provenance}
+    parts = [part for message in history.messages for part in _parts(message)]
+    uid, event = history.provenance["from"], history.provenance["event"]
     origin = {"sessionId": uid.partition(":")[2], "messageUuid": event, "thence_handoff": uid}
     parent: str | None = None
     for at, message in enumerate(parts):
-        uuid = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{at}"))
+        uuid = str(uuid5(NAMESPACE_URL, f"thence:{history.session}:{at}"))
         yield {
             "parentUuid": parent,
             "isSidechain": False,
             "userType": "external",
             "entrypoint": "cli",
-            "cwd": bound.cwd,
-            "sessionId": bound.session,
-            "version": LIKE,
-            "gitBranch": bound.git_branch or "HEAD",
+            "cwd": history.cwd,
+            "sessionId": history.session,
+            "version": WRITTEN_AS_VERSION,
+            "gitBranch": history.git_branch or "HEAD",
             "type": message["role"],
             # As the client marks what it put into the user's mouth itself.
             **({"isMeta": True} if _is_recorded(message["content"][0]) else {}),
-            "message": _message(message, f"msg_{uuid.replace('-', '')}", bound.model),
+            "message": _message(message, f"msg_{uuid.replace('-', '')}", history.model),
             "uuid": uuid,
             # The client's own word for a copy: what was said and paid elsewhere counts there.
             "forkedFrom": origin,
-            "timestamp": bound.time(at - len(parts)),
+            "timestamp": history.time(at - len(parts)),
         }
         parent = uuid
 
@@ -95,10 +95,10 @@ def _is_recorded(block: JSON) -> bool:
 
 def _message(message: JSON, name: str, model: str | None) -> JSON:
     if message["role"] == "user":
-        said = message["content"]
-        if len(said) == 1 and said[0].get("type") == "text":
-            return {"role": "user", "content": said[0]["text"]}
-        return {"role": "user", "content": said}
+        content = message["content"]
+        if len(content) == 1 and content[0].get("type") == "text":
+            return {"role": "user", "content": content[0]["text"]}
+        return {"role": "user", "content": content}
     called = any(block.get("type") == "tool_use" for block in message["content"])
     return {
         "id": name,
@@ -114,6 +114,6 @@ def _message(message: JSON, name: str, model: str | None) -> JSON:
     }
 
 
-WRITER: Final = Writer(
+WRITER: Final = HandoffWriter(
     files, takes=("image", "document"), takes_signed_thoughts=True, takes_failures=True
 )

@@ -13,18 +13,18 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.agents.claude import sources
-from thence.agents.claude.records import Document, Log, is_record
+from thence.agents.claude.records import ClaudeDocument, ClaudeLog, is_record
 from thence.format.codec import Found, objects
 from thence.format.records import JSON, time_text, word
 
-KEPT_DAYS = 30
+DEFAULT_KEPT_DAYS = 30
 """After how many days the client deletes sessions, unless its settings say otherwise."""
 
-PASTE_LIMIT = 1 << 20
+MAX_PASTE_BYTES = 1 << 20
 
-_HISTORY_LIMIT = 256 << 20
+_MAX_HISTORY_BYTES = 256 << 20
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 _PASTED = re.compile(r"\[Pasted text #(\d{1,6})[^\]\n]{0,40}\]")
 _DESKTOP = (
@@ -43,66 +43,66 @@ class Claude:
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Name the client's folders: those of its variable, else the usual; the desktop app's."""
         named = [Path(part.strip()) for part in env.get("CLAUDE_CONFIG_DIR", "").split(",")]
-        given = [path.expanduser() for path in named if path.parts]
+        configured = [path.expanduser() for path in named if path.parts]
         usual = [home / ".claude", home / ".config" / "claude"]
         desktop = [home / place / "local-agent-mode-sessions" for place in _DESKTOP]
-        return list(dict.fromkeys([*(given or usual), *desktop]))
+        return list(dict.fromkeys([*(configured or usual), *desktop]))
 
     def find(self, root: Path) -> Iterator[Source]:
         """Find all sessions below a configuration folder, or in a folder of projects itself."""
-        found = sources.units(sources.projects(str(root)))
-        for _, unit in sorted(found.items()):
+        units = sources.find_sessions(sources.projects(str(root)))
+        for _, unit in sorted(units.items()):
             yield unit.source(str(root))
 
     def at(self, path: Path) -> Source | None:
-        """Give the session that a file or folder belongs to, wherever it lies."""
-        unit = sources.unit_at(str(path))
+        """Return the session that a file or folder belongs to, wherever it lies."""
+        unit = sources.session_at(str(path))
         return unit.source(str(_root_of(path))) if unit is not None else None
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        return files.read(source, cursor, _opened, is_record=is_record)
+        return files.read(source, cursor, _open_records, is_record=is_record)
 
     def live(self, root: Path) -> Iterator[Live]:
         """Tell which sessions have a process now; what a killed one left behind is passed over."""
         for entry in files.walk(str(root / "sessions"), 0):
             if not entry.name.endswith(".json"):
                 continue
-            told = files.document(entry.path)
-            session, pid = word(told.get("sessionId")), told.get("pid")
-            if session and isinstance(pid, int) and _runs(pid, told.get("procStart")):
+            state = files.document(entry.path)
+            session, pid = word(state.get("sessionId")), state.get("pid")
+            if session and isinstance(pid, int) and _is_running(pid, state.get("procStart")):
                 yield Live(
                     session,
                     pid,
-                    _word(told.get("status")),
-                    _word(told.get("waitingFor")),
-                    _word(told.get("cwd")),
-                    _moment(told.get("startedAt")),
+                    _word(state.get("status")),
+                    _word(state.get("waitingFor")),
+                    _word(state.get("cwd")),
+                    _moment(state.get("startedAt")),
                 )
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
-        """Give the prompts typed in the terminal, oldest first, pasted texts put in."""
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
+        """Yield the prompts typed in the terminal, oldest first, pasted texts put in."""
         try:
             handle = files.open_regular(str(root / "history.jsonl"))
         except OSError:
             return
         try:
-            if os.fstat(handle).st_size > _HISTORY_LIMIT:
+            if os.fstat(handle).st_size > _MAX_HISTORY_BYTES:
                 return
-            for found in objects(files.Plain(handle).chunks(0)):
-                if isinstance(found, Found) and isinstance(found.value.get("display"), str):
-                    yield _prompt(root, found.value)
+            for entry in objects(files.Plain(handle).chunks(0)):
+                if isinstance(entry, Found) and isinstance(entry.value.get("display"), str):
+                    yield _prompt(root, entry.value)
         finally:
             os.close(handle)
 
     def keeps_days(self, root: Path) -> int | None:
         """After how many days the client deletes a session that nobody opened again."""
         days = files.document(str(root / "settings.json")).get("cleanupPeriodDays")
-        return days if type(days) is int and 0 <= days < 10**6 else KEPT_DAYS
+        return days if type(days) is int and 0 <= days < 10**6 else DEFAULT_KEPT_DAYS
 
 
-def _opened(source: Source, file: File, mark: Mark) -> Log | Document:
-    return Document(file, mark) if file.whole else Log(source, file, mark)
+def _open_records(source: Source, file: File, mark: Mark) -> ClaudeLog | ClaudeDocument:
+    return ClaudeDocument(file, mark) if file.is_document else ClaudeLog(source, file, mark)
 
 
 def _root_of(path: Path) -> Path:
@@ -113,7 +113,7 @@ def _root_of(path: Path) -> Path:
     return path.parent if path.is_dir() else path.parent.parent
 
 
-def _runs(pid: int, started: JSON) -> bool:
+def _is_running(pid: int, started: JSON) -> bool:
     """Whether a process is there, and, where that can be told, is still the same one."""
     if pid <= 0:
         return False
@@ -127,10 +127,10 @@ def _runs(pid: int, started: JSON) -> bool:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return True  # no such file system here
-    return _same_start(stat, started)
+    return _is_same_start(stat, started)
 
 
-def _same_start(stat: bytes, started: JSON) -> bool:
+def _is_same_start(stat: bytes, started: JSON) -> bool:
     """Compare the start that the client noted with that of the process which has its number."""
     fields = stat.rpartition(b")")[2].split()
     if not isinstance(started, str) or not started.isdigit() or len(fields) < 20:
@@ -138,26 +138,26 @@ def _same_start(stat: bytes, started: JSON) -> bool:
     return int(fields[19]) == int(started)
 
 
-def _prompt(root: Path, told: dict[str, JSON]) -> Prompt:
-    text = told["display"]
-    pasted = told.get("pastedContents")
+def _prompt(root: Path, line: dict[str, JSON]) -> AgentPrompt:
+    text = line["display"]
+    pasted = line.get("pastedContents")
     if isinstance(pasted, dict) and pasted:
-        text = _PASTED.sub(lambda found: _pasted(root, pasted.get(found[1])) or found[0], text)
-    ts, session, cwd = (told.get(name) for name in ("timestamp", "sessionId", "project"))
-    return Prompt(text, _moment(ts), _word(session), _word(cwd))
+        text = _PASTED.sub(lambda match: _read_paste(root, pasted.get(match[1])) or match[0], text)
+    ts, session, cwd = (line.get(name) for name in ("timestamp", "sessionId", "project"))
+    return AgentPrompt(text, _moment(ts), _word(session), _word(cwd))
 
 
-def _pasted(root: Path, told: JSON) -> str | None:
-    """Give a pasted text: told beside the prompt, or kept in a file named by its hash."""
-    if not isinstance(told, dict):
+def _read_paste(root: Path, paste: JSON) -> str | None:
+    """Return a pasted text: it stands beside the prompt, or in a file named by its hash."""
+    if not isinstance(paste, dict):
         return None
-    if isinstance(content := told.get("content"), str):
+    if isinstance(content := paste.get("content"), str):
         return content
-    name = told.get("contentHash")
+    name = paste.get("contentHash")
     if not isinstance(name, str) or _HASH.fullmatch(name) is None:
         return None
-    kept = files.read_small(str(root / "paste-cache" / f"{name}.txt"), PASTE_LIMIT)
-    return kept.decode("utf-8", "replace") if kept is not None else None
+    raw = files.read_small(str(root / "paste-cache" / f"{name}.txt"), MAX_PASTE_BYTES)
+    return raw.decode("utf-8", "replace") if raw is not None else None
 
 
 def _word(value: JSON) -> str | None:

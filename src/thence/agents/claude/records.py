@@ -1,10 +1,10 @@
 """What single records of Claude Code's files say, for all four generations of the format.
 
-`Log` reads transcripts: the session's own, its subagents' and those of workflows. `Document`
-reads the small JSON files beside them. Both give facts of one record at a time; what they must
-remember from one record to the next (where the log stood, prompts of subagents, queued prompts)
-is small, bounded, and part of the carry, so that a log read in pieces says the same as one read
-at once. Nothing in a record raises, and no record is without an event.
+`ClaudeLog` reads transcripts: the session's own, its subagents' and those of workflows.
+`ClaudeDocument` reads the small JSON files beside them. Both return the facts of one record at a
+time; what they must remember from one record to the next (where the log stood, prompts of
+subagents, queued prompts) is small, bounded, and part of the carry, so that a log read in pieces
+says the same as one read at once. Nothing in a record raises, and no record is without an event.
 
 What the records of a session say of its subagents stands in `about`, under `agent:<id>`: the
 call that started it, and under `agent:<id>:<name>` its type, description, parent and end.
@@ -21,7 +21,7 @@ import msgspec
 from thence.agents import File, Mark, Source
 from thence.agents.claude import attachments, blocks, spills
 from thence.agents.claude import text as texts
-from thence.agents.files import remembered
+from thence.agents.files import clean_carry
 from thence.format.codec import Found
 from thence.format.facts import (
     MIRRORED,
@@ -49,16 +49,16 @@ Record = dict[str, JSON]
 Names = tuple[str, str | None, str]  # a record's id, its parent, its channel
 Frame = tuple[JSON, ...]  # what `_FRAME` names, looked up at once
 
-_RESTS = frozenset({"end_turn", "stop_sequence", "refusal", "max_tokens"})
+_FINAL_STOPS = frozenset({"end_turn", "stop_sequence", "refusal", "max_tokens"})
 _ENVELOPE = frozenset(
     {
         *("parentUuid", "isSidechain", "type", "uuid", "timestamp", "userType", "entrypoint"),
         *("cwd", "sessionId", "session_id", "version", "gitBranch", "slug", "agentId"),
     }
 )
-_MARKS = frozenset({"uuid", "sessionId", "leafUuid", "snapshot", "messageId", "agentId"})
-_MIRRORED = frozenset({"message", "normalizedMessages", "prompt", "output", "fullOutput"})
-_SAYS = (("cwd", "cwd"), ("gitBranch", "git_branch"), ("version", "version"))
+_RECORD_KEYS = frozenset({"uuid", "sessionId", "leafUuid", "snapshot", "messageId", "agentId"})
+_MIRRORED_KEYS = frozenset({"message", "normalizedMessages", "prompt", "output", "fullOutput"})
+_SESSION_FIELDS = (("cwd", "cwd"), ("gitBranch", "git_branch"), ("version", "version"))
 _TITLES = {
     "custom-title": ("customTitle", "title:custom"),
     "ai-title": ("aiTitle", "title:ai"),
@@ -71,20 +71,20 @@ _FRAME = (
 )
 """What every record of a talk says, in the order of a `Frame`."""
 
-_NOTHING = (None, None, None, None)
-_AGENTS = frozenset({"Task", "Agent"})
+_NO_SESSION_FIELDS = (None, None, None, None)
+_AGENT_TOOLS = frozenset({"Task", "Agent"})
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
-_ATTACHES = (2, 1, 92)  # the first version seen to write down attachments
-_KEPT = 256  # names of one kind that are remembered; older ones are forgotten
-_QUEUED = 16
+_ATTACHES_SINCE = (2, 1, 92)  # the first version seen to write down attachments
+_MAX_REMEMBERED = 256  # names of one kind that are remembered; older ones are forgotten
+_MAX_QUEUED = 16
 
 
 def is_record(value: Record) -> bool:
     """Whether an object found on a damaged line is a record and not a part of one."""
-    return isinstance(value.get("type"), str) and not _MARKS.isdisjoint(value)
+    return isinstance(value.get("type"), str) and not _RECORD_KEYS.isdisjoint(value)
 
 
-class Log:
+class ClaudeLog:
     """The records of one transcript."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
@@ -95,7 +95,7 @@ class Log:
         self._generation = mark.generation
         self._main = file.channel == "main"
         carry = mark.carry if isinstance(mark.carry, dict) else {}
-        self._said: Record = dict(carry.get("said", {}))
+        self._stated: Record = dict(carry.get("said", {}))
         self._says: tuple[JSON, ...] = ()  # of these, what the last record said
         self._last: str | None = carry.get("last")
         self._talked: bool = carry.get("talked", False)  # somebody said something before
@@ -124,9 +124,9 @@ class Log:
         }
 
     def carry(self) -> JSON:
-        """Give what later records need to know of those before them."""
+        """Return what later records need to know of those before them."""
         known: Record = {
-            "said": dict(self._said),
+            "said": dict(self._stated),
             "last": self._last,
             "talked": self._talked,
             "rewound": self._rewound,
@@ -143,22 +143,22 @@ class Log:
         }
         return {name: value for name, value in known.items() if value}
 
-    def facts(self, found: Found) -> Iterable[Fact]:
-        """Give the facts of one record."""
-        record = found.value
+    def facts(self, entry: Found) -> Iterable[Fact]:
+        """Return the facts of one record."""
+        record = entry.value
         kind = record.get("type")
         maker = self._makers.get(kind) if type(kind) is str else None
         frame = tuple(map(record.get, _FRAME))
-        facts = (maker or self._other)(found, record, frame)
+        facts = (maker or self._other)(entry, record, frame)
         if self._main and facts[0].channel == "main":
             if frame[1] is None and type(frame[0]) is str and kind != "assistant":
-                facts = self._begun(record, facts)
+                facts = self._mark_cleared(record, facts)
             if kind in ("user", "assistant"):
                 self._talked, self._rewound = True, False
                 self._opening = self._opening or _prompt_marks(facts[0])
         return facts
 
-    def _begun(self, record: Record, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+    def _mark_cleared(self, record: Record, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
         """Return the facts of a record that continues nothing: the context may be cleared.
 
         So it is when the user lets a plan be carried out with an empty context. A rewind to the
@@ -178,14 +178,14 @@ class Log:
 
     # -- the frame of a record ----------------------------------------------------------
 
-    def _names(self, found: Found, record: Record, frame: Frame, *, book: bool = False) -> Names:
+    def _names(self, entry: Found, record: Record, frame: Frame, *, book: bool = False) -> Names:
         """Name a record, what it goes on from and whose it is; `book` is no part of a talk."""
         uuid, parent = frame[0], frame[1]
         if type(parent) is not str:
             parent = None
         native = type(uuid) is str and uuid != ""
         if not native:
-            uuid = line_name(self._key, found.raw)
+            uuid = line_name(self._key, entry.raw)
             if parent is None and not book:
                 parent = self._last  # a log without links is a line
         if not self._main:
@@ -201,46 +201,46 @@ class Log:
         agent = record.get("agentId")
         if isinstance(agent, str) and agent:
             return f"agent:{agent}"
-        root = uuid if parent is None else self._sides.get(remembered(parent), parent)
-        _remember(self._sides, remembered(uuid), root)
+        root = uuid if parent is None else self._sides.get(clean_carry(parent), parent)
+        _remember(self._sides, clean_carry(uuid), root)
         return f"agent:{root}"
 
     def _fact(  # noqa: PLR0917 - the frame of every record
         self,
-        found: Found,
+        entry: Found,
         frame: Frame,
         node: Node,
         channel: str,
-        given: tuple[Block, ...],
+        parts: tuple[Block, ...],
         kind: str,
-        told: tuple[CallStatus, ...] = (),
+        statuses: tuple[CallStatus, ...] = (),
         unbilled: str | None = None,
     ) -> Fact:
         """Put the frame around what a record says."""
-        place, ts = found.place, frame[3]
+        place, ts = entry.place, frame[3]
         return Fact(
             node,
             kind,
             ts if type(ts) is str else _moment(ts),
-            given,
+            parts,
             self._key,
             channel,
             self._generation,
             place.line,
             place.offset,
-            told=told,
+            told=statuses,
             unbilled=unbilled,
         )
 
-    def _told(
+    def _with_about(
         self, record: Record, frame: Frame, fact: Fact, about: Record | None = None
     ) -> tuple[Fact, ...]:
-        """Give a fact, and beside it what its record says of the session or of another one."""
+        """Return a fact, and beside it what its record says of the session or of another one."""
         says = frame[4:]
-        if says != self._says and fact.channel == "main" and says != _NOTHING:
+        if says != self._says and fact.channel == "main" and says != _NO_SESSION_FIELDS:
             # Nearly all records repeat the one before.
             self._says = says
-            about = self._changed(record, about)
+            about = self._note_changes(record, about)
             if self._is_new(says[3]):
                 return self._from_elsewhere(record, fact, about)
         if "forkedFrom" in record and fact.channel == "main":
@@ -261,15 +261,15 @@ class Log:
             edges=edges,
         )
 
-    def _changed(self, record: Record, about: Record | None) -> Record | None:
+    def _note_changes(self, record: Record, about: Record | None) -> Record | None:
         """Say of the session what this record says otherwise than those before it."""
-        said = self._said
-        for name, key in _SAYS:
+        stated = self._stated
+        for name, key in _SESSION_FIELDS:
             value = record.get(name)
-            if value is None or value == said.get(key) or not isinstance(value, str):
+            if value is None or value == stated.get(key) or not isinstance(value, str):
                 continue
-            known, said[key] = said.get(key), remembered(value)
-            if said[key] != known and value != "HEAD":  # no branch, or none with a name
+            known, stated[key] = stated.get(key), clean_carry(value)
+            if stated[key] != known and value != "HEAD":  # no branch, or none with a name
                 about = {**(about or {}), key: value}
         return about
 
@@ -277,7 +277,7 @@ class Log:
         """Whether a session's name is another one, and no record before has named it."""
         if not isinstance(session, str) or session in ("", self._session):
             return False
-        name = remembered(session)
+        name = clean_carry(session)
         return name != self._session and name not in self._foreign
 
     def _from_elsewhere(self, record: Record, fact: Fact, about: Record | None) -> tuple[Fact, ...]:
@@ -285,20 +285,20 @@ class Log:
         fork, named = record.get("forkedFrom"), word(record.get("sessionId"))
         beside = (self._tell(fact, about),) if about else ()
         session = word(fork.get("sessionId")) if isinstance(fork, dict) else ""
-        if isinstance(fork, dict) and session and remembered(session) != self._session:
+        if isinstance(fork, dict) and session and clean_carry(session) != self._session:
             event = word(fork.get("messageUuid")) or None
             edges = handed(fork.get("thence_handoff"), event)
             tie = self._tell(fact, {}, edges or (Edge("fork", session, "forkedFrom", event),))
             return msgspec.structs.replace(fact, origin=session), *beside, tie
         if not self._is_new(named):
             return fact, *beside
-        _remember(self._foreign, remembered(named), remembered(named))
+        _remember(self._foreign, clean_carry(named), clean_carry(named))
         edge = Edge("resume", named, "sessionId of records in this log")
         return fact, *beside, self._tell(fact, {}, (edge,))
 
     def _note(  # noqa: PLR0917 - the same
         self,
-        found: Found,
+        entry: Found,
         record: Record,
         frame: Frame,
         kind: str,
@@ -307,76 +307,78 @@ class Log:
         unbilled: str | None = None,
     ) -> tuple[Fact, ...]:
         """Put a frame around a record that keeps the books."""
-        uuid, parent, channel = self._names(found, record, frame, book=True)
+        uuid, parent, channel = self._names(entry, record, frame, book=True)
         if block is None:
             payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
             block = Block("lifecycle", "system", kind, payload)
         node = Node(uuid, parent, Is.INTERNAL)
-        fact = self._fact(found, frame, node, channel, (block,), kind, (), unbilled)
-        return self._told(record, frame, fact, about)
+        fact = self._fact(entry, frame, node, channel, (block,), kind, (), unbilled)
+        return self._with_about(record, frame, fact, about)
 
     # -- what the user's side says ------------------------------------------------------
 
-    def _user(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
-        uuid, parent, channel = self._names(found, record, frame)
+    def _user(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        uuid, parent, channel = self._names(entry, record, frame)
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, list) and blocks.answers(content):
-            return self._answer(found, record, frame, (uuid, parent, channel), content)
+        if isinstance(content, list) and blocks.has_results(content):
+            return self._answer(entry, record, frame, (uuid, parent, channel), content)
         if record.get("isCompactSummary") is True or self._sums_up(record, parent):
-            given, flags = blocks.spoken(content, human=False)
+            parts, flags = blocks.user_blocks(content, human=False)
             node = Node(uuid, parent, Is.SUMMARY)
-            return self._told(record, frame, self._fact(found, frame, node, channel, given, "user"))
-        given, flags = blocks.spoken(content, human=blocks.by_human(record))
+            return self._with_about(
+                record, frame, self._fact(entry, frame, node, channel, parts, "user")
+            )
+        parts, flags = blocks.user_blocks(content, human=blocks.is_by_human(record))
         if channel == "main":
-            about = _said_of_session(record, content)
+            about = _about_session(record, content)
         else:
             flags &= ~Is.PROMPT  # the model asks here, not a human
-            about = self._said_of_agent(channel, parent, content)
+            about = self._about_agent(channel, parent, content)
         node = Node(uuid, parent, flags)
-        fact = self._fact(found, frame, node, channel, given, "user")
-        return self._told(record, frame, fact, about)
+        fact = self._fact(entry, frame, node, channel, parts, "user")
+        return self._with_about(record, frame, fact, about)
 
     def _sums_up(self, record: Record, parent: str | None) -> bool:
         """Whether a record without the mark is a summary: the first below a boundary."""
-        if self._under is None or parent is None or remembered(parent) != self._under:
+        if self._under is None or parent is None or clean_carry(parent) != self._under:
             return False
         self._under = None
         return record.get("isMeta") is not True
 
-    def _said_of_agent(self, channel: str, parent: str | None, content: JSON) -> Record | None:
+    def _about_agent(self, channel: str, parent: str | None, content: JSON) -> Record | None:
         """What the first record of a subagent says of it: that it is noise, or who asked."""
         if parent is not None:
             return None
         text = text_of(content)
         if text == texts.WARMUP:
             return {f"{channel}:automated": "warmup"}
-        call = self._tasks.get(_digest(remembered(text))) if self._main else None
+        call = self._tasks.get(_digest(clean_carry(text))) if self._main else None
         return {channel: call} if call is not None else None
 
     def _answer(
-        self, found: Found, record: Record, frame: Frame, names: Names, content: list[JSON]
+        self, entry: Found, record: Record, frame: Frame, names: Names, content: list[JSON]
     ) -> tuple[Fact, ...]:
         """A record that answers calls, and what its structured form says beside."""
         uuid, parent, channel = names
-        given, flags = blocks.spoken(content, human=False)
-        first = given[0] if len(given) == 1 else next(b for b in given if b.kind == "tool_result")
+        parts, flags = blocks.user_blocks(content, human=False)
+        first = parts[0] if len(parts) == 1 else next(b for b in parts if b.kind == "tool_result")
         result = record.get("toolUseResult")
         if record.get("toolDenialKind") == "interrupted" and blocks.is_repair(first):
             flags |= Is.SYNTHETIC
-        node = Node(uuid, parent, flags, (), answers_of(given))
-        told = blocks.told(given, result)
+        node = Node(uuid, parent, flags, (), answers_of(parts))
+        statuses = blocks.call_statuses(parts, result)
         fields = result if isinstance(result, dict) else {}
         detail = texts.details(result, first.payload)
-        given += self._details(given, first, detail)
+        parts += self._details(parts, first, detail)
         agent = word(fields.get("agentId")) or (
             None if fields else texts.agent_named(first.payload)
         )
-        about = self._linked(agent, first.call) if agent and first.call is not None else None
-        fact = self._fact(found, frame, node, channel, given, "user", told)
+        about = self._link_agent(agent, first.call) if agent and first.call is not None else None
+        fact = self._fact(entry, frame, node, channel, parts, "user", statuses)
         if "searchCount" in fields:
-            fact = msgspec.structs.replace(fact, **blocks.searched(fields, first.call))
-        return self._told(record, frame, fact, about)
+            fact = msgspec.structs.replace(fact, **blocks.search_bill(fields, first.call))
+        return self._with_about(record, frame, fact, about)
 
     def _details(self, results: tuple[Block, ...], first: Block, detail: JSON) -> tuple[Block, ...]:
         """Return what is stored beside the results of a record: details, and whole outputs.
@@ -388,18 +390,18 @@ class Log:
             if block is not first and block.kind != "tool_result":
                 continue
             beside = detail if block is first else None
-            room = min(spills.KEPT, spills.KEPT_TOGETHER - self._spilled)
-            body = spills.spilled(self._source, block, room)
+            room = min(spills.MAX_STORED_BYTES, spills.MAX_STORED_BYTES_PER_LOG - self._spilled)
+            body = spills.read_spill(self._source, block, room)
             if body is not None:
                 self._spilled += len(body)
-                beside = spills.with_whole(beside, body)
+                beside = spills.with_full_output(beside, body)
             if beside is not None:
                 out.append(Block("lifecycle", "system", "details", beside, None, block.call))
         return tuple(out)
 
-    def _linked(self, agent: str, call: str) -> Record | None:
+    def _link_agent(self, agent: str, call: str) -> Record | None:
         """Say which call a subagent answers to, once."""
-        name, known = remembered(agent), remembered(call)
+        name, known = clean_carry(agent), clean_carry(call)
         if self._agents.get(name) == known:
             return None
         _remember(self._agents, name, known)
@@ -407,8 +409,8 @@ class Log:
 
     # -- what the model says ------------------------------------------------------------
 
-    def _assistant(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
-        uuid, parent, channel = self._names(found, record, frame)
+    def _assistant(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+        uuid, parent, channel = self._names(entry, record, frame)
         message = record.get("message")
         if not isinstance(message, dict):
             message = {}
@@ -416,25 +418,25 @@ class Log:
         if record.get("isApiErrorMessage") is True:
             failed = Block("error", "system", one_line(text_of(content)), content)
             node = Node(uuid, parent, Is.REPLY | Is.INTERRUPTS)
-            fact = self._fact(found, frame, node, channel, (failed,), "assistant")
-            return self._told(record, frame, fact)
-        given = blocks.answered(content) or (Block("assistant_msg", "assistant"),)
+            fact = self._fact(entry, frame, node, channel, (failed,), "assistant")
+            return self._with_about(record, frame, fact)
+        parts = blocks.assistant_blocks(content) or (Block("assistant_msg", "assistant"),)
         summed = record.get("isCompactSummary") is True
         if summed or model == SYNTHETIC:
             flags = Is.SUMMARY if summed else Is.REPLY | Is.SYNTHETIC
-            node = Node(uuid, parent, flags, calls_of(given))
-            given = tuple(map(blocks.unsaid, given))
-            return self._told(
-                record, frame, self._fact(found, frame, node, channel, given, "assistant")
+            node = Node(uuid, parent, flags, calls_of(parts))
+            parts = tuple(map(blocks.as_client_text, parts))
+            return self._with_about(
+                record, frame, self._fact(entry, frame, node, channel, parts, "assistant")
             )
-        calls = calls_of(given)
+        calls = calls_of(parts)
         stop = word(message.get("stop_reason"))
         flags = Is.REPLY
         # Before 2.1.325 the records of a response that came first said nothing of its end.
-        if not calls and (stop in _RESTS if stop else given[-1].kind == "assistant_msg"):
+        if not calls and (stop in _FINAL_STOPS if stop else parts[-1].kind == "assistant_msg"):
             flags |= Is.ENDS
         if calls and self._main:
-            self._asked(given)
+            self._remember_tasks(parts)
         response = message.get("id")
         node = Node(uuid, parent, flags, calls, (), response if isinstance(response, str) else None)
         usage, key, cost, tier = blocks.bill(record, message)
@@ -443,12 +445,12 @@ class Log:
             node,
             "assistant",
             ts if type(ts) is str else _moment(ts),
-            given,
+            parts,
             self._key,
             channel,
             self._generation,
-            found.place.line,
-            found.place.offset,
+            entry.place.line,
+            entry.place.offset,
             None,
             model if isinstance(model, str) else None,
             usage,
@@ -459,31 +461,35 @@ class Log:
             None,
             tier,
             "a response was cut off before its usage was written" if cut else None,
-            blocks.text_chars(given) if _is_small(usage) else 0,
+            blocks.text_chars(parts) if _is_small(usage) else 0,
         )
-        return self._told(record, frame, fact)
+        return self._with_about(record, frame, fact)
 
-    def _asked(self, given: tuple[Block, ...]) -> None:
+    def _remember_tasks(self, parts: tuple[Block, ...]) -> None:
         """Remember what subagents were asked: the oldest ones have no other link to the call."""
-        for block in given:
-            if block.tool in _AGENTS and block.call is not None and isinstance(block.payload, dict):
-                asked = remembered(word(block.payload.get("prompt")))
+        for block in parts:
+            if (
+                block.tool in _AGENT_TOOLS
+                and block.call is not None
+                and isinstance(block.payload, dict)
+            ):
+                asked = clean_carry(word(block.payload.get("prompt")))
                 _remember(self._tasks, _digest(asked), block.call)
 
     # -- what the harness says ----------------------------------------------------------
 
-    def _system(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _system(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         what = word(record.get("subtype"))
         kind = f"system/{what}" if what else "system"
         if what == "compact_boundary":
-            return self._boundary(found, record, frame, kind)
+            return self._boundary(entry, record, frame, kind)
         content = record.get("content")
         text = content if isinstance(content, str) else ""
         if what == "local_command":
-            uuid, parent, channel = self._names(found, record, frame)
-            said = Block("lifecycle", "user", texts.note(text), {"type": "text", "text": text})
-            fact = self._fact(found, frame, Node(uuid, parent), channel, (said,), kind)
-            return self._told(record, frame, fact)
+            uuid, parent, channel = self._names(entry, record, frame)
+            note = Block("lifecycle", "user", texts.note(text), {"type": "text", "text": text})
+            fact = self._fact(entry, frame, Node(uuid, parent), channel, (note,), kind)
+            return self._with_about(record, frame, fact)
         payload = {name: value for name, value in record.items() if name not in _ENVELOPE}
         failed = what in ("api_error", "error", "api_refusal")
         block = Block(
@@ -492,63 +498,65 @@ class Log:
             one_line(text or _error(record) or what or "system"),
             payload,
         )
-        return self._note(found, record, frame, kind, block)
+        return self._note(entry, record, frame, kind, block)
 
-    def _boundary(self, found: Found, record: Record, frame: Frame, kind: str) -> tuple[Fact, ...]:
+    def _boundary(self, entry: Found, record: Record, frame: Frame, kind: str) -> tuple[Fact, ...]:
         """A compaction. Copies of one in a fork name nothing that they go on from."""
         before = self._last or ""
-        uuid, parent, channel = self._names(found, record, frame)
-        self._under = remembered(uuid)
+        uuid, parent, channel = self._names(entry, record, frame)
+        self._under = clean_carry(uuid)
         logical = record.get("logicalParentUuid")
         about = record.get("compactMetadata")
-        kept = about.get("preservedSegment") if isinstance(about, dict) else None
+        segment = about.get("preservedSegment") if isinstance(about, dict) else None
         node = Node(
             uuid,
             parent,
             Is.INTERNAL,
             logical=(logical if isinstance(logical, str) else before) if parent is None else None,
-            span=_span(kept),
+            span=_span(segment),
         )
-        block = Block("lifecycle", "system", one_line(_compacted(about)), about)
+        block = Block("lifecycle", "system", one_line(_compaction_line(about)), about)
         unbilled = "the compaction request is not in the log"
-        fact = self._fact(found, frame, node, channel, (block,), kind, (), unbilled)
-        return self._told(record, frame, fact)
+        fact = self._fact(entry, frame, node, channel, (block,), kind, (), unbilled)
+        return self._with_about(record, frame, fact)
 
-    def _attachment(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _attachment(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         self._attaches = True
-        given = record.get("attachment")
-        what = word(given.get("type")) if isinstance(given, dict) else ""
+        attachment = record.get("attachment")
+        what = word(attachment.get("type")) if isinstance(attachment, dict) else ""
         kind = f"attachment/{what}" if what else "attachment"
-        if what != "queued_command" or not isinstance(given, dict):
+        if what != "queued_command" or not isinstance(attachment, dict):
             above = record.get("parentUuid")
-            if isinstance(above, str) and self._under == remembered(above):
-                self._under = remembered(word(record.get("uuid"))) or None
-            if what in attachments.SENT and isinstance(given, dict):
-                return self._attached(found, record, frame, given, kind)
-            return self._note(found, record, frame, kind)
+            if isinstance(above, str) and self._under == clean_carry(above):
+                self._under = clean_carry(word(record.get("uuid"))) or None
+            if what in attachments.SENT and isinstance(attachment, dict):
+                return self._sent_attachment(entry, record, frame, attachment, kind)
+            return self._note(entry, record, frame, kind)
         native = isinstance(record.get("uuid"), str)
-        uuid, parent, channel = self._names(found, record, frame, book=True)
-        said, flags = blocks.spoken(given.get("prompt"), human=blocks.by_human(given))
+        uuid, parent, channel = self._names(entry, record, frame, book=True)
+        parts, flags = blocks.user_blocks(
+            attachment.get("prompt"), human=blocks.is_by_human(attachment)
+        )
         # Without an id of its own nothing can go on from it: it stands beside the line.
         node = Node(uuid, parent, flags if native else flags | Is.INTERNAL)
-        return self._told(record, frame, self._fact(found, frame, node, channel, said, kind))
+        return self._with_about(record, frame, self._fact(entry, frame, node, channel, parts, kind))
 
-    def _attached(
-        self, found: Found, record: Record, frame: Frame, attachment: Record, kind: str
+    def _sent_attachment(
+        self, entry: Found, record: Record, frame: Frame, attachment: Record, kind: str
     ) -> tuple[Fact, ...]:
         """A file that the user named, or that was read again: the model sees what is in it."""
         native = isinstance(record.get("uuid"), str)
-        uuid, parent, channel = self._names(found, record, frame, book=True)
+        uuid, parent, channel = self._names(entry, record, frame, book=True)
         note = Block(
             "lifecycle", "system", kind, attachments.note_of(record, attachment, _ENVELOPE)
         )
         sent = attachments.sent_blocks(record, attachment)
         # Without an id of its own nothing can go on from it: it stands beside the line.
         node = Node(uuid, parent, 0 if native and sent else Is.INTERNAL)
-        fact = self._fact(found, frame, node, channel, (note, *sent), kind)
-        return self._told(record, frame, fact)
+        fact = self._fact(entry, frame, node, channel, (note, *sent), kind)
+        return self._with_about(record, frame, fact)
 
-    def _progress(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _progress(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A sign of life of a running call. What it repeats of a log or a result is left out.
 
         A message of a subagent is repeated, unless the subagent's own log is not there.
@@ -559,10 +567,10 @@ class Log:
         if isinstance(data, dict):
             agent = data.get("agentId")
             if isinstance(agent, str) and isinstance(call, str):
-                about = self._linked(agent, call)
+                about = self._link_agent(agent, call)
             if isinstance(agent, str) and f"agent:{agent}" not in self._logs:
-                mirrored = self._mirrored_message(found, record, agent, data.get("message"))
-            data = {name: value for name, value in data.items() if name not in _MIRRORED}
+                mirrored = self._mirrored_message(entry, record, agent, data.get("message"))
+            data = {name: value for name, value in data.items() if name not in _MIRRORED_KEYS}
             what = word(data.get("type"))
         else:
             what = ""
@@ -575,10 +583,10 @@ class Log:
             call if isinstance(call, str) else None,
         )
         kind = f"progress/{what}" if what else "progress"
-        return self._note(found, record, frame, kind, block, about) + mirrored
+        return self._note(entry, record, frame, kind, block, about) + mirrored
 
     def _mirrored_message(
-        self, found: Found, record: Record, agent: str, message: JSON
+        self, entry: Found, record: Record, agent: str, message: JSON
     ) -> tuple[Fact, ...]:
         """Return the facts of a subagent's message that its parent's log holds.
 
@@ -601,10 +609,10 @@ class Log:
             "agentId": agent,
         }
         _remember(self._mirrored, agent, uuid)
-        first, *rest = maker(found, inner, tuple(map(inner.get, _FRAME)))
+        first, *rest = maker(entry, inner, tuple(map(inner.get, _FRAME)))
         return msgspec.structs.replace(first, type=f"{MIRRORED}{kind}"), *rest
 
-    def _queue_operation(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _queue_operation(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A prompt that waits for its turn.
 
         It is told again when it is taken: by a user's record (`dequeue`), or, in the middle of
@@ -616,34 +624,39 @@ class Log:
         waits = self._queue
         if what == "enqueue":
             waits.append(content)
-            del waits[:-_QUEUED]
+            del waits[:-_MAX_QUEUED]
         elif what == "popAll":
             waits.clear()
         elif waits:
             first = waits.pop(0)
             content = content or first
         kind = f"queue-operation/{what}" if what else "queue-operation"
-        if what == "remove" and content and not record.get("content") and self._tells_no_more():
-            given, flags = blocks.spoken(content, human=True)
+        if (
+            what == "remove"
+            and content
+            and not record.get("content")
+            and self._writes_no_attachments()
+        ):
+            parts, flags = blocks.user_blocks(content, human=True)
             if flags & Is.PROMPT:
-                uuid, parent, channel = self._names(found, record, frame, book=True)
+                uuid, parent, channel = self._names(entry, record, frame, book=True)
                 node = Node(uuid, parent, flags | Is.INTERNAL)
-                return self._told(
-                    record, frame, self._fact(found, frame, node, channel, given, kind)
+                return self._with_about(
+                    record, frame, self._fact(entry, frame, node, channel, parts, kind)
                 )
-        named = texts.notified(text_of(content))
-        about = self._linked(*named) if named else None
-        return self._note(found, record, frame, kind, None, about)
+        named = texts.parse_notification(text_of(content))
+        about = self._link_agent(*named) if named else None
+        return self._note(entry, record, frame, kind, None, about)
 
-    def _tells_no_more(self) -> bool:
+    def _writes_no_attachments(self) -> bool:
         """Whether this client is one that wrote down no attachments."""
-        version = _VERSION.match(word(self._said.get("version")))
-        old = version is None or tuple(map(int, version.groups())) < _ATTACHES
+        version = _VERSION.match(word(self._stated.get("version")))
+        old = version is None or tuple(map(int, version.groups())) < _ATTACHES_SINCE
         return old and not self._attaches
 
-    def _last_prompt(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _last_prompt(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """Where the client says that its line ends; it may say so late, or before the record."""
-        facts = self._note(found, record, frame, "last-prompt")
+        facts = self._note(entry, record, frame, "last-prompt")
         leaf = record.get("leafUuid")
         if not isinstance(leaf, str):
             return facts
@@ -653,35 +666,35 @@ class Log:
         node = msgspec.structs.replace(facts[0].node, flags=Is.INTERNAL | late, tip=leaf)
         return (msgspec.structs.replace(facts[0], node=node), *facts[1:])
 
-    def _summary(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _summary(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """A title for the session, often another one, that holds the record it names."""
         leaf, title = record.get("leafUuid"), record.get("summary")
         about = None
         if isinstance(leaf, str) and isinstance(title, str):
             about = {"titles": {leaf: title}}
         block = Block("lifecycle", "system", one_line(word(title)) or "summary", record)
-        return self._note(found, record, frame, "summary", block, about)
+        return self._note(entry, record, frame, "summary", block, about)
 
-    def _cost_state(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _cost_state(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         cost = record.get("totalCostUSD")
         known = isinstance(cost, (int, float)) and not isinstance(cost, bool)
         return self._note(
-            found, record, frame, "cost-state", None, {"status:cost_usd": cost} if known else None
+            entry, record, frame, "cost-state", None, {"status:cost_usd": cost} if known else None
         )
 
-    def _other(self, found: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
+    def _other(self, entry: Found, record: Record, frame: Frame) -> tuple[Fact, ...]:
         """Titles, modes, checkpoints, and whatever a newer client may write."""
         kind = word(record.get("type")) or "(none)"
         named = _TITLES.get(kind)
         if named is None:
-            return self._note(found, record, frame, kind)
+            return self._note(entry, record, frame, kind)
         value = record.get(named[0])
         about = {named[1]: value} if isinstance(value, str) else None
         unbilled = "the title request is not in the log" if kind == "ai-title" else None
-        return self._note(found, record, frame, kind, None, about, unbilled)
+        return self._note(entry, record, frame, kind, None, about, unbilled)
 
 
-class Document:
+class ClaudeDocument:
     """A small JSON file beside a transcript."""
 
     def __init__(self, file: File, mark: Mark) -> None:
@@ -691,17 +704,17 @@ class Document:
     def carry(self) -> JSON:
         """Nothing: a document is read whole."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
-        """Give what a document says of the session; it is no event."""
-        about = self._about(found.value)
+    def facts(self, entry: Found) -> Iterable[Fact]:
+        """Return what a document says of the session; it is no event."""
+        about = self._about(entry.value)
         if about:
-            name = Node(line_name(self._file.key, found.raw), flags=Is.INTERNAL)
+            name = Node(line_name(self._file.key, entry.raw), flags=Is.INTERNAL)
             yield Fact(
                 name,
                 "document",
                 file=self._file.key,
                 generation=self._generation,
-                line=found.place.line,
+                line=entry.place.line,
                 about=about,
             )
 
@@ -720,7 +733,7 @@ class Document:
             f"{agent}:parent": value.get("parentAgentId"),
             f"{agent}:finished": value.get("finished"),
         }
-        return {key: told for key, told in fields.items() if isinstance(told, (str, bool))}
+        return {key: field for key, field in fields.items() if isinstance(field, (str, bool))}
 
 
 # -- pieces ---------------------------------------------------------------------------------
@@ -742,7 +755,7 @@ def _prompt_marks(fact: Fact) -> list[int]:
 def _remember(names: dict[str, str], name: str, value: str) -> None:
     names.pop(name, None)
     names[name] = value
-    if len(names) > _KEPT:
+    if len(names) > _MAX_REMEMBERED:
         del names[next(iter(names))]
 
 
@@ -750,9 +763,13 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _compacted(about: JSON) -> str:
-    told = about if isinstance(about, dict) else {}
-    trigger, before, after = told.get("trigger"), told.get("preTokens"), told.get("postTokens")
+def _compaction_line(about: JSON) -> str:
+    metadata = about if isinstance(about, dict) else {}
+    trigger, before, after = (
+        metadata.get("trigger"),
+        metadata.get("preTokens"),
+        metadata.get("postTokens"),
+    )
     line = f"compacted ({trigger})" if isinstance(trigger, str) else "compacted"
     if count(before):
         line += f", {count(before)} tokens"
@@ -760,11 +777,11 @@ def _compacted(about: JSON) -> str:
     return line
 
 
-def _span(kept: JSON) -> Span | None:
+def _span(segment: JSON) -> Span | None:
     """What a compaction kept, if it says so in full."""
-    if not isinstance(kept, dict):
+    if not isinstance(segment, dict):
         return None
-    anchor, head, tail = (kept.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))
+    anchor, head, tail = (segment.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))
     if not isinstance(anchor, str) or not isinstance(head, str) or not isinstance(tail, str):
         return None
     return Span(anchor, head, tail, relinks=True)
@@ -775,7 +792,7 @@ def _error(record: Record) -> str:
     return word(error.get("message")) if isinstance(error, dict) else word(error)
 
 
-def _said_of_session(record: Record, content: JSON) -> Record | None:
+def _about_session(record: Record, content: JSON) -> Record | None:
     """Whether a prompt tells that nobody sits before this session."""
     if isinstance(content, str) and len(content) < 200:
         if content == texts.WARMUP:
@@ -786,7 +803,7 @@ def _said_of_session(record: Record, content: JSON) -> Record | None:
     text = content if isinstance(content, str) else text_of(content)
     if texts.is_observer(text):
         return {"automated": "memory observer"}
-    named = texts.notified(text) if text.startswith("<task-notification>") else None
+    named = texts.parse_notification(text) if text.startswith("<task-notification>") else None
     return {f"agent:{named[0]}": named[1]} if named else None
 
 

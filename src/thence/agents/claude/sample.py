@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from thence.agents.claude.handoff import folder_name
-from thence.agents.samples import Clock, Machine, Record, made_id, put, token
+from thence.agents.samples import Machine, Record, SampleClock, fake_token, made_id, put
 
 VERSION = "2.1.325"
 MODEL = "claude-sonnet-4-5"
 
 
-class Transcript:
+class SampleTranscript:
     """One session being written: every record follows the one before unless it is told."""
 
     def __init__(
@@ -27,10 +27,10 @@ class Transcript:
         self._cwd = str(cwd)
         self._branch = branch
         self._agent = agent
-        self.clock = Clock(start)
+        self.clock = SampleClock(start)
         self._cached = 14_000
 
-    def chained(self, kind: str, *, wait: float = 2.0, **fields: Any) -> str:
+    def chain(self, kind: str, *, wait: float = 2.0, **fields: Any) -> str:
         """Write a record that has a place in the chain."""
         self.clock.after(wait)
         uuid = made_id(f"{self._name}/{self._agent}/{len(self.records)}")
@@ -56,7 +56,7 @@ class Transcript:
     def prompt(self, text: str, *, wait: float = 45.0, **more: Any) -> str:
         """Let the user say something."""
         message = {"role": "user", "content": text}
-        return self.chained("user", wait=wait, message=message, **more)
+        return self.chain("user", wait=wait, message=message, **more)
 
     def says(self, *blocks: Record, stop: str = "tool_use", out: int = 260) -> None:
         """Let the model answer; each block is a record of its own, the bill is one."""
@@ -80,24 +80,24 @@ class Transcript:
                 "stop_reason": stop,
                 "usage": usage,
             }
-            self.chained("assistant", wait=3.5, requestId=f"req_{name[4:]}", message=message)
+            self.chain("assistant", wait=3.5, requestId=f"req_{name[4:]}", message=message)
 
     def text(self, text: str, *, out: int = 180) -> None:
         """Let the model end its turn with a text."""
         self.says({"type": "text", "text": text}, stop="end_turn", out=out)
 
-    def call(self, tool: str, given: Record, result: str | None, **how: Any) -> str:
+    def call(self, tool: str, arguments: Record, result: str | None, **how: Any) -> str:
         """Let the model use a tool; without a result the session ended before there was one."""
         name = f"toolu_{made_id(f'{self._name}{self._agent}call{len(self.records)}')[:18]}"
-        said = [{"type": "text", "text": how["say"]}] if "say" in how else []
-        self.says(*said, {"type": "tool_use", "id": name, "name": tool, "input": given})
+        text_blocks = [{"type": "text", "text": how["say"]}] if "say" in how else []
+        self.says(*text_blocks, {"type": "tool_use", "id": name, "name": tool, "input": arguments})
         if result is None:
             return name
         source = self.tip
         block: Record = {"type": "tool_result", "tool_use_id": name, "content": result}
         if how.get("failed"):
             block["is_error"] = True
-        self.chained(
+        self.chain(
             "user",
             wait=how.get("took", 1.2),
             message={"role": "user", "content": [block]},
@@ -117,8 +117,8 @@ class Transcript:
         """Change a file."""
         full = f"{self._cwd}/{path}"
         structured = {"filePath": full, "oldString": old, "newString": new, "structuredPatch": []}
-        given = {"file_path": full, "old_string": old, "new_string": new}
-        self.call("Edit", given, f"The file {full} has been updated.", structured=structured)
+        arguments = {"file_path": full, "old_string": old, "new_string": new}
+        self.call("Edit", arguments, f"The file {full} has been updated.", structured=structured)
 
     def save(self, root: Path, *, torn: bool = False) -> Path:
         """Write the file."""
@@ -147,9 +147,9 @@ def write(machine: Machine, now: datetime) -> None:
     (machine.home / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 30}) + "\n")
 
 
-def _clock_change(machine: Machine, cwd: Path, start: datetime) -> Transcript:
+def _clock_change(machine: Machine, cwd: Path, start: datetime) -> SampleTranscript:
     """A bug found, mended wrongly, corrected by the user, compacted on the way, with a helper."""
-    s = Transcript("clock-change", cwd, start, branch="fix/dst-gap")
+    s = SampleTranscript("clock-change", cwd, start, branch="fix/dst-gap")
     s.prompt(
         "The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find out why,"
         " fix it, and keep the shape of the API as it is."
@@ -186,16 +186,16 @@ def _clock_change(machine: Machine, cwd: Path, start: datetime) -> Transcript:
     return s
 
 
-def _compact(s: Transcript) -> None:
+def _compact(s: SampleTranscript) -> None:
     last = s.tip
     s.tip = None
-    told = {"trigger": "auto", "preTokens": 148_000, "postTokens": 21_000}
-    s.chained(
+    metadata = {"trigger": "auto", "preTokens": 148_000, "postTokens": 21_000}
+    s.chain(
         "system",
         subtype="compact_boundary",
         content="Conversation compacted",
         logicalParentUuid=last,
-        compactMetadata=told,
+        compactMetadata=metadata,
     )
     s.prompt(
         "The walk over local hours skips one on the spring change. windows.py is where to mend it.",
@@ -205,29 +205,35 @@ def _compact(s: Transcript) -> None:
     )
 
 
-def _helper(machine: Machine, s: Transcript, cwd: Path) -> None:
+def _helper(machine: Machine, s: SampleTranscript, cwd: Path) -> None:
     """A subagent, in a file of its own."""
     agent = made_id("explorer").replace("-", "")[:17]
-    side = Transcript("clock-change", cwd, s.clock.now, branch="fix/dst-gap", agent=agent)
+    side = SampleTranscript("clock-change", cwd, s.clock.now, branch="fix/dst-gap", agent=agent)
     side.prompt("Find callers that use the label as an identifier.")
     side.call("Grep", {"pattern": "label", "path": "tidepool"}, "alerts.py:88\nfeed.py:12")
     side.text("Three callers; only alerts.py:88 is at risk.")
-    given = {
+    arguments = {
         "description": "find callers",
         "prompt": "Find callers that use the label as an identifier.",
         "subagent_type": "explorer",
     }
-    told = {"status": "completed", "agentId": agent, "totalDurationMs": 48_000}
-    s.call("Task", given, "Three callers; only alerts.py:88 is at risk.", structured=told, took=48)
+    outcome = {"status": "completed", "agentId": agent, "totalDurationMs": 48_000}
+    s.call(
+        "Task",
+        arguments,
+        "Three callers; only alerts.py:88 is at risk.",
+        structured=outcome,
+        took=48,
+    )
     folder = machine.home / "projects" / folder_name(str(cwd)) / s.id / "subagents"
     put(folder / f"agent-{agent}.jsonl", side.records)
     meta = {"agentType": "explorer", "description": "find callers", "finished": True}
     (folder / f"agent-{agent}.meta.json").write_text(json.dumps(meta))
 
 
-def _fork(machine: Machine, origin: Transcript, cwd: Path) -> None:
+def _fork(machine: Machine, origin: SampleTranscript, cwd: Path) -> None:
     """The same beginning under another id, and another way from there."""
-    s = Transcript("clock-change-fork", cwd, origin.clock.now, branch="fix/dst-key")
+    s = SampleTranscript("clock-change-fork", cwd, origin.clock.now, branch="fix/dst-key")
     boundary = next(n for n, r in enumerate(origin.records) if r.get("subtype"))
     upto = next(n for n, r in enumerate(origin.records) if "Good, that is" in json.dumps(r))
     for record in origin.records[boundary : upto + 1]:
@@ -242,9 +248,9 @@ def _fork(machine: Machine, origin: Transcript, cwd: Path) -> None:
 
 def _secret(machine: Machine, cwd: Path, start: datetime) -> None:
     """Somebody prints a secret."""
-    s = Transcript("gauge-import", cwd, start, branch="fix/import")
+    s = SampleTranscript("gauge-import", cwd, start, branch="fix/import")
     s.prompt("The gauge import fails on empty rows. The feed needs the token from .env.")
-    s.bash("cat .env", f"GITHUB_TOKEN={token()}\nFEED=https://gauges.example\n")
+    s.bash("cat .env", f"GITHUB_TOKEN={fake_token()}\nFEED=https://gauges.example\n")
     s.bash("python -m tidepool.gauges import sample.csv", "ValueError: empty row 17\n", code=1)
     s.edit("tidepool/gauges.py", "for row in rows:", "for row in filter(any, rows):")
     s.bash("pytest -q tests/gauges", "28 passed in 1.9s\n")
@@ -253,7 +259,7 @@ def _secret(machine: Machine, cwd: Path, start: datetime) -> None:
 
 
 def _question(machine: Machine, cwd: Path, start: datetime) -> None:
-    s = Transcript("what-does-clock-do", cwd, start)
+    s = SampleTranscript("what-does-clock-do", cwd, start)
     s.prompt("What does clock.py do?")
     s.call("Read", {"file_path": f"{cwd}/tidepool/clock.py"}, "class Clock: …")
     s.text("It gives the time of a gauge, with the offset of its station.")
@@ -262,12 +268,12 @@ def _question(machine: Machine, cwd: Path, start: datetime) -> None:
 
 def _crash(machine: Machine, cwd: Path, start: datetime) -> None:
     """Killed while a command ran, and while a line was written."""
-    s = Transcript("colour-index", cwd, start, branch="colour-index")
+    s = SampleTranscript("colour-index", cwd, start, branch="colour-index")
     s.prompt("Speed up the colour index; it takes 40 s for ten thousand images.")
     s.bash("python -m cProfile -m lumen.index", "  812 calls of histogram()  38.1 s\n", took=41)
     s.edit("lumen/index.py", "histogram(image)", "histogram(image.thumbnail(64))")
     s.call("Bash", {"command": "pytest -q tests/index"}, None, say="Now the whole suite.")
-    s.chained("attachment", attachment={"type": "task_reminder", "rendered": []})
+    s.chain("attachment", attachment={"type": "task_reminder", "rendered": []})
     s.save(machine.home, torn=True)
 
 
@@ -275,7 +281,7 @@ def _old(machine: Machine, cwd: Path, start: datetime) -> None:
     """One that Claude Code is about to delete."""
     import os
 
-    s = Transcript("alert-rules", cwd, start)
+    s = SampleTranscript("alert-rules", cwd, start)
     s.prompt("Sketch rules for alerts when a gauge falls silent.")
     s.text("Three rules: silent for 2 h, silent for a tide, silent while its neighbours report.")
     path = s.save(machine.home)

@@ -21,16 +21,16 @@ from thence.format.codec import Found, objects
 from thence.format.records import JSON
 
 NAME = "claude"
-HEAD = 64 << 10
+HEAD_BYTES = 64 << 10
 """How many bytes of a file are looked at to know whose it is."""
 
-DEPTH = 8
+MAX_DEPTH = 8
 """How deep the folders of the desktop app are looked through for its projects."""
 
 _LOG = ".jsonl"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _NAMED = re.compile(rb'"sessionId"\s*:\s*"([^"\\]{1,128})"')
-_TYPES = frozenset(
+_RECORD_TYPES = frozenset(
     {
         *("user", "assistant", "system", "attachment", "progress", "summary", "queue-operation"),
         *("file-history-snapshot", "file-history-delta", "last-prompt", "custom-title"),
@@ -39,7 +39,7 @@ _TYPES = frozenset(
     }
 )
 _FRAME = frozenset({"uuid", "parentUuid", "sessionId", "leafUuid", "messageId"})
-_OTHERS = frozenset({"payload", "prev_uuid", "params", "method", "systemPayload"})
+_FOREIGN_KEYS = frozenset({"payload", "prev_uuid", "params", "method", "systemPayload"})
 
 
 # -- whose file it is -----------------------------------------------------------------------
@@ -52,7 +52,7 @@ def head(path: str) -> bytes | None:
     except (OSError, ValueError):
         return None
     try:
-        return Plain(handle).piece(0, HEAD)
+        return Plain(handle).piece(0, HEAD_BYTES)
     except OSError:
         return None
     finally:
@@ -62,53 +62,53 @@ def head(path: str) -> bytes | None:
 def is_claudes(start: bytes) -> bool:
     """Whether a file that begins so is a transcript: its first telling record decides."""
     for record in _records(start):
-        if (told := _is_ours(record)) is not None:
-            return told
+        if (verdict := _is_ours(record)) is not None:
+            return verdict
     # A first line longer than the head.
-    return len(start) >= HEAD and b"\n" not in start and b'"parentUuid"' in start
+    return len(start) >= HEAD_BYTES and b"\n" not in start and b'"parentUuid"' in start
 
 
 def _is_ours(record: dict[str, JSON]) -> bool | None:
     """Whether a record is Claude Code's; None when it could be anybody's."""
     message = record.get("message")
-    if not _OTHERS.isdisjoint(record) or (isinstance(message, dict) and "parts" in message):
+    if not _FOREIGN_KEYS.isdisjoint(record) or (isinstance(message, dict) and "parts" in message):
         return False
     kind = record.get("type")
     linked = "parentUuid" in record or ("sessionId" in record and "uuid" in record)
-    known = isinstance(kind, str) and kind in _TYPES
+    known = isinstance(kind, str) and kind in _RECORD_TYPES
     if linked or (known and (isinstance(message, dict) or not _FRAME.isdisjoint(record))):
         return True
     return None
 
 
 def session_named(start: bytes) -> str | None:
-    """Give the session that the first record to name one belongs to."""
+    """Return the session that the first record to name one belongs to."""
     for record in _records(start):
         named = record.get("sessionId")
         if isinstance(named, str) and named:
             return named
-    found = _NAMED.search(start)
-    return found[1].decode("utf-8", "replace") if found else None
+    match = _NAMED.search(start)
+    return match[1].decode("utf-8", "replace") if match else None
 
 
 def _records(start: bytes) -> Iterator[dict[str, JSON]]:
-    whole = start if len(start) < HEAD else start[: start.rfind(b"\n") + 1]
-    for found in objects(whole):
-        if isinstance(found, Found):
-            yield found.value
+    complete_lines = start if len(start) < HEAD_BYTES else start[: start.rfind(b"\n") + 1]
+    for entry in objects(complete_lines):
+        if isinstance(entry, Found):
+            yield entry.value
 
 
 # -- one session ----------------------------------------------------------------------------
 
 
-class Unit:
+class ClaudeFiles:
     """The files of one session, as they are found."""
 
     def __init__(self, session: str) -> None:
         self.session = session
         self._files: dict[str, File] = {}
 
-    def add(self, path: str, key: str, channel: str = "main", *, whole: bool = False) -> None:
+    def add(self, path: str, key: str, channel: str = "main", *, is_document: bool = False) -> None:
         """Add a file; a second one of the same name, in another project, stands beside it."""
         if any(file.path == path for file in self._files.values()):
             return
@@ -116,7 +116,7 @@ class Unit:
             key = f"{key}@{os.path.basename(os.path.dirname(path))}"  # noqa: PTH119, PTH120
         while key in self._files:
             key += "~"
-        self._files[key] = File(path, key, channel, whole)
+        self._files[key] = File(path, key, channel, is_document)
 
     def add_log(self, path: str) -> None:
         """Add the session's own transcript."""
@@ -134,23 +134,23 @@ class Unit:
             self._add_side(entry, run.removeprefix("workflows/"))
         for entry in walk(f"{folder}/workflows", 0):
             if entry.name.endswith(".json"):
-                self.add(entry.path, f"workflow/{entry.name}", whole=True)
+                self.add(entry.path, f"workflow/{entry.name}", is_document=True)
         title = f"{folder}/custom-title.json"
         if os.path.isfile(title):  # noqa: PTH113 - paths are plain strings on this hot way
-            self.add(title, "title", whole=True)
+            self.add(title, "title", is_document=True)
 
     def _add_side(self, entry: os.DirEntry[str], run: str) -> None:
         if entry.name.startswith("agent-") and entry.name.endswith(_LOG):
             self.add_agent(entry.path, run)
         elif entry.name.endswith(".meta.json"):
             agent = entry.name.removeprefix("agent-").removesuffix(".meta.json")
-            self.add(entry.path, f"side/{run}{agent}.meta", whole=True)
+            self.add(entry.path, f"side/{run}{agent}.meta", is_document=True)
         elif entry.name.endswith(_LOG):
             name = f"{run}{_stem(entry.name)}"
             self.add(entry.path, f"workflow/{name}", f"workflow:{run.strip('/')}")
 
     def source(self, root: str) -> Source:
-        """Give the session; its own transcript first."""
+        """Return the session; its own transcript first."""
         files = sorted(self._files.values(), key=lambda file: file.key)
         return Source(NAME, self.session, tuple(files), root)
 
@@ -173,12 +173,12 @@ def projects(root: str) -> Iterator[str]:
     if os.path.isdir(below):  # noqa: PTH112
         yield below
         return
-    nested = list(_named_projects(root, DEPTH))
+    nested = list(_named_projects(root, MAX_DEPTH))
     yield from nested or [root]
 
 
 def _named_projects(folder: str, depth: int) -> Iterator[str]:
-    for entry in _listed(folder):
+    for entry in _list_entries(folder):
         if entry.is_dir(follow_symlinks=False):
             if entry.name == "projects":
                 yield entry.path
@@ -186,7 +186,7 @@ def _named_projects(folder: str, depth: int) -> Iterator[str]:
                 yield from _named_projects(entry.path, depth - 1)
 
 
-def _listed(folder: str) -> list[os.DirEntry[str]]:
+def _list_entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as listing:
             return sorted(listing, key=lambda entry: entry.name)
@@ -194,11 +194,11 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def units(folders: Iterable[str]) -> dict[str, Unit]:
+def find_sessions(folders: Iterable[str]) -> dict[str, ClaudeFiles]:
     """Find all sessions in folders of projects; one that lies in several is one."""
-    out: dict[str, Unit] = {}
+    out: dict[str, ClaudeFiles] = {}
     for folder in folders:
-        for entry in _listed(folder):
+        for entry in _list_entries(folder):
             if entry.is_dir(follow_symlinks=False):
                 _add_project(out, entry.path)
             else:
@@ -206,39 +206,39 @@ def units(folders: Iterable[str]) -> dict[str, Unit]:
     return out
 
 
-def _add_project(out: dict[str, Unit], folder: str) -> None:
-    for entry in _listed(folder):
+def _add_project(out: dict[str, ClaudeFiles], folder: str) -> None:
+    for entry in _list_entries(folder):
         if entry.is_dir(follow_symlinks=False):
             if is_uuid(entry.name) or os.path.isdir(f"{entry.path}/subagents"):  # noqa: PTH112
-                _unit(out, entry.name).add_folder(entry.path)
+                _session_files(out, entry.name).add_folder(entry.path)
         elif entry.name.endswith(_LOG) and entry.is_file(follow_symlinks=False):
             _add_log(out, entry.path)
         elif entry.name.endswith(_LOG) or is_uuid(entry.name):
             note_link(entry)
 
 
-def _add_log(out: dict[str, Unit], path: str) -> None:
+def _add_log(out: dict[str, ClaudeFiles], path: str) -> None:
     name = _stem(path)
     if is_uuid(name):
-        _unit(out, name).add_log(path)
+        _session_files(out, name).add_log(path)
         return
     start = head(path)
     if start is None or not is_claudes(start):
         return
     if name.startswith("agent-"):
-        _unit(out, session_named(start) or name).add_agent(path)
+        _session_files(out, session_named(start) or name).add_agent(path)
     else:
-        _unit(out, session_named(start) or name).add_log(path)
+        _session_files(out, session_named(start) or name).add_log(path)
 
 
-def _unit(out: dict[str, Unit], session: str) -> Unit:
-    return out.setdefault(session, Unit(session))
+def _session_files(out: dict[str, ClaudeFiles], session: str) -> ClaudeFiles:
+    return out.setdefault(session, ClaudeFiles(session))
 
 
 # -- the session of one file ----------------------------------------------------------------
 
 
-def unit_at(path: str) -> Unit | None:
+def session_at(path: str) -> ClaudeFiles | None:
     """Find the session that a file or folder belongs to."""
     if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
         return _of_folder(path.rstrip("/"))
@@ -252,32 +252,32 @@ def unit_at(path: str) -> Unit | None:
     name = _stem(path)
     if name.startswith("agent-"):
         return _of_agent(path, session_named(start))
-    unit = Unit(name if is_uuid(name) else session_named(start) or name)
+    unit = ClaudeFiles(name if is_uuid(name) else session_named(start) or name)
     return _with_agents(unit, path)
 
 
-def _of_side(path: str) -> Unit | None:
+def _of_side(path: str) -> ClaudeFiles | None:
     """The session of a file in the folder of its subagents, if that is what it is."""
     folder, _, inside = path.rpartition("/subagents/")
     nested = inside.count("/")
     if nested not in (0, 2) or (nested and not inside.startswith("workflows/")):
         return None
     unit = _of_folder(folder)
-    held = unit.source("").files if unit is not None else ()
-    return unit if any(file.path == path for file in held) else None
+    own_files = unit.source("").files if unit is not None else ()
+    return unit if any(file.path == path for file in own_files) else None
 
 
-def _of_empty(path: str) -> Unit | None:
+def _of_empty(path: str) -> ClaudeFiles | None:
     """A file without a byte is a session only where the client puts one."""
     folder = os.path.dirname(path)  # noqa: PTH120
     above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
     ours = above == "projects" or os.path.basename(folder).startswith("-")  # noqa: PTH119
-    return _with_agents(Unit(_stem(path)), path) if ours and is_uuid(_stem(path)) else None
+    return _with_agents(ClaudeFiles(_stem(path)), path) if ours and is_uuid(_stem(path)) else None
 
 
-def _of_folder(folder: str) -> Unit | None:
+def _of_folder(folder: str) -> ClaudeFiles | None:
     """The folder of one session: its transcript lies beside it, if it is still there."""
-    unit = Unit(os.path.basename(folder))  # noqa: PTH119
+    unit = ClaudeFiles(os.path.basename(folder))  # noqa: PTH119
     unit.add_folder(folder)
     sides = [file for file in unit.source("").files if file.channel.startswith("agent:")]
     start = head(f"{folder}{_LOG}")
@@ -286,23 +286,23 @@ def _of_folder(folder: str) -> Unit | None:
     return unit if any(is_claudes(head(file.path) or b"") for file in sides) else None
 
 
-def _of_agent(path: str, session: str | None) -> Unit:
+def _of_agent(path: str, session: str | None) -> ClaudeFiles:
     folder = os.path.dirname(path)  # noqa: PTH120
     log = f"{folder}/{session}{_LOG}"
     safe = session is not None and "/" not in session and "\0" not in session
     if safe and head(log) is not None:
-        return _with_agents(Unit(session or ""), log)
-    unit = Unit(session or _stem(path))
+        return _with_agents(ClaudeFiles(session or ""), log)
+    unit = ClaudeFiles(session or _stem(path))
     unit.add_agent(path)
     return unit
 
 
-def _with_agents(unit: Unit, log: str) -> Unit:
+def _with_agents(unit: ClaudeFiles, log: str) -> ClaudeFiles:
     """Add to a transcript what belongs to it: its own folder, and agents that lie beside it."""
     unit.add_log(log)
     folder = os.path.dirname(log)  # noqa: PTH120
     unit.add_folder(log.removesuffix(_LOG))
-    for entry in _listed(folder):
+    for entry in _list_entries(folder):
         named = entry.name.startswith("agent-") and entry.name.endswith(_LOG)
         if named and entry.is_file(follow_symlinks=False):
             start = head(entry.path)

@@ -14,17 +14,19 @@ from thence.format.facts import WHOLE_OUTPUT, Block
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 
-SPILL_LIMIT = 16 << 20
+MAX_READ_BYTES = 16 << 20
 """Bytes of one output that are read when somebody asks for it."""
 
-KEPT = 4 << 20
+MAX_STORED_BYTES = 4 << 20
 """Bytes that an output may have to be kept with its result; the first MiB of it is searched."""
 
-KEPT_TOGETHER = 64 << 20
+MAX_STORED_BYTES_PER_LOG = 64 << 20
 """The same of all that one log names, whatever files they are: a log may name one for ever."""
 
 
-def spilled(source: Source, block: Block | SessionEvent, limit: int = SPILL_LIMIT) -> bytes | None:
+def read_spill(
+    source: Source, block: Block | SessionEvent, limit: int = MAX_READ_BYTES
+) -> bytes | None:
     """Read the full text of a result that was too large for its transcript.
 
     None when there is none, it is not there any more, or it is larger than the limit.
@@ -49,8 +51,8 @@ def _path_of(source: Source, block: Block | SessionEvent) -> str | None:
     return f"{folder}/{name}"
 
 
-def with_whole(detail: JSON, body: bytes) -> dict[str, JSON]:
-    """Give what a result says beside its text, with the whole output in place of its beginning."""
+def with_full_output(detail: JSON, body: bytes) -> dict[str, JSON]:
+    """Return the details of a result, with the full output in place of its beginning."""
     text = body.decode("utf-8", "replace")
     if not isinstance(detail, dict):
         return {WHOLE_OUTPUT: text} if detail is None else {"result": detail, WHOLE_OUTPUT: text}

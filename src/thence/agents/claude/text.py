@@ -56,8 +56,8 @@ _IN_FRONT = ("system-reminder", "ide_opened_file", "ide_selection", "ide_diagnos
 
 _STARTS = frozenset(text[0] for text in (*_HARNESS, WARMUP, "<")) | frozenset(" \t\r\n")
 _OBSERVERS = ("You are a Claude-Mem", "Hello memory agent")
-_CLIP = 4096
-_MARKS = 64
+_CLIP_CHARS = 4096
+_MAX_MARKS = 64
 _ARGS_OPEN, _ARGS_CLOSE = "<command-args>", "</command-args>"
 _WORD = expression(r"\w+")
 _COMMAND = expression(r"<command-name>([^<\n]{1,200})</command-name>")
@@ -69,21 +69,21 @@ _SAVED = expression(r"saved to: ([^\n]{1,4096})")
 
 
 def prompt(text: str) -> str | None:
-    """Give what a human said in a user's text, blocks of the harness left out; None when nobody."""
+    """Return what a human wrote in a user's text, without the harness's blocks; None if nobody."""
     if text[:1] not in _STARTS:
         return text
-    said = text.lstrip()
-    while said.startswith("<"):
-        tag = next((t for t in _IN_FRONT if said.startswith(f"<{t}>")), None)
+    rest = text.lstrip()
+    while rest.startswith("<"):
+        tag = next((t for t in _IN_FRONT if rest.startswith(f"<{t}>")), None)
         if tag is None:
             break
-        end = said.find(f"</{tag}>")
+        end = rest.find(f"</{tag}>")
         if end < 0:
             return None
-        said = said[end + len(tag) + 3 :].lstrip()
-    if not said or said.startswith(_HARNESS) or said.rstrip() == WARMUP:
+        rest = rest[end + len(tag) + 3 :].lstrip()
+    if not rest or rest.startswith(_HARNESS) or rest.rstrip() == WARMUP:
         return None
-    return said
+    return rest
 
 
 def slash_prompt(text: str) -> str | None:
@@ -100,28 +100,28 @@ def slash_prompt(text: str) -> str | None:
 
 def word_marks(text: str) -> list[int]:
     """Return a small number for each distinct word at the start of a text."""
-    words = dict.fromkeys(_WORD.findall(text[:_CLIP].lower()))
-    return [crc32(word.encode("utf-8", "surrogatepass")) & 0xFFFF for word in words][:_MARKS]
+    words = dict.fromkeys(_WORD.findall(text[:_CLIP_CHARS].lower()))
+    return [crc32(word.encode("utf-8", "surrogatepass")) & 0xFFFF for word in words][:_MAX_MARKS]
 
 
-def is_alike(one: list[int], other: list[int]) -> bool:
+def is_alike(marks: list[int], other_marks: list[int]) -> bool:
     """Return whether two texts, given by their `word_marks`, share half of their words."""
-    first, second = set(one), set(other)
+    first, second = set(marks), set(other_marks)
     return bool(first) and 2 * len(first & second) >= len(first | second)
 
 
 def command_line(text: str) -> str | None:
-    """Give a slash command as it was typed; None when the text is none."""
-    head = text[:_CLIP]
-    found = _COMMAND.search(head) if "<command-name>" in head else None
-    if found is None:
+    """Return a slash command as it was typed; None when the text is none."""
+    head = text[:_CLIP_CHARS]
+    command = _COMMAND.search(head) if "<command-name>" in head else None
+    if command is None:
         return None
     args = _ARGS.search(head)
-    return f"{found[1].strip()} {args[1].strip() if args else ''}".strip()
+    return f"{command[1].strip()} {args[1].strip() if args else ''}".strip()
 
 
 def note(text: str) -> str:
-    """Give one short line for a text that the harness wrote."""
+    """Return one short line for a text that the harness wrote."""
     return one_line(command_line(text) or text)
 
 
@@ -130,9 +130,9 @@ def is_observer(text: str) -> bool:
     return text.startswith(_OBSERVERS)
 
 
-def notified(text: str) -> tuple[str, str] | None:
-    """Give the background task that a notification is about and the call that began it."""
-    head = text[:_CLIP]
+def parse_notification(text: str) -> tuple[str, str] | None:
+    """Return the background task that a notification is about and the call that began it."""
+    head = text[:_CLIP_CHARS]
     if "<task-id>" not in head:
         return None
     task, call = _TASK.search(head), _TOOL.search(head)
@@ -140,23 +140,23 @@ def notified(text: str) -> tuple[str, str] | None:
 
 
 def agent_named(content: JSON) -> str | None:
-    """Give the subagent that the end of a result names: its own log may name no other way."""
+    """Return the subagent that the end of a result names: its own log may name no other way."""
     parts = content if isinstance(content, list) else [content]
     for part in reversed(parts[-4:]):
         text = part.get("text") if isinstance(part, dict) else part
         tail = text[-500:] if isinstance(text, str) else ""
-        if "agentId: " in tail and (found := _AGENT.search(tail)) is not None:
-            return found[1]
+        if "agentId: " in tail and (match := _AGENT.search(tail)) is not None:
+            return match[1]
     return None
 
 
 def spill_name(payload: JSON) -> str | None:
-    """Give the name of the file that holds a result's full text: the last part of its path."""
-    text = text_of(payload)[:_CLIP]
+    """Return the name of the file that holds a result's full text: the last part of its path."""
+    text = text_of(payload)[:_CLIP_CHARS]
     if SPILLED not in text:
         return None
-    found = _SAVED.search(text)
-    name = re.split(r"[/\\]", found[1].strip())[-1] if found else ""
+    match = _SAVED.search(text)
+    name = re.split(r"[/\\]", match[1].strip())[-1] if match else ""
     return name if name not in ("", ".", "..") and "\0" not in name else None
 
 
@@ -164,7 +164,7 @@ def spill_name(payload: JSON) -> str | None:
 
 
 def details(result: JSON, content: JSON) -> JSON:
-    """Give what a structured result says beyond the result's own text; None when nothing.
+    """Return what a structured result says beyond the result's own text; None when nothing.
 
     The client writes most results twice. Only values that the result holds as well, or that are
     empty, are left out; a file's content counts as held when it stands there with its lines
@@ -173,24 +173,24 @@ def details(result: JSON, content: JSON) -> JSON:
     if not result or result == content:
         return None
     if isinstance(result, str):
-        said = result.removeprefix("Error: ").strip()
-        return None if said in text_of(content) else result
+        message = result.removeprefix("Error: ").strip()
+        return None if message in text_of(content) else result
     if not isinstance(result, dict):
         return result
     text = text_of(content)
-    held = _Held(content, text)
+    shown = _ResultText(content, text)
     out: dict[str, JSON] = {}
     for name, value in result.items():
         if value is None or value is False or value in ("", text):  # as nearly all are
             continue
         if name == "file" and isinstance(value, dict):
-            value = {n: v for n, v in value.items() if not held.repeats(v)}  # noqa: PLW2901
-        if not held.repeats(value):
+            value = {n: v for n, v in value.items() if not shown.repeats(v)}  # noqa: PLW2901
+        if not shown.repeats(value):
             out[name] = value
     return out or None
 
 
-class _Held:
+class _ResultText:
     """What a result's own content says, for comparison."""
 
     def __init__(self, content: JSON, text: str) -> None:
@@ -210,7 +210,7 @@ class _Held:
         if isinstance(value, list) and isinstance(value[0], str):
             if self._lines is None:
                 self._lines = frozenset(self._text.split("\n"))
-            return all(isinstance(one, str) and one in self._lines for one in value)
+            return all(isinstance(line, str) and line in self._lines for line in value)
         return bool(value == self._content)
 
     def _says(self, value: str) -> bool:
@@ -219,24 +219,24 @@ class _Held:
         if not value:
             return True
         if len(value) <= len(text) + 16:
-            said = value.strip()
-            if len(said) > 200 and self._frames(said):
+            stripped = value.strip()
+            if len(stripped) > 200 and self._frames(stripped):
                 return True
-            return said in text
+            return stripped in text
         return isinstance(self._content, list) and value in _pictures(self._content)
 
-    def _frames(self, said: str) -> bool:
+    def _frames(self, needle: str) -> bool:
         """Whether the content begins and ends as a text does, and has room for its lines.
 
         Asked first: to look for a long text inside a longer one takes as long as all the rest.
         """
         text = self._text
-        first, last = said[:200].partition("\n")[0], said[-200:].rpartition("\n")[2]
+        first, last = needle[:200].partition("\n")[0], needle[-200:].rpartition("\n")[2]
         if first not in text[:1000] or last not in text[-2000:]:
             return False
         if self._breaks is None:
             self._breaks = text.count("\n")
-        return said.count("\n") <= self._breaks
+        return needle.count("\n") <= self._breaks
 
 
 def _pictures(content: list[JSON]) -> Iterable[JSON]:

@@ -15,16 +15,16 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.cline.names import COMPACTION, MESSAGES
-from thence.agents.documents import ListReader, listed, version_name
+from thence.agents.documents import ListReader, list_items, version_name
 from thence.agents.parts import summary_blocks
 from thence.agents.records import (
     Record,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
+    parse_arguments,
     result,
     text,
     usage_with_cache,
@@ -48,20 +48,21 @@ _NOTICE = re.compile(r"<mode_notice>.*?</mode_notice>\s*", re.DOTALL)
 _EXIT = re.compile(r"Command exited with code (-?\d{1,9})\b")
 _ENDED = ("completed", "failed", "cancelled")
 _SPAWN = "spawn_agent"
-_MAX_USD = 10_000.0  # more than one answer costs
+_MAX_COST_USD = 10_000.0  # more than one answer costs
 
 
-def opened(source: Source, file: File, mark: Mark) -> files.Records:
+def open_records(source: Source, file: File, mark: Mark) -> files.Records:
     """Return the reader of one document of a session."""
-    return Card(source, file, mark) if file.key == "state" else Messages(source, file, mark)
+    make = ClineCard if file.key == "state" else ClineMessages
+    return make(source, file, mark)
 
 
-class Card(ListReader):
+class ClineCard(ListReader):
     """What the card of a session says; its end is an event."""
 
-    def items(self, found: Found) -> Sequence[Record]:
+    def items(self, entry: Found) -> Sequence[Record]:
         """Return the end of the session, if it has ended."""
-        document = found.value
+        document = entry.value
         status = document.get("status")
         if status not in _ENDED:
             return ()
@@ -70,13 +71,13 @@ class Card(ListReader):
         marker = text(fields(document.get("metadata")).get("terminal_marker"))
         return [{**ended, "marker": marker} if marker else ended]
 
-    def item_facts(self, found: Found) -> Iterable[Fact]:
+    def item_facts(self, entry: Found) -> Iterable[Fact]:
         """Return the end of a session."""
-        ended = found.value
+        ended = entry.value
         line = f"session {ended['status']}" + (f": {ended['marker']}" if "marker" in ended else "")
-        node = Node(self._name(found), None, Is.INTERNAL | Is.CLOSES)
+        node = Node(self._name(entry), None, Is.INTERNAL | Is.CLOSES)
         when = moment(ended.get("ended_at"))
-        yield self._fact(found, node, "session", ts=when, blocks=(note(line, ended),))
+        yield self._fact(entry, node, "session", ts=when, blocks=(note(line, ended),))
 
     def about(self, document: Record) -> dict[str, Any]:
         """Return folder, branch, model and title."""
@@ -88,11 +89,11 @@ class Card(ListReader):
             "model": document.get("model"),
             "title:ai": title if title != document.get("prompt") else None,
         }
-        told = {name: value for name, value in named.items() if text(value)}
-        return {"about": told} if told else {}
+        about = {name: value for name, value in named.items() if text(value)}
+        return {"about": about} if about else {}
 
 
-class Messages(ListReader):
+class ClineMessages(ListReader):
     """The conversation of one agent."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
@@ -101,9 +102,9 @@ class Messages(ListReader):
         self._is_main = file.channel == "main"
         self._calls: dict[str, str] | None = None
 
-    def items(self, found: Found) -> Sequence[Record]:
+    def items(self, entry: Found) -> Sequence[Record]:
         """Return the messages, and the summary where a compaction put it."""
-        messages = listed(found.value.get("messages"))
+        messages = list_items(entry.value.get("messages"))
         if self._is_main:
             summary = files.document(str(self._folder / f"{self._session}{COMPACTION}"))
             replaced = count(summary.get("source_message_count"))
@@ -113,17 +114,17 @@ class Messages(ListReader):
 
     def about(self, document: Record) -> dict[str, Any]:
         """Return the version of the client; of a subagent the call that started it."""
-        told: Record = {}
+        about: Record = {}
         if self._is_main:
             if version := text(fields(document.get("origin")).get("version")):
-                told["version"] = version
+                about["version"] = version
         else:
-            told |= self._started({self._file.channel.removeprefix("agent:")})
-        return {"about": told, "channel": "main"} if told else {}
+            about |= self._starting_calls({self._file.channel.removeprefix("agent:")})
+        return {"about": about, "channel": "main"} if about else {}
 
-    def item_facts(self, found: Found) -> Iterator[Fact]:
+    def item_facts(self, entry: Found) -> Iterator[Fact]:
         """Yield the facts of one message."""
-        message = found.value
+        message = entry.value
         role = message.get("role")
         make: Callable[[Found, Record], Fact] = self._other
         if "compaction" in message:
@@ -132,29 +133,29 @@ class Messages(ListReader):
             make = self._reply
         elif role == "user":
             make = self._user
-        yield make(found, message)
+        yield make(entry, message)
 
-    def _event(self, found: Found, message: Record, parts: list[Block], **more: Any) -> Fact:
+    def _event(self, entry: Found, message: Record, parts: list[Block], **more: Any) -> Fact:
         name = text(message.get("id"))
-        return self._said(
-            found,
+        return self._message_fact(
+            entry,
             word(message.get("role")) or "message",
-            version_name(name, message.get("content"), self._name(found)),
+            version_name(name, message.get("content"), self._name(entry)),
             parts,
             ts=moment(message.get("ts")),
             copy_key=name,
             **more,
         )
 
-    def _other(self, found: Found, message: Record) -> Fact:
-        return self._event(found, message, [note("unknown message", message)], flags=Is.INTERNAL)
+    def _other(self, entry: Found, message: Record) -> Fact:
+        return self._event(entry, message, [note("unknown message", message)], flags=Is.INTERNAL)
 
-    def _reply(self, found: Found, message: Record) -> Fact:
+    def _reply(self, entry: Found, message: Record) -> Fact:
         parts = list(message_blocks(message.get("content"), "assistant"))
         is_last = not any(part.kind == "tool_call" for part in parts)
         name = text(message.get("id"))
         return self._event(
-            found,
+            entry,
             message,
             parts,
             flags=Is.REPLY | (Is.ENDS if is_last else 0),
@@ -163,41 +164,41 @@ class Messages(ListReader):
             **_bill(fields(message.get("metrics")), name),
         )
 
-    def _user(self, found: Found, message: Record) -> Fact:
+    def _user(self, entry: Found, message: Record) -> Fact:
         """Return what was said in the user's name: results, or a prompt."""
         parts: list[Block] = []
-        told: list[CallStatus] = []
+        statuses: list[CallStatus] = []
         about: Record = {}
         for part in blocks(message.get("content")):
             if part.get("type") == "tool_result":
                 block, outcome = _result(part)
                 parts.append(block)
-                told += outcome
+                statuses += outcome
                 if part.get("name") == _SPAWN and self._is_main:
-                    about |= self._started(None)
+                    about |= self._starting_calls(None)
             else:
-                parts.append(self._asked(part))
+                parts.append(self._user_block(part))
         flags = Is.PROMPT if any(part.kind == "user_msg" for part in parts) else 0
-        return self._event(found, message, parts, flags=flags, told=tuple(told), about=about)
+        return self._event(entry, message, parts, flags=flags, told=tuple(statuses), about=about)
 
-    def _asked(self, part: Record) -> Block:
-        said = part.get("text")
-        if not isinstance(said, str):
+    def _user_block(self, part: Record) -> Block:
+        content = part.get("text")
+        if not isinstance(content, str):
             return Block("user_msg" if self._is_main else "lifecycle", "user", "", part)
-        typed = _INPUT.fullmatch(_NOTICE.sub("", said))
-        if not self._is_main or not said.strip() or (typed is None and said.startswith("<")):
-            return injected(said)
-        line = typed[2] if typed else said
-        payload = {"type": "text", "text": said, **({TYPED: line} if typed else {})}
+        typed = _INPUT.fullmatch(_NOTICE.sub("", content))
+        if not self._is_main or not content.strip() or (typed is None and content.startswith("<")):
+            return injected_text(content)
+        line = typed[2] if typed else content
+        payload = {"type": "text", "text": content, **({TYPED: line} if typed else {})}
         return Block("user_msg", "user", one_line(line), payload)
 
-    def _compaction(self, found: Found, message: Record) -> Fact:
+    def _compaction(self, entry: Found, message: Record) -> Fact:
         """Return what stands for the messages before it."""
-        parts = summary_blocks(message["compaction"]) or (injected(""),)
-        node = Node(self._name(found), PREVIOUS, Is.SUMMARY)
-        return self._fact(found, node, "compaction", blocks=parts, unbilled=NOT_BILLED)
+        parts = summary_blocks(message["compaction"]) or (injected_text(""),)
+        node = Node(self._name(entry), PREVIOUS, Is.SUMMARY)
+        return self._fact(entry, node, "compaction", blocks=parts, unbilled=NOT_BILLED)
 
-    def _started(self, agents: set[str] | None) -> Record:
+    def _starting_calls(self, agents: set[str] | None) -> Record:
         """Return which calls started subagents; all of them if none are named."""
         if self._calls is None:
             self._calls = _callers(self._folder, self._session)
@@ -219,14 +220,14 @@ def _bill(metrics: Record, name: str | None) -> dict[str, Any]:
         written=metrics.get("cacheWriteTokens"),
     )
     cost = metrics.get("cost")
-    is_price = isinstance(cost, float) and 0 < cost < _MAX_USD
+    is_price = isinstance(cost, float) and 0 < cost < _MAX_COST_USD
     return {"usage": usage, "usage_key": name, "cost_usd": cost if is_price else None}
 
 
 def _result(part: Record) -> tuple[Block, list[CallStatus]]:
     """Return the result of a call; one call may run several commands, each with its own."""
     name, content = text(part.get("tool_use_id")), part.get("content")
-    single = fields(decoded(content)) if isinstance(content, str) else {}
+    single = fields(parse_arguments(content)) if isinstance(content, str) else {}
     answers = [single] if single else objects(content)
     answers = [answer for answer in answers if "query" in answer and "success" in answer]
     if "finishReason" in single:  # of a subagent: the rest stands in its own conversation
@@ -234,17 +235,19 @@ def _result(part: Record) -> tuple[Block, list[CallStatus]]:
     failed = part.get("is_error") is True or any(a["success"] is False for a in answers)
     codes = [int(code[1]) for a in answers if (code := _EXIT.match(word(a.get("error"))))]
     if answers:
-        content = [{"type": "text", "text": _shown(answer, len(answers))} for answer in answers]
+        content = [
+            {"type": "text", "text": _show_answer(answer, len(answers))} for answer in answers
+        ]
     elif not isinstance(content, (str, list)):
         content = text_of(content)
-    told = [CallStatus(name, failed, codes[0])] if name and codes else []
-    return result(content, name, text(part.get("name")), failed=failed), told
+    statuses = [CallStatus(name, failed, codes[0])] if name and codes else []
+    return result(content, name, text(part.get("name")), failed=failed), statuses
 
 
-def _shown(answer: Record, number: int) -> str:
+def _show_answer(answer: Record, number: int) -> str:
     """Return what one of several commands gave, below the command itself."""
-    given = word(answer.get("result")) or word(answer.get("error"))
-    return given if number == 1 else f"$ {word(answer.get('query'))}\n{given}"
+    output = word(answer.get("result")) or word(answer.get("error"))
+    return output if number == 1 else f"$ {word(answer.get('query'))}\n{output}"
 
 
 def _callers(folder: Path, session: str) -> dict[str, str]:
@@ -268,4 +271,4 @@ def _callers(folder: Path, session: str) -> dict[str, str]:
 
 
 def _messages(path: Path) -> JSON:
-    return files.document(str(path), files.LIST_LIMIT).get("messages")
+    return files.document(str(path), files.MAX_LIST_BYTES).get("messages")

@@ -17,7 +17,7 @@ from thence.agents import Batch, Cursor, File, Live, Source, files
 from thence.agents.cline.names import COMPACTION, MESSAGES
 from thence.agents.records import QuietAgent, is_running, roots_of, subfolders, text
 
-_RUNS_DAYS = 7  # a session that runs was written to in the last days
+_MAX_IDLE_DAYS = 7  # a session that runs was written to in the last days
 
 
 class Cline(QuietAgent):
@@ -52,13 +52,13 @@ class Cline(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.cline.messages import opened
+        from thence.agents.cline.messages import open_records
 
-        return files.read(source, cursor, opened)
+        return files.read(source, cursor, open_records)
 
     def live(self, root: Path) -> Iterator[Live]:
         """Yield the sessions whose card names a process that runs."""
-        since = time.time() - _RUNS_DAYS * 86_400
+        since = time.time() - _MAX_IDLE_DAYS * 86_400
         for folder in _folders(root):
             path = folder / f"{folder.name}.json"
             try:
@@ -84,12 +84,12 @@ def _source(folder: Path, root: str) -> Source | None:
     for entry in files.walk(str(folder), 0):
         if entry.name == f"{session}{MESSAGES}":
             summary = str(folder / f"{session}{COMPACTION}")
-            own.append(File(entry.path, "main", whole=True, beside=(summary,)))
+            own.append(File(entry.path, "main", is_document=True, beside=(summary,)))
         elif entry.name.endswith(MESSAGES):
             agent = entry.name.removesuffix(MESSAGES)
-            own.append(File(entry.path, f"side/{agent}", f"agent:{agent}", whole=True))
+            own.append(File(entry.path, f"side/{agent}", f"agent:{agent}", is_document=True))
         elif entry.name == f"{session}.json":
-            own.append(File(entry.path, "state", whole=True))
+            own.append(File(entry.path, "state", is_document=True))
     if all(file.key != "main" for file in own):
         return None
     own.sort(key=lambda file: file.key)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from thence.agents.samples import History, Machine, Message, Record, Step, history, put_document
+from thence.agents.samples import (
+    Machine,
+    Record,
+    SampleHistory,
+    SampleMessage,
+    SampleStep,
+    history,
+    put_document,
+)
 
 MODEL = "claude-sonnet-4-5"
 VERSION = "3.0.65"
@@ -16,7 +24,7 @@ def write(machine: Machine, now: datetime) -> None:
     session = f"{story.messages[0].millis}_{story.session[:5]}"
     folder, last = machine.home / "data" / "sessions" / session, story.messages[-1].at
     origin = {"source": "cli", "sessionId": session, "version": VERSION}
-    messages = [_message(number, one, story) for number, one in enumerate(story.messages)]
+    messages = [_message(number, message, story) for number, message in enumerate(story.messages)]
     talk: Record = {"version": 1, "agent": "lead", "origin": origin, "messages": messages}
     put_document(folder / f"{session}.messages.json", talk, last)
     card: Record = {
@@ -31,7 +39,7 @@ def write(machine: Machine, now: datetime) -> None:
     put_document(folder / f"{session}.json", card, last)
 
 
-def _call(step: Step) -> tuple[str, Record]:
+def _call(step: SampleStep) -> tuple[str, Record]:
     values = step.values
     if step.form == "shell":
         return "run_commands", {"commands": [values["command"]]}
@@ -45,7 +53,7 @@ def _call(step: Step) -> tuple[str, Record]:
     return "editor", {"path": values["path"], "new_text": values["content"]}
 
 
-def _message(number: int, message: Message, story: History) -> Record:
+def _message(number: int, message: SampleMessage, story: SampleHistory) -> Record:
     out: Record = {"id": f"msg_{number:08}", "role": message.role, "ts": message.millis}
     out["content"] = [_block(block, story) for block in message.content]
     if message.role == "user" and message.content[0]["type"] == "text":
@@ -58,7 +66,7 @@ def _message(number: int, message: Message, story: History) -> Record:
     return out
 
 
-def _block(block: Record, story: History) -> Record:
+def _block(block: Record, story: SampleHistory) -> Record:
     if block["type"] != "tool_result":
         return block
     call = block["tool_use_id"]

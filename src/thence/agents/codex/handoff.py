@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
-LIKE: Final = "0.166.0"
+WRITTEN_AS_VERSION: Final = "0.166.0"
 """The version that these records were tried with."""
 _CUSTOM: Final = frozenset({"apply_patch", "exec"})
 """Tools whose input is a text and no JSON."""
@@ -26,11 +26,11 @@ DEFAULT_PROVIDER: Final = "openai"
 """The provider that the client uses when its settings name none."""
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
-    """Give the file of a session, by its place below the client's folder."""
-    here = bound.at.astimezone()  # names are in local time, as the client's own
-    path = f"sessions/{here:%Y/%m/%d}/rollout-{here:%Y-%m-%dT%H-%M-%S}-{bound.session}.jsonl"
-    return {path: list(_lines(bound))}
+def files(history: HandoffHistory) -> dict[str, list[JSON]]:
+    """Return the file of a session, by its place below the client's folder."""
+    here = history.at.astimezone()  # names are in local time, as the client's own
+    path = f"sessions/{here:%Y/%m/%d}/rollout-{here:%Y-%m-%dT%H-%M-%S}-{history.session}.jsonl"
+    return {path: list(_lines(history))}
 
 
 def configured_provider(root: Path) -> str:
@@ -45,41 +45,41 @@ def configured_provider(root: Path) -> str:
     return own or word(settings.get("model_provider")) or DEFAULT_PROVIDER
 
 
-def _lines(bound: Bound) -> Iterator[JSON]:
-    start = bound.time(0)
+def _lines(history: HandoffHistory) -> Iterator[JSON]:
+    start = history.time(0)
     meta = {
-        "id": bound.session,
+        "id": history.session,
         "timestamp": start,
-        "cwd": bound.cwd,
+        "cwd": history.cwd,
         "originator": "thence",
-        "cli_version": LIKE,
+        "cli_version": WRITTEN_AS_VERSION,
         "source": "cli",
-        "model_provider": bound.provider or DEFAULT_PROVIDER,
+        "model_provider": history.provider or DEFAULT_PROVIDER,
     }
-    lines = list(_copies(bound, start))
+    lines = list(_copies(history, start))
     yield {"timestamp": start, "type": "session_meta", "payload": meta}
     # The lines up to this one are copies: they count where they were said.
-    told = {**bound.provenance, "lines": len(lines) + 2}
-    yield {"timestamp": start, "type": "thence_handoff", "payload": told}
+    provenance = {**history.provenance, "lines": len(lines) + 2}
+    yield {"timestamp": start, "type": "thence_handoff", "payload": provenance}
     yield from lines
 
 
-def _copies(bound: Bound, start: str) -> Iterator[JSON]:
+def _copies(history: HandoffHistory, start: str) -> Iterator[JSON]:
     texts = {
         block["id"]
-        for message in bound.messages
+        for message in history.messages
         for block in blocks(message["content"])
         if block.get("type") == "tool_use" and _takes_text(block)
     }
-    for message in bound.messages:
+    for message in history.messages:
         for item in _items(message, texts):
             yield {"timestamp": start, "type": "response_item", "payload": item}
-            if (shown := _shown(item)) is not None:
+            if (shown := _event_of(item)) is not None:
                 yield {"timestamp": start, "type": "event_msg", "payload": shown}
 
 
 def _items(message: JSON, texts: Collection[str]) -> Iterator[JSON]:
-    """Give the items of a message; `texts` are the calls whose input is a text."""
+    """Yield the items of a message; `texts` are the calls whose input is a text."""
     role = message["role"]
     words: list[JSON] = []
     for block in blocks(message["content"]):
@@ -120,21 +120,21 @@ def _url(source: JSON) -> str:
 
 
 def _call(block: JSON) -> JSON:
-    name, given = block["name"], block["input"]
+    name, arguments = block["name"], block["input"]
     if _takes_text(block):
-        call = {"name": name, "input": given["input"]}
+        call = {"name": name, "input": arguments["input"]}
         return {"type": "custom_tool_call", "call_id": block["id"], **call}
     out: JSON = {"type": "function_call", "name": name, "call_id": block["id"]}
     prefix, _, rest = name.partition("__")
     server, _, tool = rest.partition("__")
     if prefix == "mcp" and server and tool:
         out |= {"name": tool, "namespace": f"mcp__{server}"}
-    return out | {"arguments": json.dumps(given, ensure_ascii=False)}
+    return out | {"arguments": json.dumps(arguments, ensure_ascii=False)}
 
 
 def _takes_text(block: JSON) -> bool:
-    given = block["input"]
-    text = given.keys() == {"input"} and isinstance(given["input"], str)
+    arguments = block["input"]
+    text = arguments.keys() == {"input"} and isinstance(arguments["input"], str)
     return text and block["name"] in _CUSTOM
 
 
@@ -145,16 +145,18 @@ def _output(content: JSON) -> JSON:
     return [_part(part, "user") for part in parts]
 
 
-def _shown(item: JSON) -> JSON | None:
-    """Give the event by which a terminal shows a message."""
+def _event_of(item: JSON) -> JSON | None:
+    """Return the event by which a terminal shows a message."""
     if item["type"] != "message":
         return None
-    said = "\n".join(word(part.get("text")) for part in item["content"] if part.get("text"))
-    if said.startswith(RECORDED):
+    words = "\n".join(word(part.get("text")) for part in item["content"] if part.get("text"))
+    if words.startswith(RECORDED):
         return None  # the model sees it; it is no prompt of the user's
     if item["role"] == "assistant":
-        return {"type": "agent_message", "message": said}
-    return {"type": "user_message", "message": said}
+        return {"type": "agent_message", "message": words}
+    return {"type": "user_message", "message": words}
 
 
-WRITER: Final = Writer(files, settings=lambda root: Settings(provider=configured_provider(root)))
+WRITER: Final = HandoffWriter(
+    files, settings=lambda root: HandoffSettings(provider=configured_provider(root))
+)

@@ -58,7 +58,7 @@ SERVED = frozenset({"web_search_call", "image_generation_call"})
 
 
 def request(text: str) -> str | None:
-    """Give what the human said in a text of role user; None when all of it is Codex's own."""
+    """Return what the human said in a text of role user; None when all of it is Codex's own."""
     rest = text.lstrip()
     while (after := _after_injected(rest)) is not None:
         if not after:
@@ -70,7 +70,7 @@ def request(text: str) -> str | None:
 
 
 def _after_injected(text: str) -> str | None:
-    """Give what follows Codex's own text at the start; None when there is none of it."""
+    """Return what follows Codex's own text at the start; None when there is none of it."""
     if text.startswith((SUMMED_UP, RECORDED)):
         return ""
     if text.startswith(AGENTS):
@@ -92,21 +92,21 @@ def _after_injected(text: str) -> str | None:
 
 
 def parts(content: JSON) -> list[JSON]:
-    """Give message content as a list, whatever shape it was written in."""
+    """Return message content as a list, whatever shape it was written in."""
     if isinstance(content, list):
         return content
     return [content] if isinstance(content, (str, dict)) else []
 
 
 def api_part(part: JSON) -> Item | None:
-    """Give one part of a message or a result as the Messages API has it; None when it cannot."""
+    """Return one part of a message or a result as the Messages API has it; None when it cannot."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         return None
-    said, kind = part.get("text"), part.get("type")
-    if isinstance(said, str) and kind != "encrypted_content":
-        return {"type": "text", "text": said}
+    text, kind = part.get("text"), part.get("type")
+    if isinstance(text, str) and kind != "encrypted_content":
+        return {"type": "text", "text": text}
     return _image(part.get("image_url")) if kind == "input_image" else None
 
 
@@ -123,24 +123,26 @@ def _image(url: JSON) -> Item | None:
 
 
 def user_blocks(item: Item) -> tuple[tuple[Block, ...], str | None]:
-    """Give the blocks of a user message, and what the human said in it, if it was a human."""
-    told = _kinds(item)
-    found: list[tuple[Item, str | None]] = []
+    """Return the blocks of a user message, and what the human said in it, if it was a human."""
+    part_kinds = _kinds(item)
+    block_requests: list[tuple[Item, str | None]] = []
     for number, part in enumerate(parts(item.get("content"))):
         if (block := api_part(part)) is not None:
-            found.append((block, _requested(block, told[number] if number < len(told) else "")))
-    said = next((s for _, s in found if s and not s.startswith(_IMAGE)), "")
+            block_requests.append(
+                (block, _request_in(block, part_kinds[number] if number < len(part_kinds) else ""))
+            )
+    prompt = next((s for _, s in block_requests if s and not s.startswith(_IMAGE)), "")
     out: list[Block] = []
     human = False
-    for block, words in found:
+    for block, words in block_requests:
         if words is None:
             out.append(Block("lifecycle", "user", one_line(word(block.get("text"))), block))
             continue
         # The first of them stands for the prompt, also where a picture precedes the words.
-        short = one_line(words if human else said or "[image]")
+        short = one_line(words if human else prompt or "[image]")
         out.append(Block("user_msg", "user", short, block))
         human = True
-    return tuple(out), said if human else None
+    return tuple(out), prompt if human else None
 
 
 def _kinds(item: Item) -> list[JSON]:
@@ -150,18 +152,18 @@ def _kinds(item: Item) -> list[JSON]:
     return named if isinstance(named, list) else []
 
 
-def _requested(block: Item, kind: JSON) -> str | None:
-    """Give what a human said in one part; empty for a picture, None when it is Codex's."""
-    said = block.get("text")
+def _request_in(block: Item, kind: JSON) -> str | None:
+    """Return what a human said in one part; empty for a picture, None when it is Codex's."""
+    text = block.get("text")
     if isinstance(kind, str) and "." in kind and not kind.startswith("user."):
         return None
-    if not isinstance(said, str):
+    if not isinstance(text, str):
         return ""
-    return said if kind == "user.text" and _EDITOR not in said[:200] else request(said)
+    return text if kind == "user.text" and _EDITOR not in text[:200] else request(text)
 
 
 def assistant_blocks(item: Item, *, compacts: bool) -> tuple[Block, ...]:
-    """Give the blocks of the model's message; one that sums up for a compaction is no answer."""
+    """Return the blocks of the model's message; one that sums up for a compaction is no answer."""
     return tuple(
         Block(
             "lifecycle" if compacts else "assistant_msg",
@@ -175,66 +177,66 @@ def assistant_blocks(item: Item, *, compacts: bool) -> tuple[Block, ...]:
 
 
 def thought(item: Item) -> Block:
-    """Give the readable part of a thought. One that is all encrypted shows nothing."""
-    said = "\n\n".join(
+    """Return the readable part of a thought. One that is all encrypted shows nothing."""
+    text = "\n\n".join(
         word(part.get("text"))
         for name in ("summary", "content")
         for part in parts(item.get(name))
         if isinstance(part, dict)
     )
-    payload = {"type": "thinking", "thinking": said}
-    return Block("thinking", "assistant" if said else "system", one_line(said), payload)
+    payload = {"type": "thinking", "thinking": text}
+    return Block("thinking", "assistant" if text else "system", one_line(text), payload)
 
 
 def call_block(item: Item) -> Block:
-    """Give a call. Arguments that are no JSON stay the text the model wrote."""
+    """Return a call. Arguments that are no JSON stay the text the model wrote."""
     kind, tool = word(item.get("type")), word(item.get("name"))
     space = item.get("namespace")
     if isinstance(space, str) and space.startswith("mcp__"):
         tool = f"{space}__{tool}"
     if kind == "custom_tool_call":
-        given = item.get("input")
+        arguments = item.get("input")
     elif kind == "local_shell_call":
-        tool, given = tool or "local_shell", item.get("action")
+        tool, arguments = tool or "local_shell", item.get("action")
     elif kind in SERVED:
-        tool, given = kind.removesuffix("_call"), item.get("action")
+        tool, arguments = kind.removesuffix("_call"), item.get("action")
     else:
         tool = tool or kind.removesuffix("_call")
-        given = _arguments(item.get("arguments"))
+        arguments = _arguments(item.get("arguments"))
     call = call_id(item) if kind not in SERVED else None
     # Without an id no result can answer it: shown, but not sent as a call.
     role = "system" if call is None else "assistant"
-    return Block("tool_call", role, kinds.summary(tool, given), given, tool, call)
+    return Block("tool_call", role, kinds.summary(tool, arguments), arguments, tool, call)
 
 
 def call_id(item: Item) -> str | None:
-    """Give the id that a call and its result share."""
+    """Return the id that a call and its result share."""
     return word(item.get("call_id")) or word(item.get("id")) or None
 
 
-def _arguments(given: JSON) -> JSON:
-    if not isinstance(given, str):
-        return given
+def _arguments(raw: JSON) -> JSON:
+    if not isinstance(raw, str):
+        return raw
     try:
-        value = msgspec.json.decode(given)
+        value = msgspec.json.decode(raw)
     except (ValueError, RecursionError):
-        return given
-    return value if isinstance(value, dict) else given
+        return raw
+    return value if isinstance(value, dict) else raw
 
 
 def result_block(item: Item) -> Block:
-    """Give a result: the text as it was written, lists as blocks of the Messages API."""
-    given, failed = item.get("output"), None
+    """Return a result: the text as it was written, lists as blocks of the Messages API."""
+    content, failed = item.get("output"), None
     if item.get("type") == "tool_search_output":
-        given = encoded(item.get("tools"))
-    if isinstance(given, dict):
-        done = given.get("success")
+        content = encode_json(item.get("tools"))
+    if isinstance(content, dict):
+        done = content.get("success")
         failed = not done if isinstance(done, bool) else None
-        given = given.get("content", [given])
-    if isinstance(given, list):
-        given = [block for part in given if (block := api_part(part)) is not None]
+        content = content.get("content", [content])
+    if isinstance(content, list):
+        content = [block for part in content if (block := api_part(part)) is not None]
     return Block(
-        "tool_result", "tool", one_line(text_of(given)), given, None, call_id(item), failed
+        "tool_result", "tool", one_line(text_of(content)), content, None, call_id(item), failed
     )
 
 
@@ -246,7 +248,7 @@ def decoded_result(block: Block) -> Block:
     return msgspec.structs.replace(block, summary=one_line(plain), payload=plain)
 
 
-def encoded(value: JSON) -> str:
+def encode_json(value: JSON) -> str:
     """Write any value as JSON text."""
     try:
         return msgspec.json.encode(value).decode("utf-8", "replace")
@@ -255,7 +257,7 @@ def encoded(value: JSON) -> str:
 
 
 def mail(item: Item) -> tuple[Block, ...]:
-    """Give a message between agents. Its task may be encrypted, and is then not shown."""
+    """Return a message between agents. Its task may be encrypted, and is then not shown."""
     out = [
         Block("lifecycle", "user", one_line(word(block.get("text"))), block)
         for part in parts(item.get("content"))
@@ -266,15 +268,19 @@ def mail(item: Item) -> tuple[Block, ...]:
 
 
 def replacement(record: Item) -> tuple[Block, ...]:
-    """Give the history that a compaction leaves: what was said before, said by nobody now."""
-    kept = [block for item in parts(record.get("replacement_history")) for block in _kept(item)]
+    """Return the history that a compaction leaves; no block of it is an event again."""
+    history = [
+        block
+        for item in parts(record.get("replacement_history"))
+        for block in _history_blocks(item)
+    ]
     message = record.get("message")
-    if not kept and isinstance(message, str) and message.strip():
-        kept = [Block("lifecycle", "user", one_line(message), {"type": "text", "text": message})]
-    return tuple(kept)
+    if not history and isinstance(message, str) and message.strip():
+        history = [Block("lifecycle", "user", one_line(message), {"type": "text", "text": message})]
+    return tuple(history)
 
 
-def _kept(item: JSON) -> list[Block]:
+def _history_blocks(item: JSON) -> list[Block]:
     if not isinstance(item, dict):
         return []
     kind, role = word(item.get("type")), word(item.get("role"))
@@ -302,18 +308,18 @@ def _kept(item: JSON) -> list[Block]:
 # -- how calls went -------------------------------------------------------------------------
 
 
-def told(record: Item) -> tuple[CallStatus, ...]:
-    """Give what a finished item, or an old `…_end` event, says of its call."""
+def call_statuses(record: Item) -> tuple[CallStatus, ...]:
+    """Return what a finished item, or an old `…_end` event, says of its call."""
     call = word(record.get("call_id")) or word(record.get("id"))
     if not call:
         return ()
     code = record.get("exit_code")
     code = code if isinstance(code, int) and not isinstance(code, bool) else None
-    failed = code != 0 if code is not None else _failed(record)
-    return (CallStatus(call, failed, code, _took(record.get("duration"))),)
+    failed = code != 0 if code is not None else _has_failed(record)
+    return (CallStatus(call, failed, code, _duration_ms(record.get("duration"))),)
 
 
-def _failed(record: Item) -> bool | None:
+def _has_failed(record: Item) -> bool | None:
     result, done, status = record.get("result"), record.get("success"), record.get("status")
     if isinstance(result, dict):
         inner = result.get("Ok", result)
@@ -325,7 +331,7 @@ def _failed(record: Item) -> bool | None:
     return {"failed": True, "declined": True, "completed": False}.get(word(status))
 
 
-def _took(duration: JSON) -> int | None:
+def _duration_ms(duration: JSON) -> int | None:
     if not isinstance(duration, dict):
         return None
     return count(duration.get("secs")) * 1000 + count(duration.get("nanos")) // 1_000_000

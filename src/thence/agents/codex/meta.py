@@ -17,7 +17,7 @@ def is_bare_head(value: Item) -> bool:
 
 
 def head_of(value: Item) -> Item | None:
-    """Give what a first line says of its session, in either form."""
+    """Return what a first line says of its session, in either form."""
     payload = value.get("payload")
     if value.get("type") == "session_meta" and isinstance(payload, dict):
         return payload
@@ -25,18 +25,18 @@ def head_of(value: Item) -> Item | None:
 
 
 def base_of(meta: Item) -> Base | None:
-    """Give what a rollout goes on from: a part of another one, by the last uuid of its name."""
+    """Return what a rollout goes on from: a part of another one, by the last uuid of its name."""
     base = meta.get("history_base")
     if not isinstance(base, dict) or not isinstance(base.get("thread_id"), str):
         return None
     return Base(
         base["thread_id"],
-        _whole(base.get("end_byte_offset")),
-        _whole(base.get("end_ordinal_exclusive")),
+        _as_offset(base.get("end_byte_offset")),
+        _as_offset(base.get("end_ordinal_exclusive")),
     )
 
 
-def _whole(value: JSON) -> int | None:
+def _as_offset(value: JSON) -> int | None:
     good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if good else None
 
@@ -57,16 +57,16 @@ def ties(meta: Item, *, own: tuple[str, str], segment: bool) -> tuple[Edge, ...]
 
 
 def about_session(meta: Item) -> dict[str, JSON]:
-    """Give what a first line says of its session."""
+    """Return what a first line says of its session."""
     git = meta.get("git")
-    told = {
+    fields = {
         "cwd": meta.get("cwd"),
         "git_branch": git.get("branch") if isinstance(git, dict) else None,
         "version": meta.get("cli_version"),
         "originator": meta.get("originator"),
         "agent": meta.get("agent_nickname"),
     }
-    return {name: value for name, value in told.items() if isinstance(value, str) and value}
+    return {name: value for name, value in fields.items() if isinstance(value, str) and value}
 
 
 def _parent(meta: Item) -> tuple[str, str]:
@@ -88,14 +88,16 @@ def usage_of(value: JSON) -> Usage | None:
     """Read Codex's usage: its input includes what was read from the cache and written to it."""
     if not isinstance(value, dict):
         return None
-    given = count(value.get("input_tokens"))
-    cached = min(count(value.get("cached_input_tokens")), given)
-    written = min(count(value.get("cache_write_input_tokens")), given - cached)
-    return Usage(given - cached - written, count(value.get("output_tokens")), written, cached)
+    input_tokens = count(value.get("input_tokens"))
+    cached = min(count(value.get("cached_input_tokens")), input_tokens)
+    written = min(count(value.get("cache_write_input_tokens")), input_tokens - cached)
+    return Usage(
+        input_tokens - cached - written, count(value.get("output_tokens")), written, cached
+    )
 
 
 def version(value: JSON) -> tuple[int, int]:
-    """Give the first two numbers of a version; 0 for what is none."""
+    """Return the first two numbers of a version; 0 for what is none."""
     numbers = word(value).split(".")
     major, minor = (*numbers, "", "")[:2]
     return count(major), count(minor)

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import Batch, Cursor, File, Live, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Source, files
 from thence.agents.codex.items import Item
 from thence.agents.codex.meta import head_of
-from thence.agents.codex.records import Rollout, is_ours, is_record
+from thence.agents.codex.records import RolloutReader, is_ours, is_record
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.nodes import Node
@@ -37,10 +37,10 @@ HISTORY = "history.jsonl"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NAME = re.compile(rf"rollout-.*?({_UUID})(?:_({_UUID}))?\.jsonl(?:\.zst)?$")
 _PACKED = ".zst"
-_HEAD = 256 << 10  # bytes in which a log shows whose it is; the first line holds instructions
-_LINES = 16
-_DEPTH = 4  # year, month, day
-_MILLISECONDS = 10**11  # as seconds this is the year 5138
+_HEAD_BYTES = 256 << 10  # bytes in which a log shows whose it is; the first line holds instructions
+_MAX_HEAD_LINES = 16
+_MAX_DEPTH = 4  # year, month, day
+_MILLISECONDS_ABOVE = 10**11  # as seconds this is the year 5138
 
 
 class Codex:
@@ -54,26 +54,26 @@ class Codex:
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Name the folder in which Codex keeps everything."""
-        given = env.get("CODEX_HOME")
-        return [Path(given) if given else home / ".codex"]
+        configured = env.get("CODEX_HOME")
+        return [Path(configured) if configured else home / ".codex"]
 
     def find(self, root: Path) -> Iterator[Source]:
         """Find all threads below Codex's folder, or in a folder of loose rollouts."""
         threads: dict[str, dict[str, File]] = {}
         for path in _rollouts(str(root)):
             thread, key = _identity(path)
-            held = threads.setdefault(thread, {})
-            if key not in held or _before(path, held[key].path):
-                held[key] = File(path, key)
-        for thread, held in threads.items():
-            yield Source(self.name, thread, tuple(held[k] for k in sorted(held)), str(root))
+            segments = threads.setdefault(thread, {})
+            if key not in segments or _before(path, segments[key].path):
+                segments[key] = File(path, key)
+        for thread, segments in threads.items():
+            yield Source(self.name, thread, tuple(segments[k] for k in sorted(segments)), str(root))
 
     def at(self, path: Path) -> Source | None:
-        """Give the thread that a file belongs to, with its other segments."""
+        """Return the thread that a file belongs to, with its other segments."""
         if path.is_symlink() or not path.is_file():
             return None
         named = _NAME.fullmatch(path.name)
-        if named is None and not _shows(str(path)):
+        if named is None and not _is_rollout(str(path)):
             return None
         thread, key = _identity(str(path))
         root = _root(path)
@@ -85,9 +85,9 @@ class Codex:
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new in a thread's files; its name is looked up when there is something."""
-        moved = msgspec.structs.replace(source, files=tuple(map(_present, source.files)))
-        batch = files.read(moved, cursor, Rollout, is_record=is_record)
-        if batch.events and (title := self._titled(source)) is not None:
+        moved = msgspec.structs.replace(source, files=tuple(map(_current_file, source.files)))
+        batch = files.read(moved, cursor, RolloutReader, is_record=is_record)
+        if batch.events and (title := self._title_fact(source)) is not None:
             batch.events.append(title)
         return batch
 
@@ -96,12 +96,12 @@ class Codex:
         del root
         return iter(())
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
-        """Give the prompts typed at the terminal, oldest first; `codex exec` writes none."""
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
+        """Yield the prompts typed at the terminal, oldest first; `codex exec` writes none."""
         for value in _lines(str(root / HISTORY)):
             text, thread = value.get("text"), word(value.get("session_id"))
             if isinstance(text, str):
-                yield Prompt(text, _moment(value.get("ts")), thread or None)
+                yield AgentPrompt(text, _moment(value.get("ts")), thread or None)
 
     def keeps_days(self, root: Path) -> int | None:
         """Codex deletes no session; it only packs old ones."""
@@ -109,11 +109,11 @@ class Codex:
         return None
 
     def titles(self, root: Path) -> dict[str, str]:
-        """Give the names that `/rename` gave to threads; the last one counts."""
+        """Return the names that `/rename` gave to threads; the last one counts."""
         facts = self._index(str(root))
         return {thread: word(fact.about.get("title:custom")) for thread, fact in facts.items()}
 
-    def _titled(self, source: Source) -> Fact | None:
+    def _title_fact(self, source: Source) -> Fact | None:
         return self._index(source.root).get(source.session) if source.root else None
 
     def _index(self, root: str) -> dict[str, Fact]:
@@ -134,7 +134,7 @@ class Codex:
 
 
 def _identity(path: str) -> tuple[str, str]:
-    """Give the thread and the key of a file: by its name, else by its first line.
+    """Return the thread and the key of a file: by its name, else by its first line.
 
     Names and first lines agree in every rollout that Codex writes, and a name costs nothing.
     """
@@ -143,7 +143,7 @@ def _identity(path: str) -> tuple[str, str]:
         thread, segment = named.groups()
         return thread.lower(), (segment or thread).lower()
     plain = base.removesuffix(_PACKED).removesuffix(".jsonl")
-    head = next(filter(None, map(head_of, _first(path))), {})
+    head = next(filter(None, map(head_of, _first_records(path))), {})
     thread = word(head.get("id")) or plain
     return thread, thread
 
@@ -157,8 +157,8 @@ def _rank(path: str) -> tuple[bool, bool, str]:
     return path.endswith(_PACKED), LOGS[1] in Path(path).parts, path
 
 
-def _present(file: File) -> File:
-    """Give a file where it lies now: it may have been packed, unpacked or archived meanwhile."""
+def _current_file(file: File) -> File:
+    """Return a file where it lies now: it may have been packed, unpacked or archived meanwhile."""
     path = file.path
     if os.path.lexists(path):
         return file
@@ -172,18 +172,18 @@ def _present(file: File) -> File:
 
 
 def _root(path: Path) -> Path:
-    """Give Codex's folder for one of its files; of a loose file the folder it lies in."""
-    for above in list(path.parents)[: _DEPTH + 1]:
+    """Return Codex's folder for one of its files; of a loose file the folder it lies in."""
+    for above in list(path.parents)[: _MAX_DEPTH + 1]:
         if above.name in LOGS:
             return above.parent
     return path.parent
 
 
 def _rollouts(root: str) -> Iterator[str]:
-    """Give the paths of all rollouts; a folder that is none of Codex's is not searched deeper."""
+    """Yield the paths of all rollouts; a folder that is none of Codex's is not searched deeper."""
     folders = [str(made) for name in LOGS if (made := Path(root, name)).is_dir()]
     for folder in folders or [root]:
-        for entry in files.walk(folder, _DEPTH if folders else 0):
+        for entry in files.walk(folder, _MAX_DEPTH if folders else 0):
             if _NAME.fullmatch(entry.name):
                 yield entry.path
 
@@ -195,45 +195,49 @@ def _around(adapter: Codex, root: Path, thread: str) -> Iterator[Source]:
 # -- contents -------------------------------------------------------------------------------
 
 
-def _shows(path: str) -> bool:
+def _is_rollout(path: str) -> bool:
     """Whether the first lines of a file show that it is a rollout."""
-    return any(map(is_ours, _first(path)))
+    return any(map(is_ours, _first_records(path)))
 
 
-def _first(path: str) -> list[Item]:
-    """Give the first few records of a file, whatever it is."""
+def _first_records(path: str) -> list[Item]:
+    """Return the first few records of a file, whatever it is."""
     try:
         handle = files.open_regular(path)
     except (OSError, ValueError):
         return []
     try:
         packed = path.endswith(_PACKED)
-        head = files.Zstandard(handle).piece(0, _HEAD) if packed else os.pread(handle, _HEAD, 0)
+        head = (
+            files.Zstandard(handle).piece(0, _HEAD_BYTES)
+            if packed
+            else os.pread(handle, _HEAD_BYTES, 0)
+        )
     except OSError:
         return []
     finally:
         os.close(handle)
-    found: list[Item] = []
-    for raw in head.split(b"\n", _LINES)[:_LINES]:
+    records: list[Item] = []
+    for raw in head.split(b"\n", _MAX_HEAD_LINES)[:_MAX_HEAD_LINES]:
         try:
             value = msgspec.json.decode(raw)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
-            found.append(value)
-    return found
+            records.append(value)
+    return records
 
 
 def _lines(path: str) -> Iterator[Item]:
-    """Give the objects of a small log of Codex's own, such as its prompt history."""
+    """Yield the objects of a small log of Codex's own, such as its prompt history."""
     try:
         handle = files.open_regular(path)
     except (OSError, ValueError):
         return
     try:
-        for found in codec.objects(files.Plain(handle, os.fstat(handle).st_size).chunks(0)):
-            if not isinstance(found, Skipped):
-                yield found.value
+        for entry in codec.objects(files.Plain(handle, os.fstat(handle).st_size).chunks(0)):
+            if not isinstance(entry, Skipped):
+                yield entry.value
     except OSError:
         return
     finally:
@@ -241,7 +245,7 @@ def _lines(path: str) -> Iterator[Item]:
 
 
 def _names(path: str) -> dict[str, Fact]:
-    """Give what the index says of each thread, as facts: the line that names it last."""
+    """Return what the index says of each thread, as facts: the line that names it last."""
     out: dict[str, Fact] = {}
     for line, value in enumerate(_lines(path), 1):
         thread, name = word(value.get("id")), value.get("thread_name")
@@ -262,5 +266,5 @@ def _names(path: str) -> dict[str, Fact]:
 def _moment(ts: JSON) -> str | None:
     """Read a time of the history: seconds, or milliseconds, or text."""
     number = isinstance(ts, (int, float)) and not isinstance(ts, bool)
-    per_second = 1000 if number and abs(ts) > _MILLISECONDS else 1
+    per_second = 1000 if number and abs(ts) > _MILLISECONDS_ABOVE else 1
     return word(time_text(ts, per_second=per_second)) or None

@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from thence.agents.samples import Clock, Machine, Record, made_id, put, timed_id
+from thence.agents.samples import Machine, Record, SampleClock, made_id, put, timed_id
 
 MODEL = "gpt-5.5"
 VERSION = "0.130.0"
 
 
-class Rollout:
+class SampleRollout:
     """One thread being written."""
 
     def __init__(self, name: str, cwd: Path, start: datetime, **meta: Any) -> None:
         self.id = timed_id(name, start)
         self.records: list[Record] = []
-        self.clock = Clock(start)
+        self.clock = SampleClock(start)
         self._start = start
         self._name = name
         self._cwd = str(cwd)
@@ -53,17 +53,19 @@ class Rollout:
     def run(self, command: str, output: str, *, code: int = 0, took: float = 2.0) -> None:
         """Let it run a command."""
         name = f"call_{made_id(f'{self._name}{len(self.records)}')[:12]}"
-        given = json.dumps({"cmd": command})
+        arguments = json.dumps({"cmd": command})
         self._line(
             *("response_item", 4.0),
             type="function_call",
             name="exec_command",
-            arguments=given,
+            arguments=arguments,
             call_id=name,
         )
         self._bill()
-        told = f"Wall time: {took:.4f} seconds\nProcess exited with code {code}\nOutput:\n{output}"
-        self._line("response_item", took, type="function_call_output", call_id=name, output=told)
+        result = (
+            f"Wall time: {took:.4f} seconds\nProcess exited with code {code}\nOutput:\n{output}"
+        )
+        self._line("response_item", took, type="function_call_output", call_id=name, output=result)
 
     def patch(self, path: str, old: str, new: str) -> None:
         """Let it change a file."""
@@ -103,11 +105,11 @@ class Rollout:
         last = {"input_tokens": 14_200, "cached_input_tokens": 12_800, "output_tokens": 240}
         for name, number in last.items():
             self._total[name] += number
-        told = [
-            one | {"total_tokens": one["input_tokens"] + one["output_tokens"]}
-            for one in (self._total, last)
+        usages = [
+            usage | {"total_tokens": usage["input_tokens"] + usage["output_tokens"]}
+            for usage in (self._total, last)
         ]
-        info = {"total_token_usage": told[0], "last_token_usage": told[1]}
+        info = {"total_token_usage": usages[0], "last_token_usage": usages[1]}
         self._line("event_msg", 0.1, type="token_count", info=info, rate_limits=None)
 
     def save(self, root: Path) -> None:
@@ -126,7 +128,7 @@ def write(machine: Machine, now: datetime) -> None:
 
 def _alerts(machine: Machine, cwd: Path, start: datetime) -> None:
     """A turn that was taken back, and a helper with a thread of its own."""
-    s = Rollout("alerts-twice", cwd, start)
+    s = SampleRollout("alerts-twice", cwd, start)
     s.prompt("Alerts fire twice at the clock change.")
     s.run("rg -n 'dedupe' tidepool", "tidepool/alerts.py:41: key = local_hour\n")
     s.patch("tidepool/alerts.py", "key = local_hour", "key = local_hour + 1")
@@ -142,9 +144,9 @@ def _alerts(machine: Machine, cwd: Path, start: datetime) -> None:
     s.save(machine.home)
 
 
-def _reviewer(machine: Machine, parent: Rollout, cwd: Path) -> str:
+def _reviewer(machine: Machine, parent: SampleRollout, cwd: Path) -> str:
     spawn = {"parent_thread_id": parent.id, "depth": 1, "agent_role": "reviewer"}
-    side = Rollout(
+    side = SampleRollout(
         "alerts-review",
         cwd,
         parent.clock.now,
@@ -160,7 +162,7 @@ def _reviewer(machine: Machine, parent: Rollout, cwd: Path) -> str:
 
 def _books(machine: Machine, cwd: Path, start: datetime) -> None:
     """It asks something, and nobody has answered yet."""
-    s = Rollout("books-export", cwd, start)
+    s = SampleRollout("books-export", cwd, start)
     s.prompt("Export the harbour dues as CSV, one file a month.")
     s.run("python -m books export --dry-run", "12 files\n")
     s.patch("books/export.py", "rows", "rows or [blank]")

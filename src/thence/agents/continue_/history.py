@@ -18,23 +18,23 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.continue_.names import LIST
-from thence.agents.documents import ListReader, listed
+from thence.agents.documents import ListReader, list_items
 from thence.agents.records import (
     Record,
     answer,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     linked_image,
     moment,
     note,
     objects,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
     usage_with_cache,
 )
 from thence.format import codec
@@ -51,7 +51,7 @@ _EXIT = re.compile(r"\(exit code (-?\d{1,9})\)")
 _DISTINCT_CHARS = 80  # texts of this length are not the same by chance
 
 
-class History(ListReader):
+class ContinueHistory(ListReader):
     """The messages of one session."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
@@ -66,16 +66,16 @@ class History(ListReader):
             "tool": self._answer,
         }
 
-    def items(self, found: Found) -> Sequence[Record]:
+    def items(self, entry: Found) -> Sequence[Record]:
         """Return messages, results that have ended, and summaries, each an item of its own."""
         out: list[Record] = []
-        for entry in listed(found.value.get("history")):
-            message = fields(entry.get("message"))
-            summary = text(entry.get("conversationSummary"))
+        for history_entry in list_items(entry.value.get("history")):
+            message = fields(history_entry.get("message"))
+            summary = text(history_entry.get("conversationSummary"))
             if summary is None or text_of(message.get("content")) not in ("", summary):
-                context = objects(entry.get("contextItems"))
+                context = objects(history_entry.get("contextItems"))
                 out.append({"message": message, **({"context": context} if context else {})})
-            states = objects(entry.get("toolCallStates"))
+            states = objects(history_entry.get("toolCallStates"))
             out += [{"result": state} for state in states if state.get("status") in _ENDED]
             if summary is not None:
                 out.append({"summary": summary})
@@ -90,49 +90,51 @@ class History(ListReader):
             "title:ai": title if title != _NO_TITLE else None,
             "model": document.get("chatModelTitle"),
         }
-        told = {name: value for name, value in named.items() if text(value)}
-        return {"about": told} if told else {}
+        about = {name: value for name, value in named.items() if text(value)}
+        return {"about": about} if about else {}
 
-    def item_facts(self, found: Found) -> Iterator[Fact]:
+    def item_facts(self, entry: Found) -> Iterator[Fact]:
         """Yield the fact of a message, a result or a summary."""
-        item = found.value
+        item = entry.value
         if "summary" in item:
-            yield self._summary(found, word(item["summary"]))
+            yield self._summary(entry, word(item["summary"]))
         elif "result" in item:
-            yield self._result(found, fields(item["result"]))
+            yield self._result(entry, fields(item["result"]))
         else:
             message = fields(item.get("message"))
-            yield self._makers.get(word(message.get("role")), self._other)(found, message)
+            yield self._makers.get(word(message.get("role")), self._other)(entry, message)
 
-    def _event(self, found: Found, kind: str, parts: list[Block], **more: Any) -> Fact:
-        key = self._copy_keys[found.place.line - 1]
-        when = self._time(found.place.line)
+    def _event(self, entry: Found, kind: str, parts: list[Block], **more: Any) -> Fact:
+        key = self._copy_keys[entry.place.line - 1]
+        when = self._time(entry.place.line)
         bill = key if more.get("usage") else None
-        name = self._name(found)
-        return self._said(found, kind, name, parts, ts=when, copy_key=key, usage_key=bill, **more)
+        name = self._name(entry)
+        return self._message_fact(
+            entry, kind, name, parts, ts=when, copy_key=key, usage_key=bill, **more
+        )
 
     def _time(self, line: int) -> str | None:
         """Return when an item was written; the list of sessions says when the first one was."""
         began = _began(str(self._folder / LIST)).get(self._session) if line == 1 else None
         return min(filter(None, (began, self._moment)), default=None)
 
-    def _user(self, found: Found, message: Record) -> Fact:
+    def _user(self, entry: Found, message: Record) -> Fact:
         parts: list[Block] = []
         for part in blocks(message.get("content")):
             is_text = isinstance(part.get("text"), str)
             picture = Block("user_msg", "user", "", linked_image(part))
             parts.append(prompt(word(part["text"])) if is_text else picture)
-        attached = objects(found.value.get("context"))
+        attached = objects(entry.value.get("context"))
         shown = (f"{word(item.get('name'))}\n{word(item.get('content'))}" for item in attached)
-        parts += map(injected, shown)
-        return self._event(found, "user", parts or [prompt("")], flags=Is.PROMPT)
+        parts += map(injected_text, shown)
+        return self._event(entry, "user", parts or [prompt("")], flags=Is.PROMPT)
 
-    def _reply(self, found: Found, message: Record) -> Fact:
-        said = [word(part.get("text")) for part in blocks(message.get("content"))]
-        parts = [answer(line) for line in said if line]
+    def _reply(self, entry: Found, message: Record) -> Fact:
+        texts = [word(part.get("text")) for part in blocks(message.get("content"))]
+        parts = [answer(line) for line in texts if line]
         for item in objects(message.get("toolCalls")):
             function = fields(item.get("function"))
-            arguments = decoded(function.get("arguments"))
+            arguments = parse_arguments(function.get("arguments"))
             parts.append(call(word(function.get("name")), arguments, text(item.get("id"))))
         usage = fields(message.get("usage"))
         bill = usage_with_cache(
@@ -142,47 +144,49 @@ class History(ListReader):
             written=fields(usage.get("prompt_tokens_details")).get("cache_write_tokens"),
         )
         return self._event(
-            found,
+            entry,
             "assistant",
             parts,
             flags=Is.REPLY | (0 if calls_of(parts) else Is.ENDS),
-            response=self._name(found),
+            response=self._name(entry),
             model=text(usage.get("model")),
             usage=bill if usage else None,
         )
 
-    def _thought(self, found: Found, message: Record) -> Fact:
-        said = text_of(message.get("content"))
-        return self._event(found, "thinking", [thought(said)], flags=Is.REPLY)
+    def _thought(self, entry: Found, message: Record) -> Fact:
+        content = text_of(message.get("content"))
+        return self._event(entry, "thinking", [thought(content)], flags=Is.REPLY)
 
-    def _answer(self, found: Found, message: Record) -> Fact:
+    def _answer(self, entry: Found, message: Record) -> Fact:
         """Return the result of a call that stands as a message of its own."""
         content = message.get("content")
-        given = content if isinstance(content, (str, list)) else ""
-        block = result(given, text(message.get("toolCallId")), None, failed=None)
-        return self._event(found, "tool", [block])
+        output = content if isinstance(content, (str, list)) else ""
+        block = result(output, text(message.get("toolCallId")), None, failed=None)
+        return self._event(entry, "tool", [block])
 
-    def _other(self, found: Found, message: Record) -> Fact:
+    def _other(self, entry: Found, message: Record) -> Fact:
         is_system = message.get("role") == "system"
-        block = unindexed("system prompt", message) if is_system else note("unknown", found.value)
-        return self._event(found, word(message.get("role")), [block], flags=Is.INTERNAL)
+        block = (
+            unindexed_note("system prompt", message) if is_system else note("unknown", entry.value)
+        )
+        return self._event(entry, word(message.get("role")), [block], flags=Is.INTERNAL)
 
-    def _result(self, found: Found, state: Record) -> Fact:
+    def _result(self, entry: Found, state: Record) -> Fact:
         """Return how a call ended."""
         name, status = text(state.get("toolCallId")), word(state.get("status"))
-        given = [word(item.get("content")) for item in objects(state.get("output"))]
-        content = [{"type": "text", "text": line} for line in given]
+        outputs = [word(item.get("content")) for item in objects(state.get("output"))]
+        content = [{"type": "text", "text": line} for line in outputs]
         failed = status != "done"
-        code = _EXIT.search("\n".join(given)[:200]) if failed else None
-        told = (CallStatus(name, failed, int(code[1])),) if name and code else ()
+        code = _EXIT.search("\n".join(outputs)[:200]) if failed else None
+        statuses = (CallStatus(name, failed, int(code[1])),) if name and code else ()
         tool = text(fields(fields(state.get("toolCall")).get("function")).get("name"))
         block = result(content, name, tool, failed=failed)
-        return self._event(found, "result", [block], told=told)
+        return self._event(entry, "result", [block], told=statuses)
 
-    def _summary(self, found: Found, summary: str) -> Fact:
+    def _summary(self, entry: Found, summary: str) -> Fact:
         """Return what stands for the messages before it."""
         return self._event(
-            found, "summary", [injected(summary)], flags=Is.SUMMARY, unbilled=NOT_BILLED
+            entry, "summary", [injected_text(summary)], flags=Is.SUMMARY, unbilled=NOT_BILLED
         )
 
 

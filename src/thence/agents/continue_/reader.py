@@ -39,7 +39,7 @@ class Continue(QuietAgent):
             return None
         if path.parent.name == "sessions" and path.parent.parent.name == ".continue":
             return _source(path, str(path.parent.parent))
-        document = files.document(str(path), files.LIST_LIMIT)
+        document = files.document(str(path), files.MAX_LIST_BYTES)
         if "sessionId" not in document or not isinstance(document.get("history"), list):
             return None
         above = path.parent
@@ -47,10 +47,10 @@ class Continue(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.continue_.history import History
+        from thence.agents.continue_.history import ContinueHistory
 
-        return files.read(source, cursor, History)
+        return files.read(source, cursor, ContinueHistory)
 
 
 def _source(path: Path, root: str) -> Source:
-    return Source(Continue.name, path.stem, (File(str(path), "main", whole=True),), root)
+    return Source(Continue.name, path.stem, (File(str(path), "main", is_document=True),), root)

@@ -7,7 +7,15 @@ from datetime import datetime, timedelta
 
 from thence.agents.continue_.names import LIST
 from thence.agents.continue_.profile import PROFILE
-from thence.agents.samples import History, Machine, Message, Record, by_forms, history, put_document
+from thence.agents.samples import (
+    Machine,
+    Record,
+    SampleHistory,
+    SampleMessage,
+    by_forms,
+    history,
+    put_document,
+)
 
 MODEL = "claude-sonnet-4-5"
 
@@ -33,7 +41,7 @@ def write(machine: Machine, now: datetime) -> None:
     put_document(folder / LIST, [{**row, "messageCount": len(items)}], last)
 
 
-def _item(message: Message, results: dict[str, Record], story: History) -> Record:
+def _item(message: SampleMessage, results: dict[str, Record], story: SampleHistory) -> Record:
     block = message.content[0]
     inner: Record = {"role": message.role, "content": block.get("text", "")}
     out: Record = {"message": inner, "contextItems": []}

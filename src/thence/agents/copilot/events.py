@@ -18,17 +18,17 @@ from thence.agents.records import (
     Record,
     answer,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
     usage_with_cache,
 )
 from thence.format.codec import Found
@@ -39,9 +39,9 @@ from thence.format.records import JSON, Usage, count, word
 
 COMPACTION = "the compaction request is not in the log"
 
-_BULKY = frozenset({"system.message", "hook.start", "hook.end", "session.binary_asset"})
-_CALLS_KEPT = 16  # ids of the last requests, to know the one that made a summary
-_NAMES = (
+_BULKY_TYPES = frozenset({"system.message", "hook.start", "hook.end", "session.binary_asset"})
+_MAX_REQUEST_IDS = 16  # ids of the last requests, to know the one that made a summary
+_USAGE_NAMES = (
     ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"),
     ("input", "output", "cachedInput", "cacheWrite"),
 )
@@ -52,7 +52,7 @@ def is_record(value: Record) -> bool:
     return isinstance(value.get("type"), str) and isinstance(value.get("data"), dict)
 
 
-class Events(LineReader):
+class CopilotEvents(LineReader):
     """The events of one log."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
@@ -73,7 +73,7 @@ class Events(LineReader):
             "session.usage_record": self._usage,
             "session.shutdown": self._shutdown,
             "session.compaction_complete": self._compaction,
-            "session.context_cleared": self._cleared,
+            "session.context_cleared": self._context_reset,
             "session.error": self._error,
             "abort": self._abort,
             "subagent.started": self._subagent,
@@ -89,22 +89,22 @@ class Events(LineReader):
         }
         return {name: value for name, value in known.items() if value} or None
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the facts of one event."""
-        data = fields(found.value.get("data"))
-        maker = self._makers.get(word(found.value.get("type")), self._other)
-        return maker(found, found.value, data)
+        data = fields(entry.value.get("data"))
+        maker = self._makers.get(word(entry.value.get("type")), self._other)
+        return maker(entry, entry.value, data)
 
     # -- frame --------------------------------------------------------------------------
 
-    def _node(self, found: Found, event: Record, flags: int = 0, **more: Any) -> Node:
-        return Node(text(event.get("id")) or self._name(found), PREVIOUS, flags, **more)
+    def _node(self, entry: Found, event: Record, flags: int = 0, **more: Any) -> Node:
+        return Node(text(event.get("id")) or self._name(entry), PREVIOUS, flags, **more)
 
-    def _event(self, found: Found, event: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(self, entry: Found, event: Record, node: Node, *parts: Block, **more: Any) -> Fact:
         if tie := handed(event.get("handedFrom"), None):
             more["origin"] = tie[0].session  # counted where it was said
         return self._fact(
-            found,
+            entry,
             node,
             word(event.get("type")),
             ts=moment(event.get("timestamp")),
@@ -113,44 +113,44 @@ class Events(LineReader):
             **more,
         )
 
-    def _noted(
-        self, found: Found, event: Record, line: str, flags: int = Is.INTERNAL, **more: Any
+    def _internal_event(
+        self, entry: Found, event: Record, line: str, flags: int = Is.INTERNAL, **more: Any
     ) -> list[Fact]:
         """Return an event that is book-keeping."""
-        node = self._node(found, event, flags)
-        make = unindexed if word(event.get("type")) in _BULKY else note
-        return [self._event(found, event, node, make(line, event.get("data")), **more)]
+        node = self._node(entry, event, flags)
+        make = unindexed_note if word(event.get("type")) in _BULKY_TYPES else note
+        return [self._event(entry, event, node, make(line, event.get("data")), **more)]
 
     # -- conversation -------------------------------------------------------------------
 
-    def _user(self, found: Found, event: Record, data: Record) -> list[Fact]:
-        said = word(data.get("content"))
+    def _user(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+        content = word(data.get("content"))
         is_human = not data.get("source") and not data.get("isAutopilotContinuation")
         is_human = is_human and _channel(event) == "main"
-        parts = [prompt(said) if is_human else injected(said)]
+        parts = [prompt(content) if is_human else injected_text(content)]
         if attached := objects(data.get("attachments")):
             parts.append(note(f"{len(attached)} attachments", attached))
-        node = self._node(found, event, Is.PROMPT if is_human else 0)
-        return [self._event(found, event, node, *parts)]
+        node = self._node(entry, event, Is.PROMPT if is_human else 0)
+        return [self._event(entry, event, node, *parts)]
 
-    def _assistant(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _assistant(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         parts: list[Block] = []
         reasoning = word(data.get("reasoningText"))
         if reasoning and _digest(reasoning) != self._thought:
             parts.append(thought(reasoning))
-        if said := text(data.get("content")):
-            parts.append(answer(said))
+        if content := text(data.get("content")):
+            parts.append(answer(content))
         for request in objects(data.get("toolRequests")):
-            arguments = decoded(request.get("arguments"))
+            arguments = parse_arguments(request.get("arguments"))
             name = text(request.get("toolCallId"))
             parts.append(call(word(request.get("name")), arguments, name))
         self._thought = ""
         calls = calls_of(parts)
-        flags = Is.REPLY | (Is.ENDS if said and not calls else 0)
-        node = self._node(found, event, flags, calls=calls, response=text(data.get("apiCallId")))
+        flags = Is.REPLY | (Is.ENDS if content and not calls else 0)
+        node = self._node(entry, event, flags, calls=calls, response=text(data.get("apiCallId")))
         return [
             self._event(
-                found,
+                entry,
                 event,
                 node,
                 *(parts or [note("empty answer", data)]),
@@ -159,12 +159,12 @@ class Events(LineReader):
             )
         ]
 
-    def _reasoning(self, found: Found, event: Record, data: Record) -> list[Fact]:
-        said = word(data.get("content"))
-        self._thought = _digest(said) if said else ""
-        return [self._event(found, event, self._node(found, event, Is.REPLY), thought(said))]
+    def _reasoning(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+        content = word(data.get("content"))
+        self._thought = _digest(content) if content else ""
+        return [self._event(entry, event, self._node(entry, event, Is.REPLY), thought(content))]
 
-    def _result(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _result(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         name, error = text(data.get("toolCallId")), fields(data.get("error"))
         content = fields(data.get("result")).get("content")
         if not isinstance(content, (str, list)):
@@ -179,23 +179,23 @@ class Events(LineReader):
         if edits := objects(data.get("fileEdits")):
             parts.append(note("files edited", edits))
         is_repair = data.get("model") == "resumed"
-        node = self._node(found, event, Is.SYNTHETIC if is_repair else 0, answers=answers_of(parts))
-        told = (CallStatus(name, failed, code),) if name and code is not None else ()
-        return [self._event(found, event, node, *parts, told=told)]
+        node = self._node(entry, event, Is.SYNTHETIC if is_repair else 0, answers=answers_of(parts))
+        statuses = (CallStatus(name, failed, code),) if name and code is not None else ()
+        return [self._event(entry, event, node, *parts, told=statuses)]
 
-    def _error(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _error(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         line = word(data.get("message")) or "error"
-        node = self._node(found, event, Is.REPLY | Is.ENDS)
-        return [self._event(found, event, node, Block("error", "system", one_line(line), data))]
+        node = self._node(entry, event, Is.REPLY | Is.ENDS)
+        return [self._event(entry, event, node, Block("error", "system", one_line(line), data))]
 
-    def _abort(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _abort(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         line = f"aborted: {word(data.get('reason'))}"
-        node = self._node(found, event, Is.INTERRUPTS)
-        return [self._event(found, event, node, note(line, data))]
+        node = self._node(entry, event, Is.INTERRUPTS)
+        return [self._event(entry, event, node, note(line, data))]
 
     # -- context ------------------------------------------------------------------------
 
-    def _compaction(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _compaction(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         spent = fields(data.get("compactionTokensUsed"))
         request = text(spent.get("requestId")) or text(data.get("requestId"))
         bill: dict[str, Any] = {}
@@ -203,51 +203,51 @@ class Events(LineReader):
             usage = _usage_of(spent)
             key = f"request:{request}" if request else text(event.get("id"))
             bill = {"usage": usage, "usage_key": key} if usage else {"unbilled": COMPACTION}
-            self._seen(request)
+            self._remember_request(request)
         summary = text(data.get("summaryContent"))
         if summary is None or data.get("success") is False:
-            return self._noted(found, event, "compaction", **bill)
-        node = self._node(found, event, Is.SUMMARY)
-        return [self._event(found, event, node, injected(summary), **bill)]
+            return self._internal_event(entry, event, "compaction", **bill)
+        node = self._node(entry, event, Is.SUMMARY)
+        return [self._event(entry, event, node, injected_text(summary), **bill)]
 
-    def _cleared(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _context_reset(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         """Return the start of a new context; what was said before it is no longer sent."""
-        node = self._node(found, event, Is.SUMMARY)
-        return [self._event(found, event, node, note("context cleared", data))]
+        node = self._node(entry, event, Is.SUMMARY)
+        return [self._event(entry, event, node, note("context cleared", data))]
 
     # -- bills --------------------------------------------------------------------------
 
-    def _usage(self, found: Found, event: Record, data: Record) -> list[Fact]:
-        told = fields(data.get("usage"))
-        source = fields(told.get("accounting"))
-        request = text(told.get("apiCallId"))
-        key = text(event.get("id")) or self._name(found)
+    def _usage(self, entry: Found, event: Record, data: Record) -> list[Fact]:
+        usage_record = fields(data.get("usage"))
+        source = fields(usage_record.get("accounting"))
+        request = text(usage_record.get("apiCallId"))
+        key = text(event.get("id")) or self._name(entry)
         if request and request in self._requests:  # the compaction before it told the same bill
             key = f"request:{request}"
         elif owner := text(source.get("sourceSessionId")):
             number = f"{source.get('sequence')}:{source.get('usageId')}"
             key = f"{owner}:{number[:200]}"
-        self._seen(request)
+        self._remember_request(request)
         self._bills = True
-        usage = _usage_of(told) or Usage()
-        return self._noted(
-            found,
+        usage = _usage_of(usage_record) or Usage()
+        return self._internal_event(
+            entry,
             event,
             f"model call, {usage.total} tokens",
             0,
-            model=text(told.get("model")),
+            model=text(usage_record.get("model")),
             usage=usage,
             usage_key=key,
         )
 
-    def _seen(self, request: str | None) -> None:
+    def _remember_request(self, request: str | None) -> None:
         if request:
-            self._requests = [*self._requests, request[:200]][-_CALLS_KEPT:]
+            self._requests = [*self._requests, request[:200]][-_MAX_REQUEST_IDS:]
 
     def _run_key(self) -> str:
         return f"{self._session}:run {self._runs}"
 
-    def _shutdown(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _shutdown(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         snapshot = fields(data.get("accountingSnapshot")) or data
         more: dict[str, Any] = {}
         if not self._bills:
@@ -255,11 +255,11 @@ class Events(LineReader):
             if total.total:
                 more = {"running": total, "usage_key": self._run_key(), "model": model}
                 self._runs += 1
-        return self._noted(found, event, "shut down", Is.INTERNAL | Is.CLOSES, **more)
+        return self._internal_event(entry, event, "shut down", Is.INTERNAL | Is.CLOSES, **more)
 
     # -- the session --------------------------------------------------------------------
 
-    def _begin(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _begin(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         context = fields(data.get("context")) or data
         about = {
             "cwd": text(context.get("cwd")),
@@ -271,19 +271,19 @@ class Events(LineReader):
         how = "detachedFromSpawningParentSessionId"
         source = fields(data.get("thenceHandoff"))
         edges = handed(source.get("from"), source.get("event"))
-        return self._noted(
-            found,
+        return self._internal_event(
+            entry,
             event,
             word(event.get("type")),
             about={name: value for name, value in about.items() if value},
             edges=(Edge("subagent", parent, how),) if parent else edges,
         )
 
-    def _subagent(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _subagent(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         """Return the start of a subagent, and the call that asked for it."""
         channel = _channel(event)
         line = f"subagent: {word(data.get('agentDescription')) or word(data.get('agentName'))}"
-        out = self._noted(found, event, line)
+        out = self._internal_event(entry, event, line)
         named = {
             channel: text(data.get("toolCallId")),
             f"{channel}:type": text(data.get("agentType")) or text(data.get("agentName")),
@@ -292,13 +292,13 @@ class Events(LineReader):
         if channel != "main":
             node = Node(f"{out[0].node.id} link", flags=Is.INTERNAL)
             about = {name: value for name, value in named.items() if value}
-            out.append(self._fact(found, node, "subagent", about=about, channel="main"))
+            out.append(self._fact(entry, node, "subagent", about=about, channel="main"))
         return out
 
-    def _other(self, found: Found, event: Record, data: Record) -> list[Fact]:
+    def _other(self, entry: Found, event: Record, data: Record) -> list[Fact]:
         kind = word(event.get("type")) or "unknown"
         more = word(data.get("message")) or word(data.get("toolName"))
-        return self._noted(found, event, f"{kind}: {more}" if more else kind)
+        return self._internal_event(entry, event, f"{kind}: {more}" if more else kind)
 
 
 def _channel(event: Record) -> str:
@@ -309,19 +309,19 @@ def _channel(event: Record) -> str:
     return f"agent:{agent}" if agent else "main"
 
 
-def _digest(said: str) -> str:
-    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+def _digest(content: str) -> str:
+    return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _usage_of(told: Record) -> Usage | None:
+def _usage_of(counts: Record) -> Usage | None:
     """Return a usage of either spelling; its input includes the cache."""
-    for given, output, read, written in _NAMES:
-        if given in told:
+    for input_name, output_name, read_name, written_name in _USAGE_NAMES:
+        if input_name in counts:
             return usage_with_cache(
-                told[given],
-                count(told.get(output)),
-                read=told.get(read),
-                written=told.get(written),
+                counts[input_name],
+                count(counts.get(output_name)),
+                read=counts.get(read_name),
+                written=counts.get(written_name),
             )
     return None
 

@@ -11,15 +11,15 @@ from itertools import groupby
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, text_of, word
 
-LIKE: Final = "1.0.102"
+WRITTEN_AS_VERSION: Final = "1.0.102"
 """The version whose events these are."""
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the files of a session, by their place below the client's folder."""
     folder = f"session-state/{bound.session}"
     return {
@@ -28,7 +28,7 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     }
 
 
-def _card(bound: Bound) -> JSON:
+def _card(bound: HandoffHistory) -> JSON:
     now = bound.time(0)
     return {
         "id": bound.session,
@@ -44,20 +44,20 @@ def _card(bound: Bound) -> JSON:
     }
 
 
-def _events(bound: Bound) -> Iterator[JSON]:
+def _events(bound: HandoffHistory) -> Iterator[JSON]:
     branch = {"branch": bound.git_branch} if bound.git_branch else {}
     start: JSON = {
         "sessionId": bound.session,
         "version": 1,
         "producer": "copilot-agent",
-        "copilotVersion": LIKE,
+        "copilotVersion": WRITTEN_AS_VERSION,
         "startTime": bound.time(0),
         "context": {"cwd": bound.cwd, **branch},
         "thenceHandoff": bound.provenance,
     }
-    said = [event for message in bound.messages for event in _said(bound, message)]
+    events = [event for message in bound.messages for event in _message_events(bound, message)]
     parent: str | None = None
-    for number, (kind, data) in enumerate([("session.start", start), *said]):
+    for number, (kind, data) in enumerate([("session.start", start), *events]):
         name = _id(bound, f"event {number}")
         yield {
             "type": kind,
@@ -70,17 +70,17 @@ def _events(bound: Bound) -> Iterator[JSON]:
         parent = name
 
 
-def _id(bound: Bound, what: str) -> str:
+def _id(bound: HandoffHistory, what: str) -> str:
     return str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{what}"))
 
 
-def _said(bound: Bound, message: JSON) -> Iterator[tuple[str, JSON]]:
+def _message_events(bound: HandoffHistory, message: JSON) -> Iterator[tuple[str, JSON]]:
     """Yield the events of one message: type and data."""
-    given = blocks(message["content"])
+    content = blocks(message["content"])
     if message["role"] == "assistant":
-        yield from _answer(bound, given)
+        yield from _answer(bound, content)
         return
-    for kind, run in groupby(given, key=_sort):
+    for kind, run in groupby(content, key=_sort):
         if kind == "result":
             yield from (("tool.execution_complete", _result(block)) for block in run)
             continue
@@ -95,9 +95,9 @@ def _sort(block: JSON) -> str:
     return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
 
 
-def _answer(bound: Bound, given: list[JSON]) -> Iterator[tuple[str, JSON]]:
-    text = "\n\n".join(word(b.get("text")) for b in given if b.get("type") == "text")
-    calls = [block for block in given if block.get("type") == "tool_use"]
+def _answer(bound: HandoffHistory, content: list[JSON]) -> Iterator[tuple[str, JSON]]:
+    text = "\n\n".join(word(b.get("text")) for b in content if b.get("type") == "text")
+    calls = [block for block in content if block.get("type") == "tool_use"]
     requests = [
         {
             "toolCallId": call["id"],
@@ -122,4 +122,4 @@ def _result(block: JSON) -> JSON:
     return {**ended, "result": {"content": text}}
 
 
-WRITER: Final = Writer(files, is_folder=True, takes=(), takes_failures=True)
+WRITER: Final = HandoffWriter(files, is_folder=True, takes=(), takes_failures=True)

@@ -32,7 +32,7 @@ CARD = "workspace.yaml"
 _KEY = "events"
 _HOLD = re.compile(r"inuse\.(\d{1,10})\.hold")
 _LINE = re.compile(r"^(name|user_named): *(.*?) *$", re.MULTILINE)
-_CARD_BYTES = 64 << 10
+_MAX_CARD_BYTES = 64 << 10
 
 
 class Copilot(QuietAgent):
@@ -75,9 +75,9 @@ class Copilot(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor; the title is looked up when there is something."""
-        from thence.agents.copilot.events import Events, is_record
+        from thence.agents.copilot.events import CopilotEvents, is_record
 
-        batch = files.read(source, cursor, Events, is_record=is_record)
+        batch = files.read(source, cursor, CopilotEvents, is_record=is_record)
         if batch.events and (title := _title_of(source)) is not None:
             batch.events.append(title)
         return batch
@@ -106,19 +106,19 @@ def _is_ours(value: Record) -> bool:
 def _title_of(source: Source) -> Fact | None:
     """Return the title in the card beside a log, which is rewritten at will."""
     log = Path(source.path)
-    raw = files.read_small(str(log.parent / CARD), _CARD_BYTES) if log.name == LOG else None
+    raw = files.read_small(str(log.parent / CARD), _MAX_CARD_BYTES) if log.name == LOG else None
     if not raw:
         return None
-    told = {found[1]: found[2] for found in _LINE.finditer(raw.decode("utf-8", "replace"))}
-    name = _unquoted(told.get("name", ""))
+    values = {match[1]: match[2] for match in _LINE.finditer(raw.decode("utf-8", "replace"))}
+    name = _unquote(values.get("name", ""))
     if not name:
         return None
-    kind = "custom" if told.get("user_named") == "true" else "ai"
+    kind = "custom" if values.get("user_named") == "true" else "ai"
     node = Node(f"{CARD}#{source.session}", flags=Is.INTERNAL)
     return Fact(node, CARD, file=CARD, about={f"title:{kind}": name})
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     """Return a plain or quoted word of YAML; nothing for a text of several lines."""
     if value[:1] in ("|", ">"):
         return ""

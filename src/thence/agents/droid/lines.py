@@ -14,7 +14,7 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.documents import TotalReader
-from thence.agents.records import LineReader, Record, fields, injected, moment, note, text
+from thence.agents.records import LineReader, Record, fields, injected_text, moment, note, text
 from thence.format.codec import Found
 from thence.format.facts import (
     Block,
@@ -35,12 +35,12 @@ _FAILED = ("error", "failed")
 _CUSTOM = "custom:"
 
 NO_TOTAL = "the document with the session's total is missing"
-_COUNTS = ("inputTokens", "outputTokens", "cacheCreationTokens", "cacheReadTokens")
+_TOKEN_KEYS = ("inputTokens", "outputTokens", "cacheCreationTokens", "cacheReadTokens")
 
 
-def opened(source: Source, file: File, mark: Mark) -> files.Records:
+def open_records(source: Source, file: File, mark: Mark) -> files.Records:
     """Return the reader of one file of a session."""
-    return Totals(source, file, mark) if file.whole else Lines(source, file, mark)
+    return DroidTotals(source, file, mark) if file.is_document else Lines(source, file, mark)
 
 
 def is_record(value: Record) -> bool:
@@ -54,22 +54,22 @@ MAX_WRITE_DELAY_S = 2
 """The client writes the document at most so long after the line of the log that it counts."""
 
 
-class Totals(TotalReader):
+class DroidTotals(TotalReader):
     """What a session took so far."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         # To archive a session writes the document, too: the last line of the log is older then.
-        logged = files.measured(Source(source.adapter, source.session, source.files[:1]))[1]
+        logged = files.measure_source(Source(source.adapter, source.session, source.files[:1]))[1]
         written = mark.mtime_ns / 10**9
         is_archived = bool(logged) and written - logged > MAX_WRITE_DELAY_S
         self._moment = moment(logged if is_archived else written)
 
-    def total(self, found: Found) -> tuple[Usage, str | None] | None:
+    def total(self, entry: Found) -> tuple[Usage, str | None] | None:
         """Return the total of the session without its subagents, which have totals of their own."""
-        usage = fields(found.value.get("tokenUsage"))
-        counts = Usage(*(count(usage.get(name)) for name in _COUNTS))
-        return counts, _model(found.value.get("model"))
+        usage = fields(entry.value.get("tokenUsage"))
+        counts = Usage(*(count(usage.get(name)) for name in _TOKEN_KEYS))
+        return counts, _model(entry.value.get("model"))
 
 
 class Lines(LineReader):
@@ -80,7 +80,7 @@ class Lines(LineReader):
         carried = self._carried
         self._origin, self._until = text(carried.get("origin")), text(carried.get("until"))
         self._last, self._moved = text(carried.get("last")), text(carried.get("moved"))
-        self._unbilled = None if any(other.whole for other in source.files) else NO_TOTAL
+        self._unbilled = None if any(other.is_document for other in source.files) else NO_TOTAL
         self._makers: dict[str, Callable[[Found, Record], Fact]] = {
             "session_start": self._start,
             "message": self._message,
@@ -98,17 +98,17 @@ class Lines(LineReader):
         }
         return {name: value for name, value in known.items() if value}
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the fact of one line."""
-        line = found.value
-        fact = self._makers.get(word(line.get("type")), self._other)(found, line)
+        line = entry.value
+        fact = self._makers.get(word(line.get("type")), self._other)(entry, line)
         if self._until is not None and line.get("id") == self._until:
             self._origin = self._until = None
         return [fact]
 
-    def _event(self, found: Found, line: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(self, entry: Found, line: Record, node: Node, *parts: Block, **more: Any) -> Fact:
         return self._fact(
-            found,
+            entry,
             node,
             word(line.get("type")) or "unknown",
             ts=moment(line.get("timestamp")),
@@ -117,11 +117,11 @@ class Lines(LineReader):
             **more,
         )
 
-    def _other(self, found: Found, line: Record) -> Fact:
-        node = Node(self._name(found), None, Is.INTERNAL)
-        return self._event(found, line, node, note(word(line.get("type")) or "unknown", line))
+    def _other(self, entry: Found, line: Record) -> Fact:
+        node = Node(self._name(entry), None, Is.INTERNAL)
+        return self._event(entry, line, node, note(word(line.get("type")) or "unknown", line))
 
-    def _start(self, found: Found, line: Record) -> Fact:
+    def _start(self, entry: Found, line: Record) -> Fact:
         """Return what the first line says of the session."""
         is_named = line.get("isSessionTitleManuallySet") is True
         named = {
@@ -139,20 +139,20 @@ class Lines(LineReader):
             edges = (Edge("fork", parent, "parent", self._until),)
         node = Node(f"{self._file.key}#start", None, Is.INTERNAL)
         more = {"about": about, "edges": edges, "unbilled": self._unbilled}
-        fact = self._event(found, line, node, note("session", line), **more)
+        fact = self._event(entry, line, node, note("session", line), **more)
         self._origin = parent if self._until else None
         return fact
 
-    def _message(self, found: Found, line: Record) -> Fact:
+    def _message(self, entry: Found, line: Record) -> Fact:
         message = fields(line.get("message"))
-        name = text(line.get("id")) or self._name(found)
+        name = text(line.get("id")) or self._name(entry)
         role = message.get("role")
         parts = message_blocks(
             message.get("content"), "assistant" if role == "assistant" else "user"
         )
         if message.get("visibility") == "user_only":  # a command that the user ran: no model saw it
             shown = [note(text_of(message.get("content")), message)]
-            return self._event(found, line, Node(name, self._above(line), Is.INTERNAL), *shown)
+            return self._event(entry, line, Node(name, self._above(line), Is.INTERNAL), *shown)
         more: dict[str, Any] = {}
         flags = 0
         if role == "assistant":
@@ -160,22 +160,24 @@ class Lines(LineReader):
             more["model"] = _model(message.get("modelId"))
         else:
             is_hidden = message.get("visibility") == "llm_only" or name.startswith("context-")
-            parts = tuple(_asked(part, is_hidden=is_hidden) for part in parts)
-            more["told"] = tuple(told for part in parts if (told := _told(part)) is not None)
+            parts = tuple(_user_block(part, is_hidden=is_hidden) for part in parts)
+            more["told"] = tuple(
+                status for part in parts if (status := _status_of(part)) is not None
+            )
             flags = Is.PROMPT if any(part.kind == "user_msg" for part in parts) else 0
         node = Node(
             *(name, self._above(line), flags, calls_of(parts), answers_of(parts)),
             response=name if role == "assistant" else None,
         )
         self._last, self._moved = name, None
-        return self._event(found, line, node, *(parts or [note("empty message", None)]), **more)
+        return self._event(entry, line, node, *(parts or [note("empty message", None)]), **more)
 
     def _above(self, line: Record) -> str | None:
         """Return the message before; after a compaction, the summary that stands for it."""
         parent = text(line.get("parentId"))
         return self._moved if self._moved and parent in (None, self._last) else parent
 
-    def _outcome(self, found: Found, line: Record) -> Fact:
+    def _outcome(self, entry: Found, line: Record) -> Fact:
         """Return the end of a turn."""
         reason = word(line.get("reason"))
         block, flags, above = note(f"turn {reason}", line), Is.INTERNAL, None
@@ -185,28 +187,29 @@ class Lines(LineReader):
             flags, above = Is.REPLY | Is.ENDS, self._last
             block = Block("error", "system", one_line(f"turn {reason}"), line)
         name = f"{word(line.get('turnId')) or self._file.key}#outcome-{reason}"
-        return self._event(found, line, Node(name, above, flags), block)
+        return self._event(entry, line, Node(name, above, flags), block)
 
-    def _compaction(self, found: Found, line: Record) -> Fact:
+    def _compaction(self, entry: Found, line: Record) -> Fact:
         """Return the summary that stands for the messages before it."""
-        name = text(line.get("id")) or self._name(found)
-        parts = [injected(word(line.get("summaryText")))]
+        name = text(line.get("id")) or self._name(entry)
+        parts = [injected_text(word(line.get("summaryText")))]
         if anchor := text_of(fields(line.get("anchorMessage")).get("content")):
-            parts.insert(0, injected(anchor))
+            parts.insert(0, injected_text(anchor))
         node = Node(name, None, Is.SUMMARY, logical=self._last)
         self._moved = name
-        return self._event(found, line, node, *parts)
+        return self._event(entry, line, node, *parts)
 
 
-def _asked(part: Block, *, is_hidden: bool) -> Block:
+def _user_block(part: Block, *, is_hidden: bool) -> Block:
     """Return a block of the user's side: what the client added is no prompt."""
-    said = fields(part.payload).get("text")
-    if part.kind != "user_msg" or not isinstance(said, str):
+    content = fields(part.payload).get("text")
+    if part.kind != "user_msg" or not isinstance(content, str):
         return part
-    return injected(said) if is_hidden or said.lstrip().startswith("<system-reminder>") else part
+    is_injected = is_hidden or content.lstrip().startswith("<system-reminder>")
+    return injected_text(content) if is_injected else part
 
 
-def _told(part: Block) -> CallStatus | None:
+def _status_of(part: Block) -> CallStatus | None:
     """Return the exit code of a command, which stands at the end of its output."""
     if part.kind != "tool_result" or part.call is None:
         return None

@@ -17,7 +17,7 @@ from thence.agents.records import QuietAgent, Record, first_records, text
 HOME = ".factory"
 
 _LOG, _TOTALS = ".jsonl", ".settings.json"
-_DEPTH = 1
+_MAX_DEPTH = 1
 
 
 class Droid(QuietAgent):
@@ -35,7 +35,7 @@ class Droid(QuietAgent):
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions; one whose log lies in several folders is one."""
         sessions: dict[str, dict[str, File]] = {}
-        for entry in files.walk(str(root / "sessions"), _DEPTH):
+        for entry in files.walk(str(root / "sessions"), _MAX_DEPTH):
             if entry.name.endswith(_LOG):
                 own = sessions.setdefault(entry.name.removesuffix(_LOG), {})
                 _add(own, Path(entry.path))
@@ -62,9 +62,9 @@ class Droid(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.droid.lines import is_record, opened
+        from thence.agents.droid.lines import is_record, open_records
 
-        return files.read(source, cursor, opened, is_record=is_record)
+        return files.read(source, cursor, open_records, is_record=is_record)
 
 
 def _is_start(value: Record) -> bool:
@@ -79,4 +79,4 @@ def _add(own: dict[str, File], log: Path) -> None:
     own[f"main{place}"] = File(str(log), f"main{place}")
     totals = log.with_name(log.name.removesuffix(_LOG) + _TOTALS)
     if totals.is_file() and not totals.is_symlink():
-        own[f"totals{place}"] = File(str(totals), f"totals{place}", whole=True)
+        own[f"totals{place}"] = File(str(totals), f"totals{place}", is_document=True)

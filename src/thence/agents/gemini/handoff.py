@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.format.records import JSON, blocks, text_of, word
 
 MODEL: Final = "handed-over"
 """What stands for a model that nobody named; the client takes its usual one."""
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the file of a session, by its place below the client's folder.
 
     A project that the client has no name for lies under the hash of its folder, as older versions
@@ -33,14 +33,14 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     return {f"tmp/{project}/chats/{name}": list(_lines(bound))}
 
 
-def settings(root: Path) -> Settings:
+def settings(root: Path) -> HandoffSettings:
     """Return the names that the client has given to the folders of projects."""
     try:
         named: JSON = json.loads((root / "projects.json").read_text("utf-8-sig"))
         projects = dict(named["projects"])
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return Settings()
-    return Settings(
+        return HandoffSettings()
+    return HandoffSettings(
         projects={
             folder: name
             for folder, name in projects.items()
@@ -54,7 +54,7 @@ def _hash(cwd: str) -> str:
     return sha256(cwd.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _lines(bound: Bound) -> Iterator[JSON]:
+def _lines(bound: HandoffHistory) -> Iterator[JSON]:
     start = bound.time(0)
     yield {
         "sessionId": bound.session,
@@ -73,26 +73,26 @@ def _lines(bound: Bound) -> Iterator[JSON]:
     for number, message in enumerate(bound.messages):
         name = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{number}"))
         place = {"id": name, "timestamp": bound.time(number)}
-        said = _said(bound, message, results, place["timestamp"])
-        if said:
-            yield {**place, **said, "handedFrom": bound.provenance["from"]}
+        body = _message_body(bound, message, results, place["timestamp"])
+        if body:
+            yield {**place, **body, "handedFrom": bound.provenance["from"]}
     if bound.title:
         yield {"$set": {"summary": bound.title}}
 
 
-def _said(bound: Bound, message: JSON, results: dict[str, JSON], at: str) -> JSON:
+def _message_body(bound: HandoffHistory, message: JSON, results: dict[str, JSON], at: str) -> JSON:
     """Return a message without its frame; nothing for one that only has results."""
-    given = blocks(message["content"])
-    texts = [word(block.get("text")) for block in given if block.get("type") == "text"]
+    content = blocks(message["content"])
+    texts = [word(block.get("text")) for block in content if block.get("type") == "text"]
     if message["role"] != "assistant":
         return {"type": "user", "content": [{"text": text} for text in texts]} if texts else {}
     calls = [
         _call(block, results.get(block["id"], {}), at)
-        for block in given
+        for block in content
         if block.get("type") == "tool_use"
     ]
-    said = {"type": "gemini", "content": "\n\n".join(texts), "thoughts": []}
-    return {**said, "model": bound.model or MODEL, **({"toolCalls": calls} if calls else {})}
+    reply = {"type": "gemini", "content": "\n\n".join(texts), "thoughts": []}
+    return {**reply, "model": bound.model or MODEL, **({"toolCalls": calls} if calls else {})}
 
 
 def _call(block: JSON, result: JSON, at: str) -> JSON:
@@ -110,4 +110,6 @@ def _call(block: JSON, result: JSON, at: str) -> JSON:
     }
 
 
-WRITER: Final = Writer(files, settings=settings, needs_uuid4=True, takes=(), takes_failures=True)
+WRITER: Final = HandoffWriter(
+    files, settings=settings, needs_uuid4=True, takes=(), takes_failures=True
+)

@@ -16,7 +16,7 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.parts import (
-    answered,
+    answer_blocks,
     calls_in,
     media,
     output_of,
@@ -29,17 +29,17 @@ from thence.agents.records import (
     LineReader,
     Record,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
 )
 from thence.format import kinds
 from thence.format.codec import Found
@@ -53,13 +53,13 @@ COMPACTION = "the compaction request is not in the log"
 
 _CONTEXT, _SNAPSHOT = "<session_context>", "<state_snapshot>"
 _INJECTED = (_CONTEXT, _SNAPSHOT, "Please continue.", "<hook_context>")
-_COUNTS = ("input", "output", "cached", "thoughts", "total")
+_TOKEN_KEYS = ("input", "output", "cached", "thoughts", "total")
 _FOLDER = re.compile(r"Workspace Directories:\*\*\n +- (/[^\n]{1,1000})")
 _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 _REPEATED = ("originalContent", "newContent", "recentActivity")
-_KNOWN = 2048  # messages that a later list or rewind may name; older ones are forgotten
-_ANSWERED = 64  # calls whose results a message after them repeats
-_SAID, _CALLED = 1, 2
+_MAX_KNOWN_MESSAGES = 2048  # a later list or rewind may name them; older ones are forgotten
+_MAX_ANSWERED_CALLS = 64  # calls whose results a message after them repeats
+_TEXT_READ, _CALLS_READ = 1, 2  # how much of a message was read: its calls may come later
 
 
 def is_record(value: Record) -> bool:
@@ -69,7 +69,7 @@ def is_record(value: Record) -> bool:
     return isinstance(value.get("id"), str) and value.get("type") in ("user", "gemini")
 
 
-class Messages(LineReader):
+class GeminiMessages(LineReader):
     """The lines of one log."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
@@ -95,21 +95,21 @@ class Messages(LineReader):
             "last": self._last,
         }
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the facts of one line."""
-        line = found.value
+        line = entry.value
         if isinstance(line.get("$set"), dict):
-            return self._set(found, line["$set"])
+            return self._set(entry, line["$set"])
         if "$rewindTo" in line:
-            return self._rewind(found, line)
+            return self._rewind(entry, line)
         if text(line.get("id")) and isinstance(line.get("type"), str):
-            made = list(self._message(found, line))
-            return made or [self._book(found, note("repeated message", None))]
+            made = list(self._message(entry, line))
+            return made or [self._internal_event(entry, note("repeated message", None))]
         source = fields(line.get("thenceHandoff"))
         cwd = text(source.get("cwd"))
         return [
-            self._book(
-                found,
+            self._internal_event(
+                entry,
                 note("session" if "projectHash" in line else "unknown", line),
                 about={"cwd": cwd} if cwd else {},
                 edges=handed(source.get("from"), source.get("event")),
@@ -118,87 +118,87 @@ class Messages(LineReader):
 
     # -- frame --------------------------------------------------------------------------
 
-    def _event(self, found: Found, line: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(self, entry: Found, line: Record, node: Node, *parts: Block, **more: Any) -> Fact:
         kind = word(line.get("type")) or "gemini"
         when = moment(line.get("timestamp"))
         if tie := handed(line.get("handedFrom"), None):
             more["origin"] = tie[0].session  # counted where it was said
-        return self._fact(found, node, kind, ts=when, blocks=parts, **more)
+        return self._fact(entry, node, kind, ts=when, blocks=parts, **more)
 
-    def _book(self, found: Found, block: Block, **more: Any) -> Fact:
+    def _internal_event(self, entry: Found, block: Block, **more: Any) -> Fact:
         """Return a line that is book-keeping."""
-        node = Node(self._name(found), None, Is.INTERNAL)
-        return self._fact(found, node, block.summary, blocks=(block,), **more)
+        node = Node(self._name(entry), None, Is.INTERNAL)
+        return self._fact(entry, node, block.summary, blocks=(block,), **more)
 
     def _add(self, name: str, node: str, level: int) -> None:
         """Note a message, and that the next one goes on from this event."""
         if name not in self._known:
             self._live.append(name)
-            del self._live[:-_KNOWN]
+            del self._live[:-_MAX_KNOWN_MESSAGES]
         self._known[name] = level
-        while len(self._known) > _KNOWN:
+        while len(self._known) > _MAX_KNOWN_MESSAGES:
             del self._known[next(iter(self._known))]
         self._last = node
 
     def _event_of(self, name: str) -> str:
         """Return the event that goes on from a message: its calls, if it made any."""
-        return f"{name} calls" if self._known.get(name) == _CALLED else name
+        return f"{name} calls" if self._known.get(name) == _CALLS_READ else name
 
     # -- messages -----------------------------------------------------------------------
 
-    def _message(self, found: Found, line: Record) -> Iterator[Fact]:
+    def _message(self, entry: Found, line: Record) -> Iterator[Fact]:
         """Yield what a message says that is not known yet."""
         name = word(line.get("id"))
         is_model = line.get("type") == "gemini"
         if name not in self._known:
-            fact = self._reply(found, line) if is_model else self._user(found, line)
-            self._add(name, name, _SAID)
+            fact = self._reply(entry, line) if is_model else self._user(entry, line)
+            self._add(name, name, _TEXT_READ)
             yield fact
         calls = list(_calls(line)) if is_model else []
-        if calls and self._known[name] < _CALLED:
-            fact = self._called(found, line, calls)
-            self._add(name, fact.node.id, _CALLED)
+        if calls and self._known[name] < _CALLS_READ:
+            fact = self._calls_event(entry, line, calls)
+            self._add(name, fact.node.id, _CALLS_READ)
             yield fact
 
     def _bill(self, line: Record) -> dict[str, Any]:
-        usage = usage_of_counts(fields(line.get("tokens")), _COUNTS)
+        usage = usage_of_counts(fields(line.get("tokens")), _TOKEN_KEYS)
         key = f"{self._session}:{word(line.get('id'))}" if usage else None
         return {"model": text(line.get("model")), "usage": usage, "usage_key": key}
 
-    def _reply(self, found: Found, line: Record) -> Fact:
+    def _reply(self, entry: Found, line: Record) -> Fact:
         parts = [
             thought(": ".join(filter(None, (word(t.get("subject")), word(t.get("description"))))))
             for t in objects(line.get("thoughts"))
         ]
-        parts += answered(line.get("content"))
+        parts += answer_blocks(line.get("content"))
         says = any(part.kind == "assistant_msg" for part in parts)
         node = Node(word(line.get("id")), self._last, Is.REPLY | (Is.ENDS if says else 0))
         return self._event(
-            found, line, node, *(parts or [note("model call", None)]), **self._bill(line)
+            entry, line, node, *(parts or [note("model call", None)]), **self._bill(line)
         )
 
-    def _called(self, found: Found, line: Record, calls: list[Record]) -> Fact:
+    def _calls_event(self, entry: Found, line: Record, calls: list[Record]) -> Fact:
         """Return the calls of a message, and their results."""
-        asked: list[Block] = []
-        given: list[Block] = []
+        call_blocks: list[Block] = []
+        result_blocks: list[Block] = []
         details: list[Block] = []
-        told: list[CallStatus] = []
+        statuses: list[CallStatus] = []
         about: Record = {}
         for item in calls:
             name, tool = text(item.get("id")), word(item.get("name"))
-            asked.append(call(tool, decoded(item.get("args")), name))
+            call_blocks.append(call(tool, parse_arguments(item.get("args")), name))
             if (outcome := _result(item, name, tool)) is not None:
-                given.append(outcome[0])
-                told += outcome[1]
+                result_blocks.append(outcome[0])
+                statuses += outcome[1]
             if name and (agent := text(item.get("agentId"))):
                 about[f"agent:{agent}"] = name
-                if kind := text(fields(asked[-1].payload).get("agent_name")):
+                if kind := text(fields(call_blocks[-1].payload).get("agent_name")):
                     about[f"agent:{agent}:type"] = kind
             if isinstance(display := item.get("resultDisplay"), dict):
                 shown = {k: v for k, v in display.items() if k not in _REPEATED}
                 details.append(note("details of the result", shown))
-        parts = [*asked, *given, *details]
-        self._answered = [*self._answered, *answers_of(parts)][-_ANSWERED:]
+        parts = [*call_blocks, *result_blocks, *details]
+        self._answered = [*self._answered, *answers_of(parts)][-_MAX_ANSWERED_CALLS:]
         node = Node(
             f"{word(line.get('id'))} calls",
             self._last,
@@ -207,91 +207,93 @@ class Messages(LineReader):
             answers=answers_of(parts),
         )
         return self._event(
-            found, line, node, *parts, told=tuple(told), about=about, **self._bill(line)
+            entry, line, node, *parts, told=tuple(statuses), about=about, **self._bill(line)
         )
 
-    def _user(self, found: Found, line: Record) -> Fact:
+    def _user(self, entry: Found, line: Record) -> Fact:
         name, content = word(line.get("id")), line.get("content")
         kind = line.get("type")
         if kind != "user":
             what: Any = "error" if kind == "error" else "lifecycle"
             block = Block(what, "system", one_line(text_of_parts(content)) or word(kind), content)
-            return self._event(found, line, Node(name, self._last, Is.INTERNAL), block)
+            return self._event(entry, line, Node(name, self._last, Is.INTERNAL), block)
         answers = [
             result(output_of(response)[0], text(response.get("id")), None, failed=None)
             for response in responses_in(content)
             if word(response.get("id")) not in self._answered
         ]
-        parts = [*answers, *self._asked(line)]
+        parts = [*answers, *self._user_blocks(line)]
         if not parts:  # results that stand with their calls already
             block = note("results sent to the model", None)
-            return self._event(found, line, Node(name, self._last, Is.INTERNAL), block)
+            return self._event(entry, line, Node(name, self._last, Is.INTERNAL), block)
         flags = Is.PROMPT if any(part.kind == "user_msg" for part in parts) else 0
         if all(part.role == "system" for part in parts):
             flags = Is.INTERNAL
         node = Node(name, self._last, flags, answers=answers_of(parts))
-        return self._event(found, line, node, *parts)
+        return self._event(entry, line, node, *parts)
 
-    def _asked(self, line: Record) -> Iterator[Block]:
+    def _user_blocks(self, line: Record) -> Iterator[Block]:
         """Yield the parts of what was said in the user's name."""
         typed = text(text_of_parts(line.get("displayContent")))
         for part in parts_of(line.get("content")):
-            said = text(part.get("text"))
-            if said is None:
+            content = text(part.get("text"))
+            if content is None:
                 if (picture := media(part)) is not None:
                     yield Block("user_msg", "user", "", picture)
-            elif self._file.channel != "main" or said.lstrip().startswith(_INJECTED):
-                yield injected(said)
-            elif said.startswith(("/", "?")) and "\n" not in said:
-                yield note(said, said)  # a command to the client; no model saw it
+            elif self._file.channel != "main" or content.lstrip().startswith(_INJECTED):
+                yield injected_text(content)
+            elif content.startswith(("/", "?")) and "\n" not in content:
+                yield note(content, content)  # a command to the client; no model saw it
             else:
-                block = prompt(said)
+                block = prompt(content)
                 short = one_line(typed) if typed else block.summary
                 yield Block(block.kind, block.role, short, block.payload)
 
     # -- lists --------------------------------------------------------------------------
 
-    def _rewind(self, found: Found, line: Record) -> list[Fact]:
+    def _rewind(self, entry: Found, line: Record) -> list[Fact]:
         """Return the place that the list was cut back to; what was cut off is a dead branch."""
         target = line.get("$rewindTo")
         at = self._live.index(target) if target in self._live else 0
         del self._live[at:]
-        return [self._moved(found, f"rewound, {at} messages left", line)]
+        return [self._move_event(entry, f"rewound, {at} messages left", line)]
 
-    def _moved(self, found: Found, summary: str, payload: JSON) -> Fact:
+    def _move_event(self, entry: Found, summary: str, payload: JSON) -> Fact:
         """Return a note at the end of the list that now stands; the line goes on from it.
 
         It is named after the event that is left: a line that later ones name needs an id.
         """
         above = self._event_of(self._live[-1]) if self._live else None
-        node = Node(f"{self._last or self._name(found)} left", above)
+        node = Node(f"{self._last or self._name(entry)} left", above)
         self._last = node.id
-        return self._fact(found, node, "list", blocks=(note(summary, payload),))
+        return self._fact(entry, node, "list", blocks=(note(summary, payload),))
 
-    def _set(self, found: Found, change: Record) -> list[Fact]:
+    def _set(self, entry: Found, change: Record) -> list[Fact]:
         about: Record = {}
         if title := text(change.get("summary")):
             about["title:ai"] = title
         if "messages" not in change:
-            return [self._book(found, note("metadata", change), about=about)]
+            return [self._internal_event(entry, note("metadata", change), about=about)]
         listed = [m for m in objects(change["messages"]) if text(m.get("id"))]
         messages = [m for m in listed if not self._repeats(m)]
         context = next((m for m in messages if _is_context(m)), None)
         if context and (folder := _FOLDER.search(text_of_parts(context.get("content")))):
             about["cwd"] = folder[1]
         messages = [m for m in messages if not _is_context(m)]
-        book = self._book(found, unindexed(f"list of {len(listed)} messages", None), about=about)
+        book = self._internal_event(
+            entry, unindexed_note(f"list of {len(listed)} messages", None), about=about
+        )
         if context and not messages:  # a process starts; what it goes on with follows
-            shown = unindexed("session context", context.get("content"))
-            return [self._book(found, shown, about=about)]
-        return [book, *self._replaced(found, messages)]
+            shown = unindexed_note("session context", context.get("content"))
+            return [self._internal_event(entry, shown, about=about)]
+        return [book, *self._replace_list(entry, messages)]
 
     def _repeats(self, message: Record) -> bool:
         """Return whether a message of a list only repeats results of another one."""
         name = word(message.get("id"))
         return name.endswith("_response") and name.removesuffix("_response") in self._known
 
-    def _replaced(self, found: Found, messages: list[Record]) -> Iterator[Fact]:
+    def _replace_list(self, entry: Found, messages: list[Record]) -> Iterator[Fact]:
         """Yield what a new list changes: messages that are not known, or that it is shorter."""
         unknown = [m for m in messages if word(m.get("id")) not in self._known]
         if unknown and self._others:
@@ -302,14 +304,14 @@ class Messages(LineReader):
         if not unknown:
             self._live = names
             if before and names[-1:] != before[-1:]:
-                yield self._moved(found, f"list cut to {len(names)} messages", None)
+                yield self._move_event(entry, f"list cut to {len(names)} messages", None)
             elif not before and names:
                 self._last = self._event_of(names[-1])
             for message in messages:  # a later version may know calls that were not written
-                yield from self._message(found, message)
+                yield from self._message(entry, message)
             return
         if any(text_of_parts(m.get("content")).startswith(_SNAPSHOT) for m in unknown):
-            yield from self._compacted(found, messages, ended)
+            yield from self._compaction(entry, messages, ended)
             return
         self._live = []
         for message in messages:
@@ -317,31 +319,33 @@ class Messages(LineReader):
             if name in self._known:
                 self._live.append(name)
                 self._last = self._event_of(name)
-            yield from self._message(found, message)
+            yield from self._message(entry, message)
 
-    def _compacted(self, found: Found, messages: list[Record], ended: str | None) -> Iterator[Fact]:
+    def _compaction(
+        self, entry: Found, messages: list[Record], ended: str | None
+    ) -> Iterator[Fact]:
         """Yield the summary that stands for the list before it, and what of it stays in view."""
-        kept = [name for m in messages if (name := word(m.get("id"))) in self._known]
+        in_view = [name for m in messages if (name := word(m.get("id"))) in self._known]
         fresh = [m for m in messages if word(m.get("id")) not in self._known]
         self._live = []
         for nth, message in enumerate(fresh):
             name = word(message.get("id"))
-            said = text_of_parts(message.get("content"))
+            content = text_of_parts(message.get("content"))
             role = "assistant" if message.get("type") == "gemini" else "user"
-            block = Block("lifecycle", role, one_line(said), {"type": "text", "text": said})
+            block = Block("lifecycle", role, one_line(content), {"type": "text", "text": content})
             node = Node(name, self._last)
             if not nth:
                 node = Node(name, None, Is.SUMMARY, logical=ended)
             reason = None if nth else COMPACTION
-            self._add(name, name, _SAID)
-            yield self._event(found, message, node, block, unbilled=reason)
+            self._add(name, name, _TEXT_READ)
+            yield self._event(entry, message, node, block, unbilled=reason)
         anchor = self._last
-        if kept and anchor is not None:
-            span = Span(anchor, kept[0], self._event_of(kept[-1]))
+        if in_view and anchor is not None:
+            span = Span(anchor, in_view[0], self._event_of(in_view[-1]))
             node = Node(f"{anchor} kept", anchor, Is.INTERNAL, span=span)
-            block = note(f"{len(kept)} messages stay in view", None)
-            yield self._fact(found, node, "list", blocks=(block,))
-        self._live += kept
+            block = note(f"{len(in_view)} messages stay in view", None)
+            yield self._fact(entry, node, "list", blocks=(block,))
+        self._live += in_view
 
     def _know(self, unknown: list[Record]) -> None:
         """Note which messages stand in other logs of the session already."""
@@ -352,7 +356,9 @@ class Messages(LineReader):
                 if not isinstance(line, Found) or name not in wanted:
                     continue
                 called = bool(line.value.get("toolCalls"))
-                self._known[name] = max(self._known.get(name, 0), _CALLED if called else _SAID)
+                self._known[name] = max(
+                    self._known.get(name, 0), _CALLS_READ if called else _TEXT_READ
+                )
 
 
 def _is_context(message: Record) -> bool:
@@ -361,8 +367,8 @@ def _is_context(message: Record) -> bool:
 
 def _calls(line: Record) -> Iterator[Record]:
     """Yield the calls of a message: ended ones, or in a list from memory what was asked for."""
-    told = objects(line.get("toolCalls"))
-    yield from told or calls_in(line.get("content"))
+    ended_calls = objects(line.get("toolCalls"))
+    yield from ended_calls or calls_in(line.get("content"))
 
 
 def _result(item: Record, name: str | None, tool: str) -> tuple[Block, list[CallStatus]] | None:
@@ -378,5 +384,5 @@ def _result(item: Record, name: str | None, tool: str) -> tuple[Block, list[Call
         shown = _EXIT.search(text_of(content)[-400:])
         code = int(shown[1]) if shown else 0
         failed = None
-    told = [CallStatus(name, failed, code)] if name and code is not None else []
-    return result(content, name, tool, failed=failed), told
+    statuses = [CallStatus(name, failed, code)] if name and code is not None else []
+    return result(content, name, tool, failed=failed), statuses

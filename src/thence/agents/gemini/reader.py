@@ -20,7 +20,7 @@ from thence.agents.records import QuietAgent, Record, fields, subfolders, text
 from thence.format.facts import Fact
 from thence.format.nodes import Is, Node
 
-KEPT_DAYS = 30
+DEFAULT_KEPT_DAYS = 30
 """After how many days the client deletes sessions, unless its settings say otherwise."""
 
 _NAME = re.compile(r"session-.*-([0-9a-fA-F]{8})\.jsonl")
@@ -29,7 +29,7 @@ _PROJECT = ".project_root"
 _LOG = ".jsonl"
 _HEAD_BYTES = 4096
 _AGE = re.compile(r"(\d{1,6})([hdwm])")
-_DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30}
+_DAYS_PER_UNIT = {"h": 1 / 24, "d": 1, "w": 7, "m": 30}
 
 
 class Gemini(QuietAgent):
@@ -70,9 +70,9 @@ class Gemini(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor; the project is looked up when there is something."""
-        from thence.agents.gemini.messages import Messages, is_record
+        from thence.agents.gemini.messages import GeminiMessages, is_record
 
-        batch = files.read(source, cursor, Messages, is_record=is_record)
+        batch = files.read(source, cursor, GeminiMessages, is_record=is_record)
         if batch.events and (project := _project_of(source)) is not None:
             batch.events.append(project)
         return batch
@@ -84,7 +84,7 @@ class Gemini(QuietAgent):
         if retention.get("enabled") is False:
             return None
         age = _AGE.fullmatch(text(retention.get("maxAge")) or "")
-        return int(int(age[1]) * _DAYS[age[2]]) if age else KEPT_DAYS
+        return int(int(age[1]) * _DAYS_PER_UNIT[age[2]]) if age else DEFAULT_KEPT_DAYS
 
 
 def _session_of(path: str) -> str | None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from thence.agents.gemini.handoff import files
 from thence.agents.gemini.profile import PROFILE
-from thence.agents.samples import Machine, bound_of, by_forms, history, put
+from thence.agents.samples import Machine, by_forms, handoff_history_of, history, put
 
 MODEL = "gemini-2.5-pro"
 
@@ -16,7 +16,7 @@ def write(machine: Machine, now: datetime) -> None:
     call = by_forms(PROFILE.forms)
     story = history("gemini", "lamp", machine, now - timedelta(hours=26), call)
     answers = iter([message for message in story.messages if message.tokens is not None])
-    for name, lines in files(bound_of(story, MODEL)).items():
+    for name, lines in files(handoff_history_of(story, MODEL)).items():
         for line in lines:
             line.pop("handedFrom", None)
             line.pop("thenceHandoff", None)

@@ -35,14 +35,14 @@ class Goose(RowSources, QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.goose.rows import opened
+        from thence.agents.goose.rows import open_log
         from thence.agents.sqlite_rows import read
 
-        return read(source, cursor, opened)
+        return read(source, cursor, open_log)
 
     def versions(self, path: str) -> Iterator[tuple[str, str, float, int]]:
         """Yield id, version, time and size of the sessions in a database."""
         from thence.agents.goose.rows import versions
-        from thence.agents.sqlite_rows import look
+        from thence.agents.sqlite_rows import query
 
-        return iter(look(path, versions))
+        return iter(query(path, versions))

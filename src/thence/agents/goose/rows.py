@@ -14,7 +14,7 @@ from typing import Final
 from zlib import crc32
 
 from thence.agents import File, Mark, Source
-from thence.agents.files import remembered
+from thence.agents.files import clean_carry
 from thence.agents.message_rows import TOTALS, MessageRows, Totals
 from thence.agents.records import (
     Record,
@@ -22,7 +22,7 @@ from thence.agents.records import (
     call,
     fields,
     image,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
@@ -31,7 +31,7 @@ from thence.agents.records import (
     text,
     thought,
 )
-from thence.agents.sqlite_rows import Database, RowLog, parsed
+from thence.agents.sqlite_rows import Database, RowLog, parse_json
 from thence.format.codec import Found
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
@@ -41,10 +41,10 @@ TITLE: Final = "title requests are not in the log"
 KILLED: Final = "the client was ended before it wrote what the model answered"
 
 _DELEGATED: Final = "sub_agent"
-_UNNAMED: Final = ("", "CLI Session", "New Chat", "New session")
-_ROW_BYTES: Final = 1024  # about as many has a row
-_NAMES: Final = 64  # of the last rows, to tell those apart that share one
-_SESSION: Final = (
+_DEFAULT_TITLES: Final = ("", "CLI Session", "New Chat", "New session")
+_ESTIMATED_ROW_BYTES: Final = 1024  # a guess: rows are not measured
+_MAX_ROW_NAMES: Final = 64  # of the last rows, to tell those apart that share one
+_SESSION_COLUMNS: Final = (
     "id",
     "name",
     "user_set_name",
@@ -70,13 +70,15 @@ def versions(database: Database) -> list[tuple[str, str, float, int]]:
         for name, number, last, first in database.ask(query):
             rows[name] = count(number), count(last), count(first)
     out: list[tuple[str, str, float, int]] = []
-    for told in database.select("sessions", _SESSION):
-        row = dict(zip(_SESSION, told, strict=True))
+    for values in database.select("sessions", _SESSION_COLUMNS):
+        row = dict(zip(_SESSION_COLUMNS, values, strict=True))
         name = text(row["id"])
         if name is None or name not in rows:
             continue
-        version = ".".join(map(str, (*rows[name], crc32(repr(told).encode("utf-8", "replace")))))
-        out.append((name, version, _seconds(row["updated_at"]), rows[name][0] * _ROW_BYTES))
+        version = ".".join(map(str, (*rows[name], crc32(repr(values).encode("utf-8", "replace")))))
+        out.append(
+            (name, version, _seconds(row["updated_at"]), rows[name][0] * _ESTIMATED_ROW_BYTES)
+        )
     return out
 
 
@@ -88,36 +90,36 @@ def _seconds(value: JSON) -> float:
         return 0.0
 
 
-def opened(database: Database, source: Source, file: File, mark: Mark) -> RowLog:
+def open_log(database: Database, source: Source, file: File, mark: Mark) -> RowLog:
     """Return the rows of a session, or its totals."""
-    make = Usages if file.key == TOTALS else Messages
+    make = GooseTotals if file.key == TOTALS else GooseMessages
     return make(database, source, file, mark)
 
 
 def _row_of(database: Database, session: str) -> Record:
-    found = list(database.select("sessions", _SESSION, "WHERE id = ?", session))
-    return dict(zip(_SESSION, found[0], strict=True)) if found else {}
+    rows = list(database.select("sessions", _SESSION_COLUMNS, "WHERE id = ?", session))
+    return dict(zip(_SESSION_COLUMNS, rows[0], strict=True)) if rows else {}
 
 
 def _model(row: Record) -> str | None:
-    return text(fields(parsed(row.get("model_config_json"))).get("model_name"))
+    return text(fields(parse_json(row.get("model_config_json"))).get("model_name"))
 
 
-class Usages(Totals):
+class GooseTotals(Totals):
     """What was billed for the session."""
 
     def totals(self) -> Mapping[str, tuple[str | None, Usage]]:
         """Return the tokens of all requests; the last request's are told elsewhere."""
         row = _row_of(self._database, self._session)
-        given = count(row.get("accumulated_input_tokens"))
-        output = count(row.get("accumulated_output_tokens"))
-        return {"requests": (_model(row), Usage(given, output))}
+        input_tokens = count(row.get("accumulated_input_tokens"))
+        output_tokens = count(row.get("accumulated_output_tokens"))
+        return {"requests": (_model(row), Usage(input_tokens, output_tokens))}
 
 
 # -- rows -----------------------------------------------------------------------------------
 
 
-class Messages(MessageRows):
+class GooseMessages(MessageRows):
     """The rows of one session."""
 
     columns = ("message_id", "role", "content_json", "created_timestamp", "metadata_json")
@@ -127,7 +129,7 @@ class Messages(MessageRows):
         self._row = _row_of(database, source.session)
         self._is_side = self._row.get("session_type") == _DELEGATED
         self._last = text(self._carried.get("last"))
-        self._told_of = text(self._carried.get("about"))
+        self._about_digest = text(self._carried.get("about"))
         self._asked = self._carried.get("asked") is True
         self._hidden = self._carried.get("hidden") is True
         names = self._carried.get("names")
@@ -135,104 +137,104 @@ class Messages(MessageRows):
 
     def carry(self) -> JSON:
         """Return where the reading stands, and what the next row goes on from."""
-        told = {
+        state = {
             "last": self._last,
-            "about": self._told_of,
+            "about": self._about_digest,
             "asked": self._asked,
             "hidden": self._hidden,
             "names": self._names,
         }
-        more = {name: value for name, value in told.items() if value}
+        more = {name: value for name, value in state.items() if value}
         return {**fields(super().carry()), **more}
 
-    def _named(self, told: Record) -> str:
+    def _row_name(self, row: Record) -> str:
         """Return the id of a row: it stays when the client replaces all rows."""
-        name = f"{text(told['message_id']) or 'row'}:{told['created_timestamp']}"
+        name = f"{text(row['message_id']) or 'row'}:{row['created_timestamp']}"
         self._names[name] = times = self._names.pop(name, 0) + 1
-        while len(self._names) > _NAMES:
+        while len(self._names) > _MAX_ROW_NAMES:
             del self._names[next(iter(self._names))]
         return name if times == 1 else f"{name}:{times}"
 
     # -- facts --------------------------------------------------------------------------
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the fact of one row."""
-        told = found.value
-        seen = fields(parsed(told["metadata_json"]))
-        is_hidden = seen.get("agentVisible") is False
-        is_injected = seen.get("userVisible") is False or self._is_side
+        row = entry.value
+        visibility = fields(parse_json(row["metadata_json"]))
+        is_hidden = visibility.get("agentVisible") is False
+        is_injected = visibility.get("userVisible") is False or self._is_side
         blocks: list[Block] = []
-        how: list[CallStatus] = []
+        statuses: list[CallStatus] = []
         edges: list[Edge] = []
-        for part in objects(parsed(told["content_json"])):
+        for part in objects(parse_json(row["content_json"])):
             if part.get("type") == "toolResponse":
-                _add_response(part, blocks, how, edges)
-            elif (block := _block(part, told["role"], is_injected=is_injected)) is not None:
+                _add_response(part, blocks, statuses, edges)
+            elif (block := _block(part, row["role"], is_injected=is_injected)) is not None:
                 blocks.append(block)
-        name = self._named(told)
+        name = self._row_name(row)
         asks = any(block.kind == "user_msg" for block in blocks)
         flags = Is.PROMPT if asks else 0
-        if told["role"] == "assistant":
+        if row["role"] == "assistant":
             ends = any(b.kind == "assistant_msg" for b in blocks) and not calls_of(blocks)
             flags = Is.REPLY | (Is.ENDS if ends else 0)
         lost = KILLED if asks and self._asked else None
         self._asked = asks
         node = Node(name, self._last, flags, calls=calls_of(blocks), answers=answers_of(blocks))
-        if self._hidden and not is_hidden and seen.get("userVisible") is False:
+        if self._hidden and not is_hidden and visibility.get("userVisible") is False:
             node = Node(name, None, Is.SUMMARY, logical=self._last)
         self._hidden, self._last = is_hidden, name
         return [
             self._fact(
-                found,
+                entry,
                 node,
-                word(told["role"]),
-                ts=moment(told["created_timestamp"]),
+                word(row["role"]),
+                ts=moment(row["created_timestamp"]),
                 blocks=tuple(blocks) or (note("empty row", None),),
-                told=tuple(how),
+                told=tuple(statuses),
                 edges=tuple(edges),
                 unbilled=lost,
-                model=_model(self._row) if told["role"] == "assistant" else None,
+                model=_model(self._row) if row["role"] == "assistant" else None,
             )
         ]
 
-    def ending(self) -> Iterator[Fact]:
+    def final_facts(self) -> Iterator[Fact]:
         """Yield what the row of the session says, if it is new."""
         row = self._row
         about: Record = {}
         name = text(row.get("name"))
-        is_given = bool(row.get("user_set_name"))
+        is_user_named = bool(row.get("user_set_name"))
         lost = None
-        if name is not None and name not in _UNNAMED:
-            about["title:custom" if is_given else "title:ai"] = name
-            lost = None if is_given or self._is_side else TITLE
+        if name is not None and name not in _DEFAULT_TITLES:
+            about["title:custom" if is_user_named else "title:ai"] = name
+            lost = None if is_user_named or self._is_side else TITLE
         if cwd := text(row.get("working_dir")):
             about["cwd"] = cwd
         if model := _model(row):
             about["model"] = model
-        known = f"{crc32(remembered(repr(about)).encode('utf-8', 'replace')):08x}"
-        if not about or known == self._told_of:
+        known = f"{crc32(clean_carry(repr(about)).encode('utf-8', 'replace')):08x}"
+        if not about or known == self._about_digest:
             return
-        self._told_of = known
+        self._about_digest = known
         node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
-        found = Found({}, Place(self._at, self._at, 0), b"")
+        entry = Found({}, Place(self._at, self._at, 0), b"")
         when = moment(_seconds(row.get("created_at")) or None)
-        yield self._fact(found, node, "session", ts=when, about=about, unbilled=lost)
+        yield self._fact(entry, node, "session", ts=when, about=about, unbilled=lost)
 
 
 def _block(part: Record, role: JSON, *, is_injected: bool) -> Block | None:
     """Return what a part of a row says; None for one that says nothing."""
-    kind, said = part.get("type"), text(part.get("text"))
-    if kind == "text" and said:
+    kind, content = part.get("type"), text(part.get("text"))
+    if kind == "text" and content:
         if role == "assistant":
-            return answer(said)
-        return injected(said) if is_injected else prompt(said)
+            return answer(content)
+        return injected_text(content) if is_injected else prompt(content)
     if kind == "thinking" and (thinking := text(part.get("thinking"))):
         return thought(thinking)
     if kind in ("toolRequest", "frontendToolRequest"):
-        asked = fields(part.get("toolCall"))
-        value = fields(asked.get("value"))
+        request = fields(part.get("toolCall"))
+        value = fields(request.get("value"))
         tool = word(value.get("name")) or "unknown"
-        return call(tool, value.get("arguments", asked.get("error")), text(part.get("id")))
+        return call(tool, value.get("arguments", request.get("error")), text(part.get("id")))
     if kind == "image":
         return Block("user_msg", "user", "", image(part.get("mimeType"), part.get("data")))
     if kind == "systemNotification":
@@ -241,32 +243,32 @@ def _block(part: Record, role: JSON, *, is_injected: bool) -> Block | None:
 
 
 def _add_response(
-    part: Record, blocks: list[Block], how: list[CallStatus], edges: list[Edge]
+    part: Record, blocks: list[Block], statuses: list[CallStatus], edges: list[Edge]
 ) -> None:
     """Add the result of a call, how it went, and the session that it started."""
     name = text(part.get("id"))
     outcome = fields(part.get("toolResult"))
     value = fields(outcome.get("value"))
-    said = "\n".join(word(item.get("text")) for item in objects(value.get("content")))
+    output = "\n".join(word(item.get("text")) for item in objects(value.get("content")))
     failed: bool | None = value.get("isError") is True
     if outcome.get("status") == "error":
-        said, failed = word(outcome.get("error")), True
+        output, failed = word(outcome.get("error")), True
     code = fields(value.get("structuredContent")).get("exit_code")
     if isinstance(code, int) and not isinstance(code, bool):
         failed = None
     else:
         code = None
-    content: JSON = said
+    content: JSON = output
     pictures = [
         image(item.get("mimeType"), item.get("data"))
         for item in objects(value.get("content"))
         if item.get("type") == "image"
     ]
     if pictures:
-        content = [{"type": "text", "text": said}, *pictures]
+        content = [{"type": "text", "text": output}, *pictures]
     blocks.append(result(content, name, None, failed=failed))
     if name:
-        how.append(CallStatus(name, failed, code))
+        statuses.append(CallStatus(name, failed, code))
     meta = fields(value.get("_meta"))
     if child := text(meta.get("subagent_session_id")):
         how_known = "subagent_session_id of the result"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from thence.agents.goose.profile import PROFILE
-from thence.agents.samples import History, Machine, Record, by_forms, history, put_rows
+from thence.agents.samples import Machine, Record, SampleHistory, by_forms, history, put_rows
 
 MODEL = "gpt-5.5"
 SCHEMA = """
@@ -27,7 +27,7 @@ def write(machine: Machine, now: datetime) -> None:
     put_rows(machine.home / "sessions" / "sessions.db", SCHEMA, _rows(story))
 
 
-def _rows(story: History) -> Iterator[tuple[str, Record]]:
+def _rows(story: SampleHistory) -> Iterator[tuple[str, Record]]:
     session, total = f"{story.start:%Y%m%d}_1", story.total()
     yield (
         "sessions",
@@ -56,7 +56,7 @@ def _rows(story: History) -> Iterator[tuple[str, Record]]:
         )
 
 
-def _block(block: Record, story: History) -> Record:
+def _block(block: Record, story: SampleHistory) -> Record:
     if block["type"] == "tool_use":
         value: Record = {"name": block["name"], "arguments": block["input"]}
         call = {"status": "success", "value": value}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from thence.agents import File, Mark, Source
-from thence.agents.files import remembered
+from thence.agents.files import clean_carry
 from thence.agents.grok.reading import Reader, text
 from thence.format import kinds
 from thence.format.codec import Found
@@ -34,10 +34,10 @@ NO_BILLS = "this client version writes no usage"
 
 _OPEN, _CLOSE = "<user_query>", "</user_query>"
 _INJECTED = ("<user_info>", "<git_status>", "<system-reminder>", "<agent_skills>", "<mcp_servers>")
-_KEPT_IDS = 64  # backend calls come twice, never far apart
+_MAX_IDS = 64  # backend calls come twice, never far apart
 
 
-class Row(NamedTuple):
+class ChatRow(NamedTuple):
     """A row: whose it is, and its blocks."""
 
     who: str
@@ -47,36 +47,36 @@ class Row(NamedTuple):
     """Calls of tools that ran at the API: some versions tell them twice."""
 
 
-def row_of(value: dict[str, JSON]) -> Row:
+def row_of(value: dict[str, JSON]) -> ChatRow:
     """Read a row of any version."""
     who = word(value.get("type")) or word(value.get("role"))
     if who == "user":
         return _user(value)
     if who == "assistant":
         ran = tuple(_raw(value.get("raw_output")))
-        said = (*_assistant(value), *ran)
-        return Row(who, said, backend=frozenset(calls_of(ran)))
+        parts = (*_assistant(value), *ran)
+        return ChatRow(who, parts, backend=frozenset(calls_of(ran)))
     if who in ("tool_result", "tool"):
-        return Row("tool", (_result(value),))
+        return ChatRow("tool", (_result(value),))
     if who == "reasoning":
         thought = "\n".join(word(part.get("text")) for part in blocks(value.get("summary")))
-        return Row(who, (_thought(thought),))
+        return ChatRow(who, (_thought(thought),))
     if who == "backend_tool_call":
         ran = tuple(_backend(value.get("kind")))
-        return Row(who, ran, backend=frozenset(calls_of(ran)))
-    return Row(who, (Block("lifecycle", "system", who or "unknown", value),))
+        return ChatRow(who, ran, backend=frozenset(calls_of(ran)))
+    return ChatRow(who, (Block("lifecycle", "system", who or "unknown", value),))
 
 
-def _user(value: dict[str, JSON]) -> Row:
+def _user(value: dict[str, JSON]) -> ChatRow:
     content = value.get("content")
     reason = value.get("synthetic_reason")
     injected = reason not in (None, "interjection") or is_injected(text_of(content))
     made = [picture(part) for part in blocks(content)]
     if injected:
-        said = tuple(Block("lifecycle", "user", one_line(_words(part)), part) for part in made)
+        parts = tuple(Block("lifecycle", "user", one_line(_words(part)), part) for part in made)
     else:
-        said = tuple(_asked(part) for part in made)
-    return Row("user", said, prompt=not injected and bool(said))
+        parts = tuple(_prompt_block(part) for part in made)
+    return ChatRow("user", parts, prompt=not injected and bool(parts))
 
 
 def is_injected(text: str) -> bool:
@@ -84,16 +84,16 @@ def is_injected(text: str) -> bool:
     return text.lstrip().startswith(_INJECTED) and _OPEN not in text
 
 
-def _asked(part: dict[str, JSON]) -> Block:
-    said = part.get("text")
-    if isinstance(said, str) and _OPEN in said:
-        said = said.partition(_OPEN)[2].partition(_CLOSE)[0].strip("\n")
-        part = {"type": "text", "text": said}
+def _prompt_block(part: dict[str, JSON]) -> Block:
+    words = part.get("text")
+    if isinstance(words, str) and _OPEN in words:
+        words = words.partition(_OPEN)[2].partition(_CLOSE)[0].strip("\n")
+        part = {"type": "text", "text": words}
     return Block("user_msg", "user", one_line(_words(part)), part)
 
 
 def picture(part: dict[str, JSON]) -> dict[str, JSON]:
-    """Give a block of content as the Messages API has it, pictures of either spelling."""
+    """Return a block of content as the Messages API has it, pictures of either spelling."""
     kind = part.get("type")
     if kind == "image":
         head, _, data = word(part.get("url")).partition(";base64,")
@@ -102,8 +102,11 @@ def picture(part: dict[str, JSON]) -> dict[str, JSON]:
         return {"type": "image", "source": source}
     if kind in ("resource_link", "resource", "audio"):
         inner = part.get("resource")
-        told = inner if isinstance(inner, dict) else part
-        return {"type": "text", "text": word(told.get("text")) or word(told.get("uri")) or kind}
+        resource = inner if isinstance(inner, dict) else part
+        return {
+            "type": "text",
+            "text": word(resource.get("text")) or word(resource.get("uri")) or kind,
+        }
     return part
 
 
@@ -111,8 +114,8 @@ def _words(part: dict[str, JSON]) -> str:
     return word(part.get("text")) or word(part.get("type"))
 
 
-def _thought(said: str) -> Block:
-    return Block("thinking", "assistant", one_line(said), {"type": "thinking", "thinking": said})
+def _thought(words: str) -> Block:
+    return Block("thinking", "assistant", one_line(words), {"type": "thinking", "thinking": words})
 
 
 def _assistant(value: dict[str, JSON]) -> Iterator[Block]:
@@ -120,17 +123,17 @@ def _assistant(value: dict[str, JSON]) -> Iterator[Block]:
     if isinstance(thought, str) and thought:
         yield _thought(thought)
     for part in blocks(value.get("content")):
-        if said := word(part.get("text")):
-            yield Block("assistant_msg", "assistant", one_line(said), part)
+        if words := word(part.get("text")):
+            yield Block("assistant_msg", "assistant", one_line(words), part)
     for call in _list(value.get("tool_calls")):
         inner = call.get("function")
-        told = inner if isinstance(inner, dict) else call
-        tool, given = word(told.get("name")), _given(told.get("arguments"))
+        function = inner if isinstance(inner, dict) else call
+        tool, arguments = word(function.get("name")), _parse_arguments(function.get("arguments"))
         yield Block(
             "tool_call",
             "assistant",
-            kinds.summary(tool, given),
-            given,
+            kinds.summary(tool, arguments),
+            arguments,
             tool,
             text(call.get("id")),
         )
@@ -143,15 +146,15 @@ def _raw(items: JSON) -> Iterator[Block]:
             yield from _backend({"tool_type": word(item.get("type"))[: -len("_call")], **item})
 
 
-def _backend(told: JSON) -> Iterator[Block]:
+def _backend(item: JSON) -> Iterator[Block]:
     """A tool that ran at the API: its call and what came of it, in one row."""
-    if not isinstance(told, dict):
-        yield Block("lifecycle", "system", "backend_tool_call", told)
+    if not isinstance(item, dict):
+        yield Block("lifecycle", "system", "backend_tool_call", item)
         return
-    tool, given = word(told.get("tool_type")) or "backend", told.get("action")
-    call, status = word(told.get("id")) or None, word(told.get("status"))
-    short = kinds.summary(tool, given)
-    yield Block("tool_call", "assistant", short, given, tool, call)
+    tool, action = word(item.get("tool_type")) or "backend", item.get("action")
+    call, status = word(item.get("id")) or None, word(item.get("status"))
+    short = kinds.summary(tool, action)
+    yield Block("tool_call", "assistant", short, action, tool, call)
     if status:
         failed = status != "completed"
         yield Block("tool_result", "tool", status, status, tool, call, failed)
@@ -174,7 +177,7 @@ def _result(value: dict[str, JSON]) -> Block:
     return Block("tool_result", "tool", one_line(text_of(content)), content, None, call)
 
 
-def _given(arguments: JSON) -> JSON:
+def _parse_arguments(arguments: JSON) -> JSON:
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -184,7 +187,7 @@ def _given(arguments: JSON) -> JSON:
 
 
 def _list(value: JSON) -> list[dict[str, JSON]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def replacement(history: JSON) -> tuple[Block, ...]:
@@ -192,13 +195,13 @@ def replacement(history: JSON) -> tuple[Block, ...]:
     out: list[Block] = []
     for value in _list(history):
         for block in row_of(value).blocks:
-            payload = _said(block)
+            payload = _api_block(block)
             if block.role != "system" and payload is not None:
                 out.append(Block("lifecycle", block.role, block.summary, payload))
     return tuple(out)
 
 
-def _said(block: Block) -> JSON:
+def _api_block(block: Block) -> JSON:
     if block.kind == "tool_call":
         return {"type": "tool_use", "id": block.call, "name": block.tool, "input": block.payload}
     if block.kind == "tool_result":
@@ -212,17 +215,17 @@ def _said(block: Block) -> JSON:
 class Mirror(Reader):
     """The chat history beside a log: it tells results, and nothing else."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Tell the result in a row, if there is one."""
-        value = found.value
+        value = entry.value
         if (value.get("type") or value.get("role")) not in ("tool_result", "tool"):
             return
         call = text(value.get("tool_call_id"))
         output = result_content(value.get("content"), _images(value))
         if call is None or output is None or text_of(output).startswith(NOT_RUN):
             return
-        node = Node(self._name(found))
-        yield self._fact(found, node, "tool_result", told=(CallStatus(call, output=output),))
+        node = Node(self._name(entry))
+        yield self._fact(entry, node, "tool_result", told=(CallStatus(call, output=output),))
 
 
 class ChatLog(Reader):
@@ -232,23 +235,25 @@ class ChatLog(Reader):
         """Go on after the rows before."""
         super().__init__(source, file, mark)
         carry = mark.carry if isinstance(mark.carry, dict) else {}
-        self._calls: list[str] = [one for one in carry.get("calls", ()) if isinstance(one, str)]
+        self._calls: list[str] = [call for call in carry.get("calls", ()) if isinstance(call, str)]
         self._replied = carry.get("replied") is True
 
-    def facts(self, found: Found) -> Iterable[Fact]:
-        """Give the events of a row."""
-        row = row_of(found.value)
-        known = {call for call in row.backend if call and remembered(call) in self._calls}
-        said = tuple(block for block in row.blocks if block.call is None or block.call not in known)
-        said = said or (Block("lifecycle", "system", row.who or "unknown", found.value),)
-        calls, answers = calls_of(said), answers_of(said)
-        self._calls = [*self._calls, *map(remembered, calls)][-_KEPT_IDS:]
+    def facts(self, entry: Found) -> Iterable[Fact]:
+        """Return the events of a row."""
+        row = row_of(entry.value)
+        known = {call for call in row.backend if call and clean_carry(call) in self._calls}
+        parts = tuple(
+            block for block in row.blocks if block.call is None or block.call not in known
+        )
+        parts = parts or (Block("lifecycle", "system", row.who or "unknown", entry.value),)
+        calls, answers = calls_of(parts), answers_of(parts)
+        self._calls = [*self._calls, *map(clean_carry, calls)][-_MAX_IDS:]
         yield self._fact(
-            found,
-            Node(self._name(found), PREVIOUS, _flags(row, said), calls, answers),
+            entry,
+            Node(self._name(entry), PREVIOUS, _flags(row, parts), calls, answers),
             row.who,
-            blocks=said,
-            model=text(found.value.get("model_id")),
+            blocks=parts,
+            model=text(entry.value.get("model_id")),
             unbilled=NO_BILLS if row.who == "assistant" and not self._replied else None,
         )
         self._replied = self._replied or row.who == "assistant"
@@ -258,12 +263,12 @@ class ChatLog(Reader):
         return {"calls": self._calls, "replied": self._replied}
 
 
-def _flags(row: Row, said: tuple[Block, ...]) -> int:
+def _flags(row: ChatRow, parts: tuple[Block, ...]) -> int:
     if row.prompt:
         return Is.PROMPT
-    if all(block.role == "system" for block in said):
+    if all(block.role == "system" for block in parts):
         return Is.INTERNAL
     if row.who in ("assistant", "reasoning", "backend_tool_call"):
-        rests = row.who == "assistant" and not calls_of(said)
+        rests = row.who == "assistant" and not calls_of(parts)
         return Is.REPLY | (Is.ENDS if rests else 0)
     return 0

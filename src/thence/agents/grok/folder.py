@@ -28,12 +28,12 @@ _BESIDE = (
     ("7-signals", "signals.json", True),
     ("8-context", "prompt_context.json", True),
 )
-CHILDREN = 2000
+MAX_CHILDREN = 2000
 """How many subagents of one session are looked at."""
 
 
 def within(folder: Path, *names: str) -> Path | None:
-    """Give the path of a regular file inside a folder; None when any step is a link or no name."""
+    """Return the path of a regular file inside a folder; None if a step is a link or no name."""
     path = folder
     for nth, name in enumerate(names):
         if not _PLAIN.fullmatch(name) or name in (".", ".."):
@@ -69,13 +69,13 @@ def source_of(folder: Path, root: str = "") -> Source:
     first = log or within(folder, CHAT)
     # One key for whichever is the log: should a version begin to write the better one, what was
     # read from the other is known to be superseded.
-    found = [File(str(first), "1-log")] if first else []
-    for key, name, whole in _BESIDE:
+    own = [File(str(first), "1-log")] if first else []
+    for key, name, is_document in _BESIDE:
         path = within(folder, name)
         if path is not None and not (name == CHAT and log is None):
-            found.append(File(str(path), key, whole=whole))
-    found += _children(folder)
-    return Source("grok", _session(folder), tuple(found), root)
+            own.append(File(str(path), key, is_document=is_document))
+    own += _child_files(folder)
+    return Source("grok", _session(folder), tuple(own), root)
 
 
 def _session(folder: Path) -> str:
@@ -83,20 +83,20 @@ def _session(folder: Path) -> str:
         return folder.name
     summary = within(folder, "summary.json")
     info = files.document(str(summary)).get("info") if summary else None
-    told = word(info.get("id")) if isinstance(info, dict) else ""
-    return told if is_id(told) else folder.name
+    named = word(info.get("id")) if isinstance(info, dict) else ""
+    return named if is_id(named) else folder.name
 
 
-def _children(folder: Path) -> list[File]:
+def _child_files(folder: Path) -> list[File]:
     """The subagents that a session started, and what each was billed."""
     out: list[File] = []
-    for name in names(folder / "subagents", CHILDREN):
+    for name in names(folder / "subagents", MAX_CHILDREN):
         meta = within(folder, "subagents", name, "meta.json")
         if meta is not None:
-            out.append(File(str(meta), f"9-child-{name}", whole=True))
+            out.append(File(str(meta), f"9-child-{name}", is_document=True))
         bill = within(folder.parent, name, "usage.json") if is_id(name) else None
         if bill is not None and name != folder.name:
-            out.append(File(str(bill), f"9-usage-{name}", whole=True))
+            out.append(File(str(bill), f"9-usage-{name}", is_document=True))
     return sorted(out, key=lambda file: file.key)
 
 
@@ -114,7 +114,7 @@ def names(folder: Path, limit: int | None = None, *, may_be_link: bool = False) 
             entries = list(listing)
         for entry in entries:
             files.note_link(entry)
-        found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        folders = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except (OSError, ValueError):
         return []
-    return found[:limit]
+    return folders[:limit]

@@ -17,72 +17,72 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
-    """Give the files of a session, by their place below the client's folder."""
+def files(history: HandoffHistory) -> dict[str, list[JSON]]:
+    """Return the files of a session, by their place below the client's folder."""
     # An absolute path begins with %2F: no folder above this one can be meant.
-    folder = f"sessions/{quote(bound.cwd, safe='', errors='replace')}/{bound.session}"
-    chat = [row for message in bound.messages for row in _rows(message, bound)]
+    folder = f"sessions/{quote(history.cwd, safe='', errors='replace')}/{history.session}"
+    chat = [row for message in history.messages for row in _rows(message, history)]
     prompt = 0
     for row in chat:
         if row["type"] == "user" and "synthetic_reason" not in row:
             row["prompt_index"] = prompt
             prompt += 1
-    updates = list(_updates(bound))
+    updates = list(_updates(history))
     return {
-        f"{folder}/summary.json": [_card(bound, len(updates), len(chat))],
+        f"{folder}/summary.json": [_card(history, len(updates), len(chat))],
         f"{folder}/chat_history.jsonl": chat,
         f"{folder}/updates.jsonl": updates,
     }
 
 
 def usual_model(root: Path) -> str | None:
-    """Give the model that the client's settings name."""
+    """Return the model that the client's settings name."""
     try:
-        told = tomllib.loads((root / "config.toml").read_text())
+        settings = tomllib.loads((root / "config.toml").read_text())
     except (OSError, ValueError, RecursionError):
         return None
-    models = told.get("models")
+    models = settings.get("models")
     named = models.get("default") if isinstance(models, dict) else None
     return named if isinstance(named, str) else None
 
 
-def _card(bound: Bound, updates: int, rows: int) -> JSON:
-    now = bound.time(0)
+def _card(history: HandoffHistory, updates: int, rows: int) -> JSON:
+    now = history.time(0)
     return {
-        "info": {"id": bound.session, "cwd": bound.cwd},
-        "session_summary": bound.title or "",
+        "info": {"id": history.session, "cwd": history.cwd},
+        "session_summary": history.title or "",
         "created_at": now,
         "updated_at": now,
         "last_active_at": now,
         "num_messages": updates,
         "num_chat_messages": rows,
-        "current_model_id": bound.model or "",
+        "current_model_id": history.model or "",
         "chat_format_version": 1,
-        "thence_handoff": bound.provenance,
+        "thence_handoff": history.provenance,
     }
 
 
-def _rows(message: JSON, bound: Bound) -> Iterator[JSON]:
-    """Give what the model is shown."""
-    given = blocks(message["content"])
+def _rows(message: JSON, history: HandoffHistory) -> Iterator[JSON]:
+    """Yield what the model is shown."""
+    parts = blocks(message["content"])
     if message["role"] == "assistant":
-        said = "\n\n".join(word(b.get("text")) for b in given if b.get("type") == "text")
-        row: JSON = {"type": "assistant", "content": said, "model_id": bound.model or ""}
+        words = "\n\n".join(word(b.get("text")) for b in parts if b.get("type") == "text")
+        row: JSON = {"type": "assistant", "content": words, "model_id": history.model or ""}
         calls = [
             {"id": b["id"], "name": b["name"], "arguments": json.dumps(b["input"])}
-            for b in given
+            for b in parts
             if b.get("type") == "tool_use"
         ]
         yield row | ({"tool_calls": calls} if calls else {})
         return
-    for kind, run in groupby(given, key=_sort):
+    for kind, run in groupby(parts, key=_sort):
         if kind == "words":
-            yield {"type": "user", "content": [_said(block) for block in run]}
+            yield {"type": "user", "content": [_user_part(block) for block in run]}
             continue
         for block in run:
             if kind == "result":
@@ -99,7 +99,7 @@ def _sort(block: JSON) -> str:
     return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
 
 
-def _said(block: JSON) -> JSON:
+def _user_part(block: JSON) -> JSON:
     if block.get("type") == "image":
         return {"type": "image", "url": _url(block["source"])}
     return {"type": "text", "text": f"<user_query>\n{word(block.get('text'))}\n</user_query>"}
@@ -129,58 +129,60 @@ def _url(source: JSON) -> str:
 # -- the log --------------------------------------------------------------------------------
 
 
-def _updates(bound: Bound) -> Iterator[JSON]:
-    """Give what a terminal shows."""
+def _updates(history: HandoffHistory) -> Iterator[JSON]:
+    """Yield what a terminal shows."""
     prompts = itertools.count()
-    shown = [update for message in bound.messages for update in _shown(message, prompts)]
+    shown = [
+        update for message in history.messages for update in _message_updates(message, prompts)
+    ]
     for number, update in enumerate(shown, 1):
-        yield _line(bound, number, "session/update", update)
-    if bound.messages[-1]["role"] == "assistant":  # at rest, and not still at it
+        yield _line(history, number, "session/update", update)
+    if history.messages[-1]["role"] == "assistant":  # at rest, and not still at it
         ended = {
             "sessionUpdate": "turn_completed",
-            "prompt_id": bound.session,
+            "prompt_id": history.session,
             "stop_reason": "end_turn",
             "usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0, "modelCalls": 0},
         }
-        yield _line(bound, len(shown) + 1, "_x.ai/session/update", ended)
+        yield _line(history, len(shown) + 1, "_x.ai/session/update", ended)
 
 
-def _line(bound: Bound, number: int, method: str, update: JSON) -> JSON:
-    moment = bound.at.timestamp()
+def _line(history: HandoffHistory, number: int, method: str, update: JSON) -> JSON:
+    moment = history.at.timestamp()
     # Named by the session it was said in, as the client does with a fork: a copy counts once.
     event = {
-        "eventId": f"{bound.provenance['from']}-{number}",
+        "eventId": f"{history.provenance['from']}-{number}",
         "agentTimestampMs": int(moment * 1000),
-        "thence_handoff": bound.provenance["event"],
+        "thence_handoff": history.provenance["event"],
     }
-    params = {"sessionId": bound.session, "update": update, "_meta": event}
+    params = {"sessionId": history.session, "update": update, "_meta": event}
     return {"timestamp": int(moment), "method": method, "params": params}
 
 
-def _shown(message: JSON, prompts: Iterator[int]) -> Iterator[JSON]:
-    """Give a message as its chunks: what is said in one go is one of them."""
+def _message_updates(message: JSON, prompts: Iterator[int]) -> Iterator[JSON]:
+    """Yield a message as its chunks: what is said in one go is one of them."""
     for kind, run in groupby(blocks(message["content"]), key=_sort):
         if kind == "result":
-            yield from map(_ended, run)
+            yield from map(_result_update, run)
         elif message["role"] == "assistant":
             yield from _answer(run)
         elif kind == "recorded":
             yield from (_chunk("user", {"type": "text", "text": block["text"]}) for block in run)
         else:
             meta = {"_meta": {"promptIndex": next(prompts)}}
-            yield from (_chunk("user", part) | meta for part in _spoken(run))
+            yield from (_chunk("user", part) | meta for part in _chunk_parts(run))
 
 
 def _answer(run: Iterable[JSON]) -> Iterator[JSON]:
     for calls, some in groupby(run, key=lambda block: block.get("type") == "tool_use"):
         if calls:
-            yield from map(_called, some)
+            yield from map(_call_update, some)
         else:
-            yield from (_chunk("agent", part) for part in _spoken(some))
+            yield from (_chunk("agent", part) for part in _chunk_parts(some))
 
 
-def _spoken(run: Iterable[JSON]) -> Iterator[JSON]:
-    """Give texts joined, and images, as the parts of chunks."""
+def _chunk_parts(run: Iterable[JSON]) -> Iterator[JSON]:
+    """Yield texts joined, and images, as the parts of chunks."""
     for is_image, some in groupby(run, key=lambda block: block.get("type") == "image"):
         if is_image:
             yield from (_shown_image(block["source"]) for block in some)
@@ -195,7 +197,7 @@ def _shown_image(source: JSON) -> JSON:
     return {"type": "image", "data": data, "mimeType": media}
 
 
-def _called(block: JSON) -> JSON:
+def _call_update(block: JSON) -> JSON:
     return {
         "sessionUpdate": "tool_call",
         "toolCallId": block["id"],
@@ -205,7 +207,7 @@ def _called(block: JSON) -> JSON:
     }
 
 
-def _ended(block: JSON) -> JSON:
+def _result_update(block: JSON) -> JSON:
     text = {"type": "text", "text": _texts(block.get("content"))}
     parts = [text, *(_shown_image(part["source"]) for part in _images(block))]
     return {
@@ -220,6 +222,6 @@ def _chunk(whose: str, content: JSON) -> JSON:
     return {"sessionUpdate": f"{whose}_message_chunk", "content": content}
 
 
-WRITER: Final = Writer(
-    files, settings=lambda root: Settings(model=usual_model(root)), is_folder=True
+WRITER: Final = HandoffWriter(
+    files, settings=lambda root: HandoffSettings(model=usual_model(root)), is_folder=True
 )

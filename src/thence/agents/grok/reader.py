@@ -14,17 +14,17 @@ from urllib.parse import unquote
 
 import msgspec
 
-from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.agents.grok.chat import ChatLog, Mirror
 from thence.agents.grok.folder import LOG, is_session, names, source_of, within
 from thence.agents.grok.reading import text
 from thence.agents.grok.sides import (
-    Child,
-    ChildUsage,
-    Context,
+    ChildDocument,
+    ChildUsageDocument,
+    ContextDocument,
     RewindPoints,
-    Signals,
-    Summary,
+    SignalsDocument,
+    SummaryDocument,
     Telemetry,
     UsageDocument,
 )
@@ -33,21 +33,21 @@ from thence.format import codec
 from thence.format.facts import Block
 from thence.format.records import JSON
 
-UP = 4
+MAX_PARENTS = 4
 """How many folders above a file its session is looked for."""
 
-SPILLED = 4 << 20
+MAX_SPILL_BYTES = 4 << 20
 """How much of a command's whole output is read, in bytes."""
 
 _ROWS = {"system", "user", "assistant", "reasoning", "tool_result", "backend_tool_call", "tool"}
-_READERS: dict[str, files.Opened] = {
+_READERS: dict[str, files.OpenRecords] = {
     "2-events": Telemetry,
     "3-rewind": RewindPoints,
     "4-chat": Mirror,
-    "5-summary": Summary,
+    "5-summary": SummaryDocument,
     "6-usage": UsageDocument,
-    "7-signals": Signals,
-    "8-context": Context,
+    "7-signals": SignalsDocument,
+    "8-context": ContextDocument,
 }
 
 
@@ -59,9 +59,9 @@ class Grok:
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """`$GROK_HOME` and `~/.grok`."""
-        told = env.get("GROK_HOME")
-        found = [Path(told)] if told else []
-        return list(dict.fromkeys([*found, home / ".grok"]))
+        configured = env.get("GROK_HOME")
+        roots = [Path(configured)] if configured else []
+        return list(dict.fromkeys([*roots, home / ".grok"]))
 
     def find(self, root: Path) -> Iterator[Source]:
         """Find all sessions, project by project."""
@@ -72,9 +72,9 @@ class Grok:
                     yield source_of(base / group / name, str(root))
 
     def at(self, path: Path) -> Source | None:
-        """Give the session of a folder, or of any file in it."""
+        """Return the session of a folder, or of any file in it."""
         folder = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
-        for place in (folder, *folder.parents[: UP - 1]):
+        for place in (folder, *folder.parents[: MAX_PARENTS - 1]):
             if not place.is_symlink() and place.is_dir() and is_session(place):
                 above = place.parent.parent
                 return source_of(place, str(above.parent) if above.name == "sessions" else "")
@@ -82,7 +82,7 @@ class Grok:
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new."""
-        return files.read(source, cursor, _opened, is_record=_is_record)
+        return files.read(source, cursor, _open_records, is_record=_is_record)
 
     def live(self, root: Path) -> Iterator[Live]:
         """Tell which sessions are open: those whose process still runs."""
@@ -93,27 +93,27 @@ class Grok:
             return
         for row in rows if isinstance(rows, list) else ():
             session = text(row.get("session_id")) if isinstance(row, dict) else None
-            if session is None or not _runs(row.get("pid")):
+            if session is None or not _is_running(row.get("pid")):
                 continue
             since = text(row.get("started_at")) or text(row.get("opened_at"))
             yield Live(session, row["pid"], "running", None, text(row.get("cwd")), since)
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
-        """Give the prompts of all projects; commands to the client are not among them."""
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
+        """Yield the prompts of all projects; commands to the client are not among them."""
         base = _sessions(root)
-        found: list[Prompt] = []
+        prompts: list[AgentPrompt] = []
         for group in names(base, may_be_link=True):
             path = within(base / group, "prompt_history.jsonl")
             if path is not None:
-                found += _prompts(path, _cwd(base / group))
-        yield from sorted(found, key=lambda prompt: prompt.ts or "")
+                prompts += _prompts(path, _cwd(base / group))
+        yield from sorted(prompts, key=lambda prompt: prompt.ts or "")
 
     def keeps_days(self, _root: Path) -> int | None:
         """It keeps sessions for ever."""
         return None
 
 
-def spilled(source: Source, call: str, limit: int = SPILLED) -> bytes | None:
+def read_spill(source: Source, call: str, limit: int = MAX_SPILL_BYTES) -> bytes | None:
     """Read the whole output of a command from the session's own folder, up to a limit."""
     path = _output_of(source, call)
     if path is None:
@@ -146,13 +146,13 @@ def _sessions(root: Path) -> Path:
     return root if root.name == "sessions" else root / "sessions"
 
 
-def _opened(source: Source, file: File, mark: Mark) -> files.Records:
+def _open_records(source: Source, file: File, mark: Mark) -> files.Records:
     if file.key == "1-log":
         is_log = Path(file.path).name == LOG
         return Updates(source, file, mark) if is_log else ChatLog(source, file, mark)
     if file.key.startswith("9-child-"):
-        return Child(source, file, mark)
-    return _READERS.get(file.key, ChildUsage)(source, file, mark)
+        return ChildDocument(source, file, mark)
+    return _READERS.get(file.key, ChildUsageDocument)(source, file, mark)
 
 
 def _is_record(value: dict[str, JSON]) -> bool:
@@ -165,7 +165,7 @@ def _is_record(value: dict[str, JSON]) -> bool:
     return isinstance(kind, str) and kind in _ROWS and ("content" in value or "summary" in value)
 
 
-def _runs(pid: JSON) -> bool:
+def _is_running(pid: JSON) -> bool:
     if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
         return False
     try:
@@ -177,17 +177,17 @@ def _runs(pid: JSON) -> bool:
     return True
 
 
-def _prompts(path: Path, cwd: str) -> Iterator[Prompt]:
+def _prompts(path: Path, cwd: str) -> Iterator[AgentPrompt]:
     try:
         handle = files.open_regular(str(path))
     except OSError:
         return
     try:
-        for found in codec.objects(files.Plain(handle).chunks(0)):
-            if isinstance(found, codec.Found) and (said := text(found.value.get("prompt"))):
-                value = found.value
+        for entry in codec.objects(files.Plain(handle).chunks(0)):
+            if isinstance(entry, codec.Found) and (prompt := text(entry.value.get("prompt"))):
+                value = entry.value
                 when, session = text(value.get("timestamp")), text(value.get("session_id"))
-                yield Prompt(said, when, session, cwd)
+                yield AgentPrompt(prompt, when, session, cwd)
     except OSError:
         return
     finally:
@@ -196,8 +196,8 @@ def _prompts(path: Path, cwd: str) -> Iterator[Prompt]:
 
 def _cwd(group: Path) -> str:
     """The project a folder is for: words for the eye, never a path to go to."""
-    told = within(group, ".cwd")
-    raw = files.read_small(str(told), 1 << 16) if told else None
+    path = within(group, ".cwd")
+    raw = files.read_small(str(path), 1 << 16) if path else None
     if raw:
         return raw.decode("utf-8", "replace").strip()
     return unquote(group.name, errors="replace")

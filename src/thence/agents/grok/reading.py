@@ -10,7 +10,7 @@ from thence.format.facts import Fact, line_name
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON, Usage, count, word
 
-TICKS = 10_000_000_000
+TICKS_PER_USD = 10_000_000_000
 """Ticks of `costUsdTicks` to a dollar."""
 
 
@@ -23,22 +23,22 @@ class Reader:
         self._file = file
         self._generation = mark.generation
 
-    def _name(self, found: Found) -> str:
-        return line_name(self._file.key, found.raw)
+    def _name(self, entry: Found) -> str:
+        return line_name(self._file.key, entry.raw)
 
-    def _books(self, found: Found, flags: int = 0) -> Node:
+    def _books(self, entry: Found, flags: int = 0) -> Node:
         """A node that keeps the books."""
-        return Node(self._name(found), PREVIOUS, Is.INTERNAL | flags)
+        return Node(self._name(entry), PREVIOUS, Is.INTERNAL | flags)
 
-    def _fact(self, found: Found, node: Node, type_: str, **more: Any) -> Fact:
+    def _fact(self, entry: Found, node: Node, type_: str, **more: Any) -> Fact:
         return Fact(
             node,
             type_,
             file=self._file.key,
             channel=self._file.channel,
             generation=self._generation,
-            line=found.place.line,
-            offset=found.place.offset,
+            line=entry.place.line,
+            offset=entry.place.offset,
             **more,
         )
 
@@ -64,15 +64,15 @@ def usage_of(value: JSON) -> Usage | None:
 def cost_of(value: JSON) -> float | None:
     """Read what a usage says it cost, in dollars."""
     ticks = value.get("costUsdTicks") if isinstance(value, dict) else None
-    return None if ticks is None else count(ticks) / TICKS
+    return None if ticks is None else count(ticks) / TICKS_PER_USD
 
 
 def by_model(value: JSON) -> list[tuple[str | None, dict[str, JSON]]]:
     """Part a usage by model, the largest first; as one where its parts do not add up."""
     if not isinstance(value, dict):
         return []
-    told = value.get("modelUsage")
-    items = told.items() if isinstance(told, dict) else ()
+    models = value.get("modelUsage")
+    items = models.items() if isinstance(models, dict) else ()
     parts = [(model, part) for model, part in items if isinstance(part, dict)]
     totals = {model: (usage_of(part) or Usage()).total for model, part in parts}
     if not parts or sum(totals.values()) != (usage_of(value) or Usage()).total:

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from thence.agents.samples import Clock, Machine, Record, made_id, put, timed_id
+from thence.agents.samples import Machine, Record, SampleClock, made_id, put, timed_id
 
 MODEL = "grok-4-fast"
 
 
-class Folder:
+class SampleFolder:
     """One session being written."""
 
     def __init__(self, name: str, cwd: Path, start: datetime, title: str) -> None:
         self.id = timed_id(name, start)
         self.updates: list[Record] = []
         self.events: list[Record] = []
-        self.clock = Clock(start)
+        self.clock = SampleClock(start)
         self._start = self.clock.text
         self._name = name
         self._title = title
@@ -65,16 +65,18 @@ class Folder:
         self._stream = self.clock.millis
         self._update("agent_message_chunk", wait=3, content={"type": "text", "text": text})
 
-    def call(self, tool: str, given: Record, told: Record | None, *, took: float = 1.0) -> None:
+    def call(
+        self, tool: str, arguments: Record, outcome: Record | None, *, took: float = 1.0
+    ) -> None:
         """Let the model use a tool; without an outcome it was killed before there was one."""
         name = f"call_{made_id(f'{self._name}{len(self.updates)}')[:12]}"
         about = {"x.ai/tool": {"version": 1, "name": tool, "namespace": "grok_build"}}
         self._stream = self.clock.millis
-        self._update("tool_call", toolCallId=name, title=tool, rawInput=given, _meta=about)
+        self._update("tool_call", toolCallId=name, title=tool, rawInput=arguments, _meta=about)
         self._event("tool_started", tool_name=tool)
-        if told is None:
+        if outcome is None:
             return
-        self._update("tool_call_update", wait=took, toolCallId=name, status="completed", **told)
+        self._update("tool_call_update", wait=took, toolCallId=name, status="completed", **outcome)
         self._event(
             "tool_completed",
             tool_name=tool,
@@ -93,15 +95,15 @@ class Folder:
             "command": command,
         }
         content = [{"type": "content", "content": {"type": "text", "text": output}}]
-        told = {"rawOutput": raw, "content": content}
-        self.call("run_terminal_command", {"command": command}, told, took=2.2)
+        outcome = {"rawOutput": raw, "content": content}
+        self.call("run_terminal_command", {"command": command}, outcome, took=2.2)
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Change a file."""
-        given = {"file_path": path, "old_string": old, "new_string": new}
+        arguments = {"file_path": path, "old_string": old, "new_string": new}
         diff = {"type": "diff", "path": f"{self._cwd}/{path}", "oldText": old, "newText": new}
         raw = {"type": "SearchReplace", "file_path": path}
-        self.call("search_replace", given, {"content": [diff], "rawOutput": raw})
+        self.call("search_replace", arguments, {"content": [diff], "rawOutput": raw})
 
     def end(self) -> None:
         """End the turn."""
@@ -114,13 +116,13 @@ class Folder:
             "reasoningTokens": 0,
             "modelCalls": 3,
         }
-        told = {**usage, "modelUsage": {MODEL: usage}}
+        bill = {**usage, "modelUsage": {MODEL: usage}}
         self._update(
             "turn_completed",
             ours=True,
             prompt_id=self._prompt,
             stop_reason="end_turn",
-            usage=told,
+            usage=bill,
         )
         self._event("turn_ended", outcome="completed")
         self._turns.append(
@@ -163,7 +165,7 @@ class Folder:
 def write(machine: Machine, now: datetime) -> None:
     """Write the sessions of Grok."""
     cwd = machine.work / "tidepool"
-    s = Folder("rename", cwd, now - timedelta(hours=3), "Rename Station to Gauge everywhere")
+    s = SampleFolder("rename", cwd, now - timedelta(hours=3), "Rename Station to Gauge everywhere")
     s.prompt("Rename Station to Gauge everywhere.")
     s.bash("grep -rl Station . | wc -l", "58\n")
     s.edit("gauges/api.py", "class Station", "class Gauge")

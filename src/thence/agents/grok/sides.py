@@ -35,17 +35,17 @@ _OUTCOMES = {"error": True, "success": False}
 class Telemetry(Reader):
     """`events.jsonl`: turns, phases, approvals and durations."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
-        """Give one event that keeps the books."""
-        value = found.value
+    def facts(self, entry: Found) -> Iterable[Fact]:
+        """Return one event that keeps the books."""
+        value = entry.value
         kind = word(value.get("type")) or "unknown"
         yield self._fact(
-            found,
-            self._books(found, _FLAGS.get(kind, 0)),
+            entry,
+            self._books(entry, _FLAGS.get(kind, 0)),
             kind,
             ts=text(value.get("ts")),
             blocks=(Block("lifecycle", "system", _line(kind, value), value),),
-            told=_told(kind, value),
+            told=_call_statuses(kind, value),
             about=_status(kind, value),
         )
 
@@ -56,7 +56,7 @@ def _line(kind: str, value: dict[str, JSON]) -> str:
     return one_line(f"{kind}: {what}") if isinstance(what, str) else kind
 
 
-def _told(kind: str, value: dict[str, JSON]) -> tuple[CallStatus, ...]:
+def _call_statuses(kind: str, value: dict[str, JSON]) -> tuple[CallStatus, ...]:
     call = text(value.get("tool_call_id"))
     if kind != "tool_completed" or call is None:
         return ()
@@ -76,44 +76,44 @@ def _status(kind: str, value: dict[str, JSON]) -> dict[str, JSON]:
 class RewindPoints(Reader):
     """`rewind_points.jsonl`: which files a prompt found and left; their contents stay there."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
-        """Give one event that keeps the books."""
-        value = found.value
-        told = {"prompt_index": value.get("prompt_index")}
+    def facts(self, entry: Found) -> Iterable[Fact]:
+        """Return one event that keeps the books."""
+        value = entry.value
+        snapshot = {"prompt_index": value.get("prompt_index")}
         for name in ("file_snapshots", "after_snapshots"):
             files = value.get(name)
-            told[name] = sorted(files) if isinstance(files, dict) else []
+            snapshot[name] = sorted(files) if isinstance(files, dict) else []
         line = f"files before prompt {count(value.get('prompt_index'))}"
         yield self._fact(
-            found,
-            self._books(found),
+            entry,
+            self._books(entry),
             "rewind_point",
             ts=text(value.get("created_at")),
-            blocks=(Block("lifecycle", "system", line, told),),
+            blocks=(Block("lifecycle", "system", line, snapshot),),
         )
 
 
 # -- documents ------------------------------------------------------------------------------
 
 
-class Document(Reader):
+class GrokDocument(Reader):
     """A JSON file that is rewritten whole."""
 
-    def _tells(
-        self, found: Found, about: dict[str, JSON], edges: tuple[Edge, ...] = ()
+    def _session_facts(
+        self, entry: Found, about: dict[str, JSON], edges: tuple[Edge, ...] = ()
     ) -> Iterator[Fact]:
-        said = {n: value for n, value in about.items() if isinstance(value, (str, bool, dict))}
-        if said or edges:
-            node = Node(self._name(found))
-            yield self._fact(found, node, self._file.key, about=said, edges=edges)
+        stated = {n: value for n, value in about.items() if isinstance(value, (str, bool, dict))}
+        if stated or edges:
+            node = Node(self._name(entry))
+            yield self._fact(entry, node, self._file.key, about=stated, edges=edges)
 
 
-class Summary(Document):
+class SummaryDocument(GrokDocument):
     """`summary.json`: the session's entry in the client's own list."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Tell title, place, model, kind and parent."""
-        value = found.value
+        value = entry.value
         info = value.get("info")
         title = "title:custom" if value.get("title_is_manual") is True else "title:ai"
         about = {
@@ -129,70 +129,72 @@ class Summary(Document):
             title: value.get("generated_title"),
             "title:summary": value.get("session_summary"),
         }
-        return self._tells(found, about, _above(value))
+        return self._session_facts(entry, about, _above(value))
 
 
 def _above(value: dict[str, JSON]) -> tuple[Edge, ...]:
     """The parent. A subagent's summary names one in some versions only."""
     parent = text(value.get("parent_session_id"))
     if parent is None:
-        told = value.get("thence_handoff")
-        return handed(told.get("from"), told.get("event")) if isinstance(told, dict) else ()
+        handoff = value.get("thence_handoff")
+        return (
+            handed(handoff.get("from"), handoff.get("event")) if isinstance(handoff, dict) else ()
+        )
     child = word(value.get("session_kind")) == "subagent"
     return (Edge("subagent" if child else "fork", parent, "its summary.json names the parent"),)
 
 
-class UsageDocument(Document):
+class UsageDocument(GrokDocument):
     """`usage.json`, as the client counts: with subagents, and with what a fork inherited."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Tell the client's own total, which is no bill of ours."""
-        total = found.value.get("session")
+        total = entry.value.get("session")
         if not isinstance(total, dict):
             return ()
-        told = {n: count(v) for n, v in total.items() if n.endswith(("Tokens", "Calls"))}
-        return self._tells(found, {"status:usage": told})
+        counts = {n: count(v) for n, v in total.items() if n.endswith(("Tokens", "Calls"))}
+        return self._session_facts(entry, {"status:usage": counts})
 
 
-class Signals(Document):
+class SignalsDocument(GrokDocument):
     """`signals.json`: counters, and how full the model's context is."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Tell the context: an estimate, never a bill."""
-        value = found.value
+        value = entry.value
         used, window = value.get("contextTokensUsed"), value.get("contextWindowTokens")
         context = {"tokens": count(used), "window": count(window)}
         about = {"model": value.get("primaryModelId"), "status:context": context}
-        return self._tells(found, about)
+        return self._session_facts(entry, about)
 
 
-class Context(Document):
+class ContextDocument(GrokDocument):
     """`prompt_context.json`: whether a human was there."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Tell whether the session was automated."""
-        return self._tells(found, {"automated": found.value.get("is_non_interactive")})
+        return self._session_facts(entry, {"automated": entry.value.get("is_non_interactive")})
 
 
-class Child(Document):
+class ChildDocument(GrokDocument):
     """`subagents/<id>/meta.json`: a session that this one started."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Tell the tie."""
-        value = found.value
+        value = entry.value
         child = text(value.get("child_session_id")) or text(value.get("subagent_id"))
         tie = (Edge("subagent", child, "meta.json under subagents", child=True),) if child else ()
-        return self._tells(found, {}, tie)
+        return self._session_facts(entry, {}, tie)
 
 
-class ChildUsage(Document):
+class ChildUsageDocument(GrokDocument):
     """The `usage.json` of a session that this one started."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Tell what the child was billed, turn by turn."""
-        shares = tuple(_shares(word(found.value.get("sessionId")), found.value.get("turns")))
+        shares = tuple(_shares(word(entry.value.get("sessionId")), entry.value.get("turns")))
         if shares:
-            yield self._fact(found, Node(self._name(found)), "child usage", shares=shares)
+            yield self._fact(entry, Node(self._name(entry)), "child usage", shares=shares)
 
 
 def _shares(session: str, turns: JSON) -> Iterator[Share]:

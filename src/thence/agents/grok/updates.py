@@ -49,19 +49,19 @@ _FOR_PROMPT = (
     "text",
     "FileNotFound",
 )
-_OBJECTS = 1000  # a structure is searched no further for its text
+_MAX_OBJECTS = 1000  # a structure is searched no further for its text
 
 
 class Update:
     """One record, taken apart."""
 
-    __slots__ = ("found", "kind", "meta", "own", "ts", "update")
+    __slots__ = ("entry", "kind", "meta", "own", "ts", "update")
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, entry: Found) -> None:
         """Find the parts of a record; what has another shape counts as empty."""
-        value = found.value
+        value = entry.value
         params = _dict(value.get("params"))
-        self.found = found
+        self.entry = entry
         self.update = _dict(params.get("update"))
         self.own = word(params.get("sessionId"))
         self.meta = _dict(params.get("_meta")) or _dict(value.get("_meta"))
@@ -109,11 +109,13 @@ class Updates(Reader):
         self._own = carry.get("own") is True
         self._piece = text(carry.get("piece"))
         known = carry.get("prompts")
-        self._prompts: list[int] = [count(one) for one in known] if isinstance(known, list) else []
+        self._prompts: list[int] = (
+            [count(index) for index in known] if isinstance(known, list) else []
+        )
         """The index of each prompt that stands."""
         self._kinds: dict[str, Callable[[Update], list[Fact]]] = {
             "user_message_chunk": self._user,
-            "agent_message_chunk": self._said,
+            "agent_message_chunk": self._message,
             "agent_thought_chunk": self._thought,
             "tool_call": self._call,
             "tool_call_update": self._call_update,
@@ -139,10 +141,10 @@ class Updates(Reader):
             "prompts": self._prompts,
         }
 
-    def facts(self, found: Found) -> Iterable[Fact]:
-        """Give the event of one record, more where it bills several models."""
-        record = Update(found)
-        edges = self._owned(record)
+    def facts(self, entry: Found) -> Iterable[Fact]:
+        """Return the event of one record, more where it bills several models."""
+        record = Update(entry)
+        edges = self._ownership_edges(record)
         made = self._kinds.get(record.kind, self._other)(record)
         if edges:
             made[0] = msgspec.structs.replace(made[0], edges=made[0].edges + edges)
@@ -151,12 +153,12 @@ class Updates(Reader):
 
     # -- whose it is --------------------------------------------------------------------
 
-    def _owned(self, record: Update) -> tuple[Edge, ...]:
+    def _ownership_edges(self, record: Update) -> tuple[Edge, ...]:
         """Tell copies from own records; the first own one after copies ends a fork's share."""
         author = record.author
         if self._own or not author:
             return ()
-        if files.remembered(author) != self._session and author != record.own:
+        if files.clean_carry(author) != self._session and author != record.own:
             self._origin = author
             self._end = text(record.meta.get("thence_handoff"))
             return ()
@@ -169,13 +171,13 @@ class Updates(Reader):
         return handed(parent, self._end) or (own,)
 
     def _node(self, record: Update, flags: int = 0, **more: JSON) -> Node:
-        raw = record.found.raw
+        raw = record.entry.raw
         begin = max(raw.find(b'"update":'), 0)
         return Node(line_name(self._file.key, raw[begin:]), PREVIOUS, flags, **more)
 
     def _event(self, record: Update, node: Node, *blocks: Block, **more: JSON) -> Fact:
         return self._fact(
-            record.found,
+            record.entry,
             node,
             record.kind,
             ts=record.ts,
@@ -186,9 +188,9 @@ class Updates(Reader):
             **more,
         )
 
-    def _noted(self, record: Update, line: str, flags: int = 0, **more: JSON) -> list[Fact]:
+    def _note_facts(self, record: Update, line: str, flags: int = 0, **more: JSON) -> list[Fact]:
         """A record that keeps the books."""
-        block = Block("lifecycle", "system", one_line(line), record.update or record.found.value)
+        block = Block("lifecycle", "system", one_line(line), record.update or record.entry.value)
         return [self._event(record, self._node(record, Is.INTERNAL | flags), block, **more)]
 
     # -- what was said ------------------------------------------------------------------
@@ -199,7 +201,7 @@ class Updates(Reader):
         part = picture(_dict(record.update.get("content")))
         line = word(part.get("text")) or word(part.get("type"))
         if meta.get("hostTurn") is True:  # a command to the client; no model saw it
-            return self._noted(record, line)
+            return self._note_facts(record, line)
         if line.startswith(RECORDED) or _is_injected(record, line):  # no human's words
             block = Block("lifecycle", "user", one_line(line), part)
             return [self._event(record, self._node(record), block, model=self._model)]
@@ -213,16 +215,16 @@ class Updates(Reader):
         node = self._node(record, Is.PROMPT)
         return [self._event(record, node, block, model=self._model, piece=piece)]
 
-    def _said(self, record: Update) -> list[Fact]:
+    def _message(self, record: Update) -> list[Fact]:
         part = picture(_dict(record.update.get("content")))
-        said = word(part.get("text"))
-        block = Block("assistant_msg", "assistant", one_line(said), part)
+        words = word(part.get("text"))
+        block = Block("assistant_msg", "assistant", one_line(words), part)
         return self._reply(record, block)
 
     def _thought(self, record: Update) -> list[Fact]:
-        said = word(_dict(record.update.get("content")).get("text"))
-        thought = {"type": "thinking", "thinking": said}
-        return self._reply(record, Block("thinking", "assistant", one_line(said), thought))
+        words = word(_dict(record.update.get("content")).get("text"))
+        thought = {"type": "thinking", "thinking": words}
+        return self._reply(record, Block("thinking", "assistant", one_line(words), thought))
 
     def _reply(self, record: Update, block: Block) -> list[Fact]:
         response = record.response
@@ -242,10 +244,12 @@ class Updates(Reader):
 
     def _call(self, record: Update) -> list[Fact]:
         call = text(record.update.get("toolCallId"))
-        told = _dict(_dict(record.update.get("_meta")).get("x.ai/tool"))
-        tool = word(told.get("name")) or record.word("title")
-        given = record.update.get("rawInput")
-        block = Block("tool_call", "assistant", kinds.summary(tool, given), given, tool, call)
+        tool_info = _dict(_dict(record.update.get("_meta")).get("x.ai/tool"))
+        tool = word(tool_info.get("name")) or record.word("title")
+        arguments = record.update.get("rawInput")
+        block = Block(
+            "tool_call", "assistant", kinds.summary(tool, arguments), arguments, tool, call
+        )
         node = self._node(record, Is.REPLY, response=record.response, calls=(call,) if call else ())
         return [
             self._event(
@@ -261,22 +265,26 @@ class Updates(Reader):
     def _call_update(self, record: Update) -> list[Fact]:
         call, status = text(record.update.get("toolCallId")), record.word("status")
         if status not in _ENDED or call is None:
-            return self._noted(record, record.word("title") or record.kind)
+            return self._note_facts(record, record.word("title") or record.kind)
         raw = _dict(record.update.get("rawOutput"))
         output, images = _output(record.update, raw), _images(record.update.get("content"))
         line = one_line(output) or ("[image]" if images else "")
         content = result_content(output, images)
-        blocks = [Block("tool_result", "tool", line, content, None, call, _failed(status, raw))]
+        blocks = [Block("tool_result", "tool", line, content, None, call, _has_failed(status, raw))]
         if raw.get("truncated") is True:  # only a name: it is looked for in the own folder
-            told = {"file": f"{call}.log", "bytes": count(raw.get("total_bytes"))}
-            blocks.append(Block("lifecycle", "system", "the whole output lies in a file", told))
+            file_note = {"file": f"{call}.log", "bytes": count(raw.get("total_bytes"))}
+            blocks.append(
+                Block("lifecycle", "system", "the whole output lies in a file", file_note)
+            )
         node = self._node(record, answers=(call,))
         return [self._event(record, node, *blocks)]
 
     def _plan(self, record: Update) -> list[Fact]:
         entries = record.update.get("entries")
         todos = (
-            [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+            [entry for entry in entries if isinstance(entry, dict)]
+            if isinstance(entries, list)
+            else []
         )
         block = Block("lifecycle", "system", f"plan of {len(todos)} steps", {"todos": todos})
         return [self._event(record, self._node(record), block)]
@@ -323,7 +331,7 @@ class Updates(Reader):
     def _rewind(self, record: Update) -> list[Fact]:
         target = record.update.get("target_prompt_index")
         if not isinstance(target, int) or isinstance(target, bool):
-            return self._noted(record, "rewind to nowhere")
+            return self._note_facts(record, "rewind to nowhere")
         standing = len(self._prompts)
         keep = next((at for at in range(standing) if self._prompts[at] >= target), standing)
         del self._prompts[keep:]
@@ -339,12 +347,12 @@ class Updates(Reader):
         history = files.document(str(path)).get("compacted_history") if path else None
         blocks = replacement(history)
         if not blocks:  # without what replaces it, the history goes on as it was
-            return self._noted(record, "compaction, its history lost", unbilled=COMPACTION)
+            return self._note_facts(record, "compaction, its history lost", unbilled=COMPACTION)
         node = self._node(record, Is.SUMMARY)
         return [self._event(record, node, *blocks, unbilled=COMPACTION)]
 
     def _compaction_failed(self, record: Update) -> list[Fact]:
-        return self._noted(
+        return self._note_facts(
             record, f"compaction failed: {record.word('error')}", unbilled=COMPACTION
         )
 
@@ -357,33 +365,35 @@ class Updates(Reader):
         line = f"{record.kind}: {record.word('description') or record.word('status')}"
         edge = (Edge("subagent", child, f"{record.kind} in its log", child=True),) if child else ()
         asked = text(record.update.get("parent_prompt_id"))
-        return self._noted(record, line, edges=edge, usage_key=asked)
+        return self._note_facts(record, line, edges=edge, usage_key=asked)
 
     def _task(self, record: Update) -> list[Fact]:
         """A command in the background has ended: how, its call's result could not tell yet."""
         snapshot = _dict(record.update.get("task_snapshot"))
         call = text(record.update.get("tool_call_id")) or text(snapshot.get("tool_call_id"))
         code = snapshot.get("exit_code")
-        told: tuple[CallStatus, ...] = ()
+        statuses: tuple[CallStatus, ...] = ()
         if call and isinstance(code, int) and not isinstance(code, bool):
-            told = (CallStatus(call, code != 0, code),)
-        return self._noted(record, f"{record.kind}: {word(snapshot.get('command'))}", told=told)
+            statuses = (CallStatus(call, code != 0, code),)
+        return self._note_facts(
+            record, f"{record.kind}: {word(snapshot.get('command'))}", told=statuses
+        )
 
     def _hook(self, record: Update) -> list[Fact]:
         name = record.word("event_name")
-        return self._noted(record, f"hook: {name}", Is.CLOSES if name == "session_end" else 0)
+        return self._note_facts(record, f"hook: {name}", Is.CLOSES if name == "session_end" else 0)
 
     def _other(self, record: Update) -> list[Fact]:
         more = record.word("message") or record.word("reason") or record.word("title")
         line = record.kind or "unknown"
-        return self._noted(record, f"{line}: {more}" if more else line)
+        return self._note_facts(record, f"{line}: {more}" if more else line)
 
 
 def _is_injected(record: Update, line: str) -> bool:
     """Return whether the client put a text into the user's mouth: it hides it, or tags it."""
     content = _dict(record.update.get("content"))
     notes = (record.meta, record.update.get("_meta"), content.get("_meta"), content)
-    return any(_dict(one).get(_HIDDEN) is True for one in notes) or is_injected(line)
+    return any(_dict(fields).get(_HIDDEN) is True for fields in notes) or is_injected(line)
 
 
 def _dict(value: JSON) -> dict[str, JSON]:
@@ -399,7 +409,7 @@ def _context(record: Update) -> dict[str, JSON]:
 # -- results --------------------------------------------------------------------------------
 
 
-def _failed(status: str, raw: dict[str, JSON]) -> bool | None:
+def _has_failed(status: str, raw: dict[str, JSON]) -> bool | None:
     """Whether a call failed. A command that fails is `completed` all the same."""
     if status == "failed" or raw.get("is_error") is True:
         return True
@@ -416,20 +426,20 @@ def _failed(status: str, raw: dict[str, JSON]) -> bool | None:
 
 def _output(update: dict[str, JSON], raw: dict[str, JSON]) -> str:
     """The text of a result, as near to what the model got as the record has it."""
-    if isinstance(told := raw.get("output_for_prompt"), str):
-        return told
+    if isinstance(shown := raw.get("output_for_prompt"), str):
+        return shown
     for name in ("stdout", "output"):
-        if isinstance(raw.get(name), list) and (said := _bytes(raw[name])) is not None:
-            return said
-    if said := _content(update.get("content")):
-        return said
+        if isinstance(raw.get(name), list) and (words := _bytes(raw[name])) is not None:
+            return words
+    if words := _content(update.get("content")):
+        return words
     return "\n".join(_texts(raw))
 
 
 def _texts(raw: dict[str, JSON]) -> Iterator[str]:
     """The texts of a structure: of each object in it the one that was meant for the model."""
     todo: list[JSON] = [raw]
-    for _ in range(_OBJECTS):
+    for _ in range(_MAX_OBJECTS):
         if not todo:
             return
         value = todo.pop()
@@ -440,7 +450,7 @@ def _texts(raw: dict[str, JSON]) -> Iterator[str]:
             else:
                 todo += [v for v in value.values() if isinstance(v, (dict, list))][::-1]
         elif isinstance(value, list):
-            todo += value[:_OBJECTS][::-1]
+            todo += value[:_MAX_OBJECTS][::-1]
 
 
 def _content(parts: JSON) -> str:

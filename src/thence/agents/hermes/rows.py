@@ -13,24 +13,24 @@ from typing import Final
 from zlib import crc32
 
 from thence.agents import File, Mark, Source
-from thence.agents.files import remembered
+from thence.agents.files import clean_carry
 from thence.agents.message_rows import TOTALS, MessageRows, Totals
 from thence.agents.records import (
     Record,
     answer,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
+    parse_arguments,
     prompt,
     result,
     text,
     thought,
 )
-from thence.agents.sqlite_rows import Database, RowLog, parsed
+from thence.agents.sqlite_rows import Database, RowLog, parse_json
 from thence.format import joins
 from thence.format.codec import Found
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
@@ -54,10 +54,10 @@ _INJECTED: Final = (
 )
 _INTERRUPTED: Final = "Operation interrupted."
 _REFUSED: Final = "verification_required"
-_ROW_BYTES: Final = 1024  # about as many has a row
-_DEPTH: Final = 32  # sessions above one that are looked at
-_WAITING: Final = 64  # calls whose session is not there yet
-_SESSION: Final = (
+_ESTIMATED_ROW_BYTES: Final = 1024  # a guess: rows are not measured
+_MAX_DEPTH: Final = 32  # sessions above one that are looked at
+_MAX_WAITING_CALLS: Final = 64  # calls whose session is not there yet
+_SESSION_COLUMNS: Final = (
     "id",
     "source",
     "parent_session_id",
@@ -74,7 +74,7 @@ _SESSION: Final = (
     "model",
     "model_config",
 )
-_COUNTS: Final = _SESSION[3:7]
+_TOKEN_COLUMNS: Final = _SESSION_COLUMNS[3:7]
 
 
 # -- finding --------------------------------------------------------------------------------
@@ -82,28 +82,36 @@ _COUNTS: Final = _SESSION[3:7]
 
 def versions(database: Database) -> list[tuple[str, str, float, int]]:
     """Return id, version, time and size of all sessions that are read."""
-    found = [
-        dict(zip(_SESSION, told, strict=True)) for told in database.select("sessions", _SESSION)
+    records = [
+        dict(zip(_SESSION_COLUMNS, values, strict=True))
+        for values in database.select("sessions", _SESSION_COLUMNS)
     ]
-    sessions = {told["id"]: told for told in found if text(told["id"])}
+    sessions = {session["id"]: session for session in records if text(session["id"])}
     rows = _rows_of(database)
     tokens = _tokens_of(database)
     children: dict[JSON, int] = {}
-    for told in sessions.values():
-        if told["source"] == _DELEGATED:
-            parent = told["parent_session_id"]
+    for session in sessions.values():
+        if session["source"] == _DELEGATED:
+            parent = session["parent_session_id"]
             children[parent] = children.get(parent, 0) + 1
     out: list[tuple[str, str, float, int]] = []
-    for name, told in sessions.items():
+    for name, session in sessions.items():
         if not _is_read(name, sessions):
             continue
         number, last, active, when = rows.get(name, (0, 0, 0, 0.0))
         counts = (number, last, active, tokens.get(name, 0), children.get(name, 0))
         if not any(counts):
             continue  # opened, and nothing was asked
-        told_of = (told["title"], told["cwd"], told["model"], *(told[key] for key in _COUNTS))
-        version = ".".join(map(str, (*counts, crc32(repr(told_of).encode("utf-8", "replace")))))
-        out.append((name, version, when or _seconds(told["started_at"]), number * _ROW_BYTES))
+        details = (
+            session["title"],
+            session["cwd"],
+            session["model"],
+            *(session[key] for key in _TOKEN_COLUMNS),
+        )
+        version = ".".join(map(str, (*counts, crc32(repr(details).encode("utf-8", "replace")))))
+        out.append(
+            (name, version, when or _seconds(session["started_at"]), number * _ESTIMATED_ROW_BYTES)
+        )
     return out
 
 
@@ -123,7 +131,7 @@ def _rows_of(database: Database) -> dict[JSON, tuple[int, int, int, float]]:
 
 
 def _tokens_of(database: Database) -> dict[JSON, int]:
-    if not database.has_columns("session_model_usage", ("session_id", *_COUNTS)):
+    if not database.has_columns("session_model_usage", ("session_id", *_TOKEN_COLUMNS)):
         return {}
     query = (
         "SELECT session_id, sum(input_tokens + output_tokens + cache_read_tokens"
@@ -134,13 +142,13 @@ def _tokens_of(database: Database) -> dict[JSON, int]:
 
 def _is_read(name: JSON, sessions: Mapping[JSON, Record]) -> bool:
     """Return whether a session is none of a chat: what was delegated goes by who delegated it."""
-    for _ in range(_DEPTH):
-        told = sessions.get(name)
-        if told is None:
+    for _ in range(_MAX_DEPTH):
+        session = sessions.get(name)
+        if session is None:
             return True  # who delegated it was deleted
-        if told["source"] != _DELEGATED:
-            return told["source"] in SOURCES
-        name = told["parent_session_id"]
+        if session["source"] != _DELEGATED:
+            return session["source"] in SOURCES
+        name = session["parent_session_id"]
     return False
 
 
@@ -151,38 +159,38 @@ def _seconds(value: JSON) -> float:
 # -- rows -----------------------------------------------------------------------------------
 
 
-def opened(database: Database, source: Source, file: File, mark: Mark) -> RowLog:
+def open_log(database: Database, source: Source, file: File, mark: Mark) -> RowLog:
     """Return the rows of a session, or its totals."""
-    make = Usages if file.key == TOTALS else Messages
+    make = HermesTotals if file.key == TOTALS else HermesMessages
     return make(database, source, file, mark)
 
 
-class Usages(Totals):
+class HermesTotals(Totals):
     """What was billed, per model and task."""
 
     def totals(self) -> Mapping[str, tuple[str | None, Usage]]:
         """Return the totals per model and task; those of the session if that is not told."""
-        where, columns = "WHERE session_id = ?", ("model", "task", *_COUNTS)
-        told = list(
+        where, columns = "WHERE session_id = ?", ("model", "task", *_TOKEN_COLUMNS)
+        rows = list(
             self._database.select("session_model_usage", columns, where, self._session)
             if self._database.has_columns("session_model_usage", ("session_id",))
             else ()
         )
-        if not told:
-            named = ("model", "id", *_COUNTS)
-            told = list(self._database.select("sessions", named, "WHERE id = ?", self._session))
-            told = [(model, "", *counts) for model, _, *counts in told]
+        if not rows:
+            named = ("model", "id", *_TOKEN_COLUMNS)
+            rows = list(self._database.select("sessions", named, "WHERE id = ?", self._session))
+            rows = [(model, "", *counts) for model, _, *counts in rows]
         out: dict[str, tuple[str | None, Usage]] = {}
-        for model, task, given, output, read, written in told:
+        for model, task, input_tokens, output, read, written in rows:
             name = " ".join(filter(None, (word(model), word(task)))) or "requests"
-            usage = Usage(count(given), count(output), count(written), count(read))
+            usage = Usage(count(input_tokens), count(output), count(written), count(read))
             if name in out:  # of several providers
                 usage = joins.added(out[name][1], usage)
             out[name] = text(model), usage
         return out
 
 
-class Messages(MessageRows):
+class HermesMessages(MessageRows):
     """The rows of one session."""
 
     columns = (
@@ -202,29 +210,29 @@ class Messages(MessageRows):
 
     def __init__(self, database: Database, source: Source, file: File, mark: Mark) -> None:
         super().__init__(database, source, file, mark)
-        self._told_of = text(self._carried.get("about"))
+        self._about_digest = text(self._carried.get("about"))
         waiting = self._carried.get("waiting")
         self._waiting: Record = dict(waiting) if isinstance(waiting, dict) else {}
         children = self._carried.get("children")
         self._children_known: list[JSON] = list(children) if isinstance(children, list) else []
-        self._live = self._standing(self._at)
+        self._live = self._last_standing_row(self._at)
         self._tip = text(self._carried.get("tip"))
-        found = list(database.select("sessions", _SESSION, "WHERE id = ?", source.session))
-        self._row: Record = dict(zip(_SESSION, found[0], strict=True)) if found else {}
+        rows = list(database.select("sessions", _SESSION_COLUMNS, "WHERE id = ?", source.session))
+        self._row: Record = dict(zip(_SESSION_COLUMNS, rows[0], strict=True)) if rows else {}
         self._is_side = self._row.get("source") == _DELEGATED
 
     def carry(self) -> JSON:
         """Return where the reading stands, and which calls wait for the session they started."""
-        told = {
-            "about": self._told_of,
+        state = {
+            "about": self._about_digest,
             "waiting": self._waiting,
             "children": self._children_known,
             "tip": self._tip,
         }
-        more = {name: value for name, value in told.items() if value}
+        more = {name: value for name, value in state.items() if value}
         return {**fields(super().carry()), **more}
 
-    def _standing(self, before: int) -> str | None:
+    def _last_standing_row(self, before: int) -> str | None:
         """Return the last of the rows up to one that was not taken back."""
         if not before or not self._database.has_columns("messages", ("active", "compacted")):
             return f"m{before}" if before else None
@@ -237,44 +245,46 @@ class Messages(MessageRows):
 
     # -- facts --------------------------------------------------------------------------
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the fact of one row."""
-        told = found.value
-        role, said = told["role"], told["content"]
-        blocks, flags, how = self._blocks(told)
-        name = f"m{told['id']}"
-        summed = isinstance(said, str) and said.startswith(_SUMMARY)
-        if summed:
+        row = entry.value
+        role, content = row["role"], row["content"]
+        blocks, flags, statuses = self._blocks(row)
+        name = f"m{row['id']}"
+        is_summary = isinstance(content, str) and content.startswith(_SUMMARY)
+        if is_summary:
             node = Node(name, None, Is.SUMMARY, logical=self._live)
-            blocks = [Block("lifecycle", "user", one_line(said), {"type": "text", "text": said})]
+            blocks = [
+                Block("lifecycle", "user", one_line(content), {"type": "text", "text": content})
+            ]
         else:
             node = Node(name, self._live, flags, calls=calls_of(blocks), answers=answers_of(blocks))
-        if self._is_copy(told):
-            blocks, how = [_again(block) for block in blocks], ()
+        if self._is_copy(row):
+            blocks, statuses = [_again(block) for block in blocks], ()
             node = Node(name, self._live)
-        taken_back = told["active"] == 0 and told["compacted"] != 1
-        if taken_back:
+        is_taken_back = row["active"] == 0 and row["compacted"] != 1
+        if is_taken_back:
             node = Node(name, self._tip, flags, calls=node.calls, answers=node.answers)
         else:
             self._live = name
         self._tip = name
         for block in blocks:
             if block.kind == "tool_call" and block.tool == "delegate_task" and block.call:
-                self._waiting[block.call] = [told["id"], _goals(block.payload)]
+                self._waiting[block.call] = [row["id"], _goals(block.payload)]
         return [
             self._fact(
-                found,
+                entry,
                 node,
                 word(role),
-                ts=moment(told["timestamp"]),
+                ts=moment(row["timestamp"]),
                 blocks=tuple(blocks),
-                told=how,
+                told=statuses,
                 model=text(self._row.get("model")) if role == "assistant" else None,
-                copy_key=f"{told['timestamp']}:{word(role)}:{_digest(told)}",
+                copy_key=f"{row['timestamp']}:{word(role)}:{_digest(row)}",
             )
         ]
 
-    def _is_copy(self, told: Record) -> bool:
+    def _is_copy(self, row: Record) -> bool:
         """Return whether a compaction wrote a row once more, behind its summary."""
         if not self._database.has_columns("messages", ("compacted", "tool_call_id")):
             return False
@@ -282,90 +292,90 @@ class Messages(MessageRows):
             "SELECT 1 FROM messages WHERE session_id = ? AND timestamp = ? AND id < ?"
             " AND compacted = 1 AND role = ? AND tool_call_id IS ? AND content IS ? LIMIT 1"
         )
-        known = (told["timestamp"], told["id"], told["role"], told["tool_call_id"], told["content"])
-        return any(self._database.ask(query, self._session, *known))
+        key = (row["timestamp"], row["id"], row["role"], row["tool_call_id"], row["content"])
+        return any(self._database.ask(query, self._session, *key))
 
-    def _blocks(self, told: Record) -> tuple[list[Block], int, tuple[CallStatus, ...]]:
-        role, said = told["role"], _text_of(told["content"])
+    def _blocks(self, row: Record) -> tuple[list[Block], int, tuple[CallStatus, ...]]:
+        role, content = row["role"], _text_of(row["content"])
         if role == "assistant":
-            return (*self._answer(told, said), ())
+            return (*self._answer(row, content), ())
         if role == "tool":
-            return self._result(told)
-        if role != "user" or told["observed"] == 1:
-            return [note(said or word(role), told["content"])], Is.INTERNAL, ()
-        if self._is_side or said.startswith(_INJECTED):
-            return [injected(said)], 0, ()
-        return [prompt(said)], Is.PROMPT, ()
+            return self._result(row)
+        if role != "user" or row["observed"] == 1:
+            return [note(content or word(role), row["content"])], Is.INTERNAL, ()
+        if self._is_side or content.startswith(_INJECTED):
+            return [injected_text(content)], 0, ()
+        return [prompt(content)], Is.PROMPT, ()
 
-    def _answer(self, told: Record, said: str) -> tuple[list[Block], int]:
+    def _answer(self, row: Record, content: str) -> tuple[list[Block], int]:
         blocks: list[Block] = []
-        if thinking := text(told["reasoning"]) or text(told["reasoning_content"]):
+        if thinking := text(row["reasoning"]) or text(row["reasoning_content"]):
             blocks.append(thought(thinking))
-        calls = list(_calls(told["tool_calls"]))
-        reason = told["finish_reason"]
-        if said and reason == _REFUSED:
-            shown = {"type": "text", "text": said}
-            blocks.append(Block("lifecycle", "assistant", one_line(said), shown))
-        elif said:
-            blocks.append(answer(said))
+        calls = list(_calls(row["tool_calls"]))
+        reason = row["finish_reason"]
+        if content and reason == _REFUSED:
+            shown = {"type": "text", "text": content}
+            blocks.append(Block("lifecycle", "assistant", one_line(content), shown))
+        elif content:
+            blocks.append(answer(content))
         blocks += calls
-        if said == _INTERRUPTED and reason is None:
-            return [note(said, said)], Is.INTERRUPTS
-        ends = said and not calls and reason != _REFUSED
+        if content == _INTERRUPTED and reason is None:
+            return [note(content, content)], Is.INTERRUPTS
+        ends = content and not calls and reason != _REFUSED
         return blocks or [note("empty answer", None)], Is.REPLY | (Is.ENDS if ends else 0)
 
-    def _result(self, told: Record) -> tuple[list[Block], int, tuple[CallStatus, ...]]:
-        name, tool = text(told["tool_call_id"]), text(told["tool_name"])
-        inner = fields(parsed(told["content"]))
+    def _result(self, row: Record) -> tuple[list[Block], int, tuple[CallStatus, ...]]:
+        name, tool = text(row["tool_call_id"]), text(row["tool_name"])
+        inner = fields(parse_json(row["content"]))
         code = inner.get("exit_code")
         code = code if isinstance(code, int) and not isinstance(code, bool) else None
         failed: bool | None = bool(inner.get("error")) or inner.get("success") is False
         if code is not None:
             failed = None
-        how = (CallStatus(name, failed, code),) if name else ()
-        return [result(word(told["content"]), name, tool, failed=failed)], 0, how
+        statuses = (CallStatus(name, failed, code),) if name else ()
+        return [result(word(row["content"]), name, tool, failed=failed)], 0, statuses
 
     # -- the session --------------------------------------------------------------------
 
-    def ending(self) -> Iterator[Fact]:
+    def final_facts(self) -> Iterator[Fact]:
         """Yield where the session stands after rows were taken back, and what its row says."""
-        found = Found({}, Place(self._at, self._at, 0), b"")
+        entry = Found({}, Place(self._at, self._at, 0), b"")
         if self._live != self._tip and self._tip is not None:
             node = Node(f"{self._tip} left", self._live)
-            yield self._fact(found, node, "rewind", blocks=(note("taken back up to here", None),))
-        yield from self._about(found)
+            yield self._fact(entry, node, "rewind", blocks=(note("taken back up to here", None),))
+        yield from self._about(entry)
         yield from self._children()
 
-    def _about(self, found: Found) -> Iterator[Fact]:
-        told = self._row
+    def _about(self, entry: Found) -> Iterator[Fact]:
+        row = self._row
         about: Record = {}
-        if title := text(told.get("title")):
+        if title := text(row.get("title")):
             about["title:ai"] = title
         for name in ("cwd", "git_branch", "model"):
-            if value := text(told.get(name)):
+            if value := text(row.get(name)):
                 about[name] = value
         if self._is_side and not title:
             about |= (
                 {"title:summary": one_line(goal)} if (goal := self._goal(self._session)) else {}
             )
         if self._is_side and "cwd" not in about:  # it works where it was asked to
-            parent = word(told.get("parent_session_id"))
+            parent = word(row.get("parent_session_id"))
             for (cwd,) in self._database.select("sessions", ("cwd",), "WHERE id = ?", parent):
                 about |= {"cwd": cwd} if text(cwd) else {}
         edges = tuple(self._above())
         known = _crc(repr((about, edges)))
-        if (about or edges) and known != self._told_of:
-            self._told_of = known
+        if (about or edges) and known != self._about_digest:
+            self._about_digest = known
             node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
-            when = moment(told.get("started_at"))
-            yield self._fact(found, node, "session", ts=when, about=about, edges=edges)
+            when = moment(row.get("started_at"))
+            yield self._fact(entry, node, "session", ts=when, about=about, edges=edges)
 
     def _above(self) -> Iterator[Edge]:
         """Yield the tie to the session above: it delegated, was branched, or was compacted."""
         parent = text(self._row.get("parent_session_id"))
         if parent is None:
             return
-        settings = fields(parsed(self._row.get("model_config")))
+        settings = fields(parse_json(self._row.get("model_config")))
         ended = self._database.select("sessions", ("end_reason",), "WHERE id = ?", parent)
         if self._is_side or settings.get("_delegate_from"):
             yield Edge("subagent", parent, "parent_session_id")
@@ -378,9 +388,9 @@ class Messages(MessageRows):
 
     def _goal(self, session: str) -> str:
         """Return the first prompt of a session."""
-        asked = "WHERE session_id = ? AND role = 'user' ORDER BY id LIMIT 1"
-        first = self._database.select("messages", ("content",), asked, session)
-        return next((_text_of(said) for (said,) in first), "")
+        where = "WHERE session_id = ? AND role = 'user' ORDER BY id LIMIT 1"
+        first = self._database.select("messages", ("content",), where, session)
+        return next((_text_of(content) for (content,) in first), "")
 
     def _children(self) -> Iterator[Fact]:
         """Yield the sessions that calls started: the first prompt of each is the goal of a call."""
@@ -402,7 +412,7 @@ class Messages(MessageRows):
                     if not left:
                         del self._waiting[name]
                     break
-        while len(self._waiting) > _WAITING:
+        while len(self._waiting) > _MAX_WAITING_CALLS:
             del self._waiting[next(iter(self._waiting))]
 
 
@@ -413,34 +423,34 @@ def _again(block: Block) -> Block:
     return note(block.summary or block.kind, None)
 
 
-def _crc(said: str) -> str:
-    return f"{crc32(remembered(said).encode('utf-8', 'replace')):08x}"
+def _crc(value: str) -> str:
+    return f"{crc32(clean_carry(value).encode('utf-8', 'replace')):08x}"
 
 
-def _digest(told: Record) -> str:
-    said = f"{told['content']}\n{told['tool_calls']}"
-    return f"{crc32(said.encode('utf-8', 'replace')):08x}"
+def _digest(row: Record) -> str:
+    content = f"{row['content']}\n{row['tool_calls']}"
+    return f"{crc32(content.encode('utf-8', 'replace')):08x}"
 
 
 def _text_of(content: JSON) -> str:
     """Return the text of a message: as it is, or that of the parts in a list."""
-    said = word(content)
-    parts = parsed(said) if said.startswith("[{") else None
+    raw = word(content)
+    parts = parse_json(raw) if raw.startswith("[{") else None
     if not isinstance(parts, list):
-        return said
-    return "\n".join(word(part.get("text")) for part in objects(parts)) or said
+        return raw
+    return "\n".join(word(part.get("text")) for part in objects(parts)) or raw
 
 
-def _calls(told: JSON) -> Iterator[Block]:
-    for item in objects(parsed(told)):
-        asked = fields(item.get("function"))
+def _calls(raw_calls: JSON) -> Iterator[Block]:
+    for item in objects(parse_json(raw_calls)):
+        function = fields(item.get("function"))
         name = text(item.get("call_id")) or text(item.get("id"))
-        yield call(word(asked.get("name")), decoded(asked.get("arguments")), name)
+        yield call(word(function.get("name")), parse_arguments(function.get("arguments")), name)
 
 
 def _goals(payload: JSON) -> list[str]:
     """Return what was delegated by a call: one goal, or a list of tasks."""
-    told = fields(payload)
-    goals = [word(told.get("goal"))]
-    goals += [word(task.get("goal")) for task in objects(told.get("tasks"))]
+    arguments = fields(payload)
+    goals = [word(arguments.get("goal"))]
+    goals += [word(task.get("goal")) for task in objects(arguments.get("tasks"))]
     return [goal for goal in goals if goal]

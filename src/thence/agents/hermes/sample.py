@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from thence.agents.hermes.profile import PROFILE
-from thence.agents.samples import History, Machine, Message, Record, by_forms, history, put_rows
+from thence.agents.samples import (
+    Machine,
+    Record,
+    SampleHistory,
+    SampleMessage,
+    by_forms,
+    history,
+    put_rows,
+)
 
 MODEL = "hermes-4-70b"
 SCHEMA = """
@@ -35,7 +43,7 @@ def write(machine: Machine, now: datetime) -> None:
     put_rows(machine.home / "state.db", SCHEMA, _rows(story))
 
 
-def _rows(story: History) -> Iterator[tuple[str, Record]]:
+def _rows(story: SampleHistory) -> Iterator[tuple[str, Record]]:
     session = f"{story.start:%Y%m%d_%H%M%S}_{story.session[:6]}"
     about = {"cwd": story.cwd, "git_branch": "main", "title": story.title, "model": MODEL}
     times = {"started_at": story.start.timestamp(), "ended_at": story.messages[-1].at.timestamp()}
@@ -49,7 +57,7 @@ def _rows(story: History) -> Iterator[tuple[str, Record]]:
     yield "session_model_usage", {"session_id": session, "model": MODEL, **bill}
 
 
-def _message(message: Message, story: History) -> Record:
+def _message(message: SampleMessage, story: SampleHistory) -> Record:
     block = message.content[0]
     if block["type"] == "text":
         end = {"finish_reason": "stop"} if message.role == "assistant" else {}

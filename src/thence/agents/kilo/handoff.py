@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from thence.agents.handoffs import Writer
-from thence.agents.opencode.handoff import files, session_id, settings_of, taken_in
+from thence.agents.handoffs import HandoffWriter
+from thence.agents.opencode.handoff import files, import_command, session_id, settings_of
 
-WRITER: Final = Writer(
+WRITER: Final = HandoffWriter(
     files,
     settings=settings_of(".config/kilo/kilo.json", "kilo*.db"),
     session_id=session_id,
-    accept=taken_in("kilo"),
+    accept=import_command("kilo"),
     takes_failures=True,
 )

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.agents.kimi.names import CARD, LOG, MAIN, PREFIX
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, text_of, word
@@ -30,7 +30,7 @@ def folder_name(cwd: str) -> str:
     return f"wd_{name}_{sha256(cwd.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the files of a session, by their places below the client's folder."""
     folder = f"sessions/{folder_name(bound.cwd)}/{PREFIX}{bound.session}"
     at = _ms(bound)
@@ -43,14 +43,14 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     }
 
 
-def _ms(bound: Bound) -> int:
+def _ms(bound: HandoffHistory) -> int:
     return int(bound.at.timestamp() * 1000)
 
 
 class _Events:
     """The events of a history."""
 
-    def __init__(self, bound: Bound) -> None:
+    def __init__(self, bound: HandoffHistory) -> None:
         self._bound = bound
         self._count = self._turn = self._step = 0
         self._results = {
@@ -65,14 +65,15 @@ class _Events:
         head = {"type": "metadata", "protocol_version": PROTOCOL, "created_at": _ms(self._bound)}
         yield {**head, "thenceHandoff": self._bound.provenance}
         for message in self._bound.messages:
-            given = blocks(message["content"])
+            message_blocks = blocks(message["content"])
             if message["role"] == "assistant":
-                yield from self._answer(given)
+                yield from self._answer(message_blocks)
                 continue
-            texts = [block for block in given if block.get("type") != "tool_result"]
+            texts = [block for block in message_blocks if block.get("type") != "tool_result"]
             for is_recorded, run in groupby(texts, key=_is_recorded):
                 content = [{"type": "text", "text": word(block.get("text"))} for block in run]
-                yield from self._noted(content) if is_recorded else self._asked(content)
+                make = self._injection_events if is_recorded else self._prompt_events
+                yield from make(content)
         if self._turn:
             yield self._event("turn.ended", turnId=self._turn - 1, reason="completed")
 
@@ -85,47 +86,47 @@ class _Events:
         origin = {"handedFrom": self._bound.provenance["from"]}
         return {"type": kind, "agentId": MAIN, **fields, **place, **origin}
 
-    def _asked(self, content: list[JSON]) -> Iterator[JSON]:
+    def _prompt_events(self, content: list[JSON]) -> Iterator[JSON]:
         """Yield a prompt, and the same prompt entering the context."""
         if self._turn:
             yield self._event("turn.ended", turnId=self._turn - 1, reason="completed")
         name, origin = f"msg_{self._name('prompt')}", {"kind": "user"}
         turn, self._turn, self._step = self._turn, self._turn + 1, 0
-        told = {"origin": origin, "promptId": name, "turnId": turn}
-        yield self._event("turn.prompt", input=content, **told)
+        frame = {"origin": origin, "promptId": name, "turnId": turn}
+        yield self._event("turn.prompt", input=content, **frame)
         message = {"role": "user", "content": content, "id": name, "toolCalls": []}
         yield self._event("context.append_message", message={**message, "origin": origin})
 
-    def _noted(self, content: list[JSON]) -> Iterator[JSON]:
+    def _injection_events(self, content: list[JSON]) -> Iterator[JSON]:
         """Yield what the model sees and is no prompt of the user's."""
         message = {"role": "user", "content": content, "toolCalls": []}
         origin = {"kind": "injection", "variant": "thence"}
         yield self._event("context.append_message", message={**message, "origin": origin})
 
-    def _answer(self, given: list[JSON]) -> Iterator[JSON]:
+    def _answer(self, content: list[JSON]) -> Iterator[JSON]:
         """Yield a step: the parts of an answer, its calls, and what they gave."""
         self._step += 1
         step = self._name("step")
         frame = {"turnId": str(max(self._turn - 1, 0)), "step": self._step}
         yield self._loop("step.begin", uuid=step, **frame)
         calls: list[tuple[str, str]] = []
-        for block in given:
+        for block in content:
             if block.get("type") == "tool_use":
                 name = self._name("call")
                 calls.append((name, block["id"]))
-                told = {"toolCallId": block["id"], "name": block["name"], "args": block["input"]}
-                yield self._loop("tool.call", uuid=name, **frame, stepUuid=step, **told)
+                call = {"toolCallId": block["id"], "name": block["name"], "args": block["input"]}
+                yield self._loop("tool.call", uuid=name, **frame, stepUuid=step, **call)
             else:
                 part = {"type": "text", "text": word(block.get("text"))}
                 yield self._loop(
                     "content.part", uuid=self._name("part"), **frame, stepUuid=step, part=part
                 )
-        for name, call in calls:
-            result = self._results.get(call, {})
+        for name, call_id in calls:
+            result = self._results.get(call_id, {})
             outcome: JSON = {"output": text_of(result.get("content"))}
             if result.get("is_error") is True:
                 outcome["isError"] = True
-            yield self._loop("tool.result", parentUuid=name, toolCallId=call, result=outcome)
+            yield self._loop("tool.result", parentUuid=name, toolCallId=call_id, result=outcome)
         reason = "tool_use" if calls else "end_turn"
         yield self._loop("step.end", uuid=step, **frame, finishReason=reason)
 
@@ -137,4 +138,6 @@ def _is_recorded(block: JSON) -> bool:
     return word(block.get("text")).startswith(RECORDED)
 
 
-WRITER: Final = Writer(files, needs_uuid4=True, is_folder=True, takes=(), takes_failures=True)
+WRITER: Final = HandoffWriter(
+    files, needs_uuid4=True, is_folder=True, takes=(), takes_failures=True
+)

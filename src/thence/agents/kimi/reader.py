@@ -60,9 +60,9 @@ class Kimi(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.kimi.wire import is_record, opened
+        from thence.agents.kimi.wire import is_record, open_records
 
-        return files.read(source, cursor, opened, is_record=is_record)
+        return files.read(source, cursor, open_records, is_record=is_record)
 
 
 def _is_header(value: Record) -> bool:
@@ -84,7 +84,7 @@ def _source(folder: Path, root: str) -> Source | None:
         return None
     card = folder / CARD
     if card.is_file() and not card.is_symlink():
-        own.append(File(str(card), "state", whole=True))
+        own.append(File(str(card), "state", is_document=True))
     own.sort(key=lambda file: file.key)
     return Source(Kimi.name, session_id(folder.name), tuple(own), root)
 

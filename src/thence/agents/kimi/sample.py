@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from thence.agents.kimi.handoff import files
 from thence.agents.kimi.profile import PROFILE
-from thence.agents.samples import Machine, Record, bound_of, by_forms, history, put
+from thence.agents.samples import Machine, Record, by_forms, handoff_history_of, history, put
 
 MODEL = "kimi-k2"
 
@@ -17,7 +17,7 @@ def write(machine: Machine, now: datetime) -> None:
     call = by_forms(PROFILE.forms)
     story = history("kimi", "umlaut", machine, now - timedelta(hours=50), call)
     answers = iter([message for message in story.messages if message.tokens is not None])
-    for name, records in files(bound_of(story, MODEL)).items():
+    for name, records in files(handoff_history_of(story, MODEL)).items():
         if not name.endswith(".jsonl"):
             (machine.home / name).parent.mkdir(parents=True, exist_ok=True)
             (machine.home / name).write_text(json.dumps(records[0]))

@@ -14,13 +14,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.agents.opencode.messages import HANDED_OVER
 from thence.agents.records import fields
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, text_of, word
 
-LIKE: Final = "1.18.33"
+WRITTEN_AS_VERSION: Final = "1.18.33"
 """The version whose export this is."""
 PROVIDER, MODEL = "thence", "handed-over"
 """What stands for a model that nobody named."""
@@ -42,15 +42,15 @@ def _letters(seed: str) -> str:
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in drawn)
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the document that the client takes in."""
-    return {f"thence/{bound.session}.json": [_Document(bound).whole()]}
+    return {f"thence/{bound.session}.json": [_Document(bound).export()]}
 
 
 class _Document:
     """One session, as the client exports it."""
 
-    def __init__(self, bound: Bound) -> None:
+    def __init__(self, bound: HandoffHistory) -> None:
         self._bound = bound
         self._start = int(bound.at.timestamp() * 1000)
         self._count = 0
@@ -65,13 +65,13 @@ class _Document:
         source = {"from": bound.provenance["from"], "event": bound.provenance["event"]}
         self._mark = {"metadata": {HANDED_OVER: source}}
 
-    def whole(self) -> JSON:
+    def export(self) -> JSON:
         """Return the session and its messages."""
         title = self._bound.title or "Continued from another agent"
         info = {
             "id": self._bound.session,
             "slug": "handed-over",
-            "version": LIKE,
+            "version": WRITTEN_AS_VERSION,
             "projectID": "global",
             "directory": self._bound.cwd,
             "title": title,
@@ -94,7 +94,7 @@ class _Document:
         number = f"{time << _COUNT_BITS | 1:012x}"
         return f"{prefix}_{number}{_letters(f'{self._bound.session}:{self._count}')}"
 
-    def _framed(self, role: str) -> tuple[JSON, str]:
+    def _frame(self, role: str) -> tuple[JSON, str]:
         name = self._id("msg")
         when = self._start + self._count
         agent = {"agent": "build"}
@@ -105,7 +105,7 @@ class _Document:
         return {**place, **part}
 
     def _prompt(self, words: list[JSON]) -> JSON:
-        info, when = self._framed("user")
+        info, when = self._frame("user")
         self._asked = info["id"]
         provider, model = self._model
         info |= {"time": {"created": int(when)}}
@@ -115,12 +115,12 @@ class _Document:
     def _word(self, message: str, block: JSON) -> JSON:
         if (picture := _picture(block)) is not None:
             return self._part(message, **picture)
-        said = word(block.get("text"))
-        more = {"synthetic": True} if said.startswith(RECORDED) else {}
-        return self._part(message, type="text", text=said, **more, **self._mark)
+        content = word(block.get("text"))
+        more = {"synthetic": True} if content.startswith(RECORDED) else {}
+        return self._part(message, type="text", text=content, **more, **self._mark)
 
     def _answer(self, listed: list[JSON]) -> JSON:
-        info, when = self._framed("assistant")
+        info, when = self._frame("assistant")
         provider, model = self._model
         has_calls = any(block.get("type") == "tool_use" for block in listed)
         cwd = self._bound.cwd
@@ -135,14 +135,14 @@ class _Document:
             "time": {"created": int(when), "completed": int(when)},
             "finish": "tool-calls" if has_calls else "stop",
         }
-        return {"info": info, "parts": [self._spoken(info["id"], block) for block in listed]}
+        return {"info": info, "parts": [self._answer_part(info["id"], block) for block in listed]}
 
-    def _spoken(self, message: str, block: JSON) -> JSON:
+    def _answer_part(self, message: str, block: JSON) -> JSON:
         now = self._start + self._count
         times = {"start": now, "end": now}
         if block.get("type") != "tool_use":
-            said = word(block.get("text"))
-            return self._part(message, type="text", text=said, time=times, **self._mark)
+            content = word(block.get("text"))
+            return self._part(message, type="text", text=content, time=times, **self._mark)
         result = self._results.get(block["id"], {})
         output = text_of(result.get("content"))
         state: dict[str, JSON] = {"input": block["input"], "time": times}
@@ -169,23 +169,23 @@ def _picture(block: JSON) -> dict[str, JSON] | None:
 # -- settings -------------------------------------------------------------------------------
 
 
-def settings_of(config: str, database: str) -> Callable[[Path], Settings]:
+def settings_of(config: str, database: str) -> Callable[[Path], HandoffSettings]:
     """Return what reads the model of the settings, else the one that was used last.
 
     `config` is the file of settings below the home, `database` a pattern below the client's folder.
     """
 
-    def settings(root: Path) -> Settings:
+    def settings(root: Path) -> HandoffSettings:
         home = root.parents[2] if len(root.parents) > 2 else root
-        provider, _, model = _configured(home / config).partition("/")
+        provider, _, model = _configured_model(home / config).partition("/")
         if not model:
-            provider, model = _used_last(root, database)
-        return Settings(model or None, provider or None)
+            provider, model = _last_used_model(root, database)
+        return HandoffSettings(model or None, provider or None)
 
     return settings
 
 
-def _configured(path: Path) -> str:
+def _configured_model(path: Path) -> str:
     try:
         named: JSON = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
@@ -193,35 +193,35 @@ def _configured(path: Path) -> str:
     return word(fields(named).get("model"))
 
 
-def _used_last(root: Path, pattern: str) -> tuple[str, str]:
-    from thence.agents.sqlite_rows import Database, UnreadableError, look, parsed
+def _last_used_model(root: Path, pattern: str) -> tuple[str, str]:
+    from thence.agents.sqlite_rows import Database, UnreadableError, parse_json, query
 
     def model(database: Database) -> tuple[str, str]:
         newest = "ORDER BY time_created DESC LIMIT 20"
         for (data,) in database.select("message", ("data",), newest):
-            named = fields(fields(parsed(data)).get("model"))
+            named = fields(fields(parse_json(data)).get("model"))
             if named:
                 return word(named.get("providerID")), word(named.get("modelID"))
         return "", ""
 
     for path in sorted(root.glob(pattern)):
         try:
-            if found := look(str(path), model):
-                return found
+            if names := query(str(path), model):
+                return names
         except UnreadableError:
             continue
     return "", ""
 
 
-def taken_in(program: str) -> Callable[[str], list[str]]:
+def import_command(program: str) -> Callable[[str], list[str]]:
     """Return what names the command that takes a document in."""
     return lambda path: [program, "import", path]
 
 
-WRITER: Final = Writer(
+WRITER: Final = HandoffWriter(
     files,
     settings=settings_of(".config/opencode/opencode.json", "opencode*.db"),
     session_id=session_id,
-    accept=taken_in("opencode"),
+    accept=import_command("opencode"),
     takes_failures=True,
 )

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from thence.agents import File, Mark, Source
-from thence.agents.files import remembered
+from thence.agents.files import clean_carry
 from thence.agents.records import (
     LineReader,
     Record,
@@ -25,7 +25,7 @@ from thence.agents.records import (
     call,
     fields,
     image,
-    injected,
+    injected_text,
     moment,
     note,
     objects,
@@ -33,7 +33,7 @@ from thence.agents.records import (
     result,
     text,
     thought,
-    unindexed,
+    unindexed_note,
 )
 from thence.format.codec import Found
 from thence.format.facts import (
@@ -53,9 +53,10 @@ from thence.format.records import JSON, Usage, count, word
 KILLED: Final = "the request ended before its tokens were written"
 TITLE: Final = "the title request is not in the log"
 
-_UNNAMED: Final = ("New session - ", "Child session - ")
-_KNOWN: Final = 256  # messages that later records may name; older ones are forgotten
-_GOES_ON: Final = ("tool-calls", "unknown", "")  # how an answer ends that its client goes on from
+_DEFAULT_TITLE_PREFIXES: Final = ("New session - ", "Child session - ")
+_MAX_KNOWN_MESSAGES: Final = 256  # messages that later records may name; older ones are forgotten
+# An answer that ends with one of these is followed by another request of the same turn.
+_UNFINISHED_REASONS: Final = ("tool-calls", "unknown", "")
 _TRANSIENT: Final = "kilocode.lifecycle"
 HANDED_OVER: Final = "thence"
 """The name in a part's metadata under which the session stands that it was copied from."""
@@ -65,23 +66,23 @@ class _Message:
     """What is remembered of a message."""
 
     def __init__(self, saved: JSON = None) -> None:
-        told = fields(saved)
-        self.role = word(told.get("role"))
-        self.created = told.get("created")
-        self.before = text(told.get("before"))
-        self.first = text(told.get("first"))
-        self.model = text(told.get("model"))
-        self.bill = text(told.get("bill"))
-        self.bills = count(told.get("bills"))
-        self.is_done = told.get("done") is True
-        self.is_summary = told.get("summary") is True
-        self.failed = told.get("failed") is True
-        parts = told.get("parts")
+        state = fields(saved)
+        self.role = word(state.get("role"))
+        self.created = state.get("created")
+        self.before = text(state.get("before"))
+        self.first = text(state.get("first"))
+        self.model = text(state.get("model"))
+        self.bill = text(state.get("bill"))
+        self.bills = count(state.get("bills"))
+        self.is_done = state.get("done") is True
+        self.is_summary = state.get("summary") is True
+        self.failed = state.get("failed") is True
+        parts = state.get("parts")
         self.parts: dict[str, int] = dict(parts) if isinstance(parts, dict) else {}
 
-    def saved(self) -> Record:
+    def to_record(self) -> Record:
         """Return it for a later read."""
-        told = {
+        state = {
             "role": self.role,
             "created": self.created,
             "before": self.before,
@@ -94,21 +95,21 @@ class _Message:
             "failed": self.failed,
             "parts": self.parts,
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in state.items() if value}
 
     def key(self, kind: str, name: str) -> str:
         """Return what copies of one of its records have in common."""
         return f"{self.created}:{kind}:{name}"
 
 
-class Messages(LineReader):
+class OpenCodeMessages(LineReader):
     """The messages of one session."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         self._adapter = source.adapter
         saved = fields(self._carried.get("messages"))
-        self._messages = {name: _Message(told) for name, told in saved.items()}
+        self._messages = {name: _Message(state) for name, state in saved.items()}
         self._last = text(self._carried.get("last"))
         self._title = text(self._carried.get("title"))
         self._cwd = text(self._carried.get("cwd"))
@@ -120,8 +121,8 @@ class Messages(LineReader):
 
     def carry(self) -> JSON:
         """Return the last messages, and what the next record goes on from."""
-        told = {
-            "messages": {name: message.saved() for name, message in self._messages.items()},
+        state = {
+            "messages": {name: message.to_record() for name, message in self._messages.items()},
             "last": self._last,
             "title": self._title,
             "cwd": self._cwd,
@@ -131,48 +132,48 @@ class Messages(LineReader):
             "tail": self._tail,
             "handed": self._is_handed,
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in state.items() if value}
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the facts of one version of a session, a message or a part."""
-        kind = word(found.value.get("type")).rstrip("0123456789").rstrip(".")
-        data = fields(found.value.get("data"))
+        kind = word(entry.value.get("type")).rstrip("0123456789").rstrip(".")
+        data = fields(entry.value.get("data"))
         if kind in ("session.created", "session.updated"):
-            return self._session_told(found, fields(data.get("info")))
+            return self._session_facts(entry, fields(data.get("info")))
         if kind == "message.updated":
-            return self._message_told(found, fields(data.get("info")))
+            return self._message_facts(entry, fields(data.get("info")))
         if kind == "message.part.updated":
-            return self._part_told(found, fields(data.get("part")))
+            return self._part_facts(entry, fields(data.get("part")))
         if kind == "message.removed":
-            return self._removed(found, word(data.get("messageID")))
+            return self._removal_facts(entry, word(data.get("messageID")))
         return ()
 
     # -- frame --------------------------------------------------------------------------
 
-    def _told(
-        self, found: Found, node: Node, kind: str, when: JSON, *blocks: Block, **more: Any
+    def _make_event(
+        self, entry: Found, node: Node, kind: str, when: JSON, *blocks: Block, **more: Any
     ) -> Fact:
         self._last = node.id
-        if tie := _source(fields(fields(found.value.get("data")).get("part"))):
+        if tie := _source(fields(fields(entry.value.get("data")).get("part"))):
             more["origin"] = tie[0].session  # counted where it was said
-        return self._fact(found, node, kind, ts=moment(when), blocks=blocks, **more)
+        return self._fact(entry, node, kind, ts=moment(when), blocks=blocks, **more)
 
-    def _moved(self, found: Found, above: str | None, summary: str) -> Fact:
+    def _move_event(self, entry: Found, above: str | None, summary: str) -> Fact:
         """Return a note behind the event that the session goes on from now."""
-        node = Node(f"{word(found.value.get('id'))} left", above)
-        return self._told(found, node, "revert", None, note(summary, None))
+        node = Node(f"{word(entry.value.get('id'))} left", above)
+        return self._make_event(entry, node, "revert", None, note(summary, None))
 
     # -- session ------------------------------------------------------------------------
 
-    def _session_told(self, found: Found, info: Record) -> Iterator[Fact]:
+    def _session_facts(self, entry: Found, info: Record) -> Iterator[Fact]:
         about: Record = {}
         more: dict[str, Any] = {}
         title = text(info.get("title"))
-        if title is not None and remembered(title) != self._title:
-            was, self._title = self._title, remembered(title)
-            if not title.startswith(_UNNAMED):
+        if title is not None and clean_carry(title) != self._title:
+            was, self._title = self._title, clean_carry(title)
+            if not title.startswith(_DEFAULT_TITLE_PREFIXES):
                 about["title:ai"] = title
-                if was is not None and was.startswith(_UNNAMED):
+                if was is not None and was.startswith(_DEFAULT_TITLE_PREFIXES):
                     more["unbilled"] = TITLE
         cwd = text(info.get("directory"))
         if cwd is not None and self._cwd is None:
@@ -183,12 +184,12 @@ class Messages(LineReader):
             self._parent = parent
             more["edges"] = (Edge("subagent", parent, "parentID of the session"),)
         if about or more:
-            node = Node(f"{word(found.value.get('id'))} session", flags=Is.INTERNAL)
+            node = Node(f"{word(entry.value.get('id'))} session", flags=Is.INTERNAL)
             when = moment(fields(info.get("time")).get("created"))
-            yield self._fact(found, node, "session", ts=when, about=about, **more)
-        yield from self._reverted(found, text(fields(info.get("revert")).get("messageID")))
+            yield self._fact(entry, node, "session", ts=when, about=about, **more)
+        yield from self._revert_facts(entry, text(fields(info.get("revert")).get("messageID")))
 
-    def _reverted(self, found: Found, target: str | None) -> Iterator[Fact]:
+    def _revert_facts(self, entry: Found, target: str | None) -> Iterator[Fact]:
         """Yield where the session goes on after an undo, or after an undo was taken back."""
         if target == self._undone:
             return
@@ -196,20 +197,20 @@ class Messages(LineReader):
         if target is not None and target in self._messages:
             if undone is None:
                 self._left = self._last
-            yield self._moved(found, self._messages[target].before, "undone up to here")
+            yield self._move_event(entry, self._messages[target].before, "undone up to here")
         elif target is None and undone in self._messages and self._left is not None:
-            yield self._moved(found, self._left, "undo taken back")
+            yield self._move_event(entry, self._left, "undo taken back")
 
-    def _removed(self, found: Found, name: str) -> Iterator[Fact]:
+    def _removal_facts(self, entry: Found, name: str) -> Iterator[Fact]:
         """Yield where the session goes on without its last message."""
         was_last = bool(self._messages) and next(reversed(self._messages)) == name
         message = self._messages.pop(name, None)
         if message is not None and was_last and self._undone is None:
-            yield self._moved(found, message.before, "message removed")
+            yield self._move_event(entry, message.before, "message removed")
 
     # -- messages -----------------------------------------------------------------------
 
-    def _message_told(self, found: Found, info: Record) -> Iterator[Fact]:
+    def _message_facts(self, entry: Found, info: Record) -> Iterator[Fact]:
         name = text(info.get("id"))
         if name is None:
             return
@@ -217,7 +218,7 @@ class Messages(LineReader):
         if message is None:
             message = self._messages[name] = _Message()
             message.before = self._last
-            while len(self._messages) > _KNOWN:
+            while len(self._messages) > _MAX_KNOWN_MESSAGES:
                 del self._messages[next(iter(self._messages))]
         times = fields(info.get("time"))
         message.role = word(info.get("role"))
@@ -226,10 +227,12 @@ class Messages(LineReader):
         message.is_summary = info.get("summary") is True
         message.is_done = message.is_done or "completed" in times
         if message.role == "assistant":
-            yield from self._billed(found, name, message, info)
-            yield from self._failed(found, name, message, info)
+            yield from self._bill_facts(entry, name, message, info)
+            yield from self._error_facts(entry, name, message, info)
 
-    def _billed(self, found: Found, name: str, message: _Message, info: Record) -> Iterator[Fact]:
+    def _bill_facts(
+        self, entry: Found, name: str, message: _Message, info: Record
+    ) -> Iterator[Fact]:
         tokens = fields(info.get("tokens"))
         usage = _usage(tokens)
         times = fields(info.get("time"))
@@ -240,15 +243,15 @@ class Messages(LineReader):
             return
         message.bill, message.bills = bill, message.bills + 1
         finish = word(info.get("finish"))
-        ends = finish not in _GOES_ON and not message.is_summary
+        ends = finish not in _UNFINISHED_REASONS and not message.is_summary
         node = Node(
             name if message.bills == 1 else f"{name} {message.bills}",
             self._last,
             Is.REPLY | (Is.ENDS if ends else 0),
         )
         cost = info.get("cost")
-        yield self._told(
-            found,
+        yield self._make_event(
+            entry,
             node,
             "model call",
             times.get("completed", times.get("created")),
@@ -260,30 +263,32 @@ class Messages(LineReader):
             copy_key=message.key("bill", str(message.bills)),
         )
 
-    def _failed(self, found: Found, name: str, message: _Message, info: Record) -> Iterator[Fact]:
+    def _error_facts(
+        self, entry: Found, name: str, message: _Message, info: Record
+    ) -> Iterator[Fact]:
         error = fields(info.get("error"))
         if not error or message.failed:
             return
         message.failed = True
         kind, data = word(error.get("name")), fields(error.get("data"))
-        said = text(data.get("message")) or kind
+        reason = text(data.get("message")) or kind
         is_cut = kind == "MessageAbortedError"
         flags = Is.INTERRUPTS | Is.BY_USER if is_cut else Is.REPLY | Is.ENDS
         what: Any = "lifecycle" if is_cut else "error"
-        payload = {"type": "text", "text": f"{kind}: {said}" if said != kind else kind}
+        payload = {"type": "text", "text": f"{kind}: {reason}" if reason != kind else kind}
         when = fields(info.get("time")).get("completed", message.created)
-        yield self._told(
-            found,
+        yield self._make_event(
+            entry,
             Node(f"{name} error", self._last, flags),
             "error",
             when,
-            Block(what, "system", one_line(said), payload),
+            Block(what, "system", one_line(reason), payload),
             copy_key=message.key("error", kind),
         )
 
     # -- parts --------------------------------------------------------------------------
 
-    def _part_told(self, found: Found, part: Record) -> Iterator[Fact]:
+    def _part_facts(self, entry: Found, part: Record) -> Iterator[Fact]:
         name, kind = text(part.get("id")), part.get("type")
         message = self._messages.get(word(part.get("messageID")))
         if name is None or message is None:
@@ -292,27 +297,27 @@ class Messages(LineReader):
         if not self._is_handed and (tie := _source(part)):
             self._is_handed = True
             node = Node(f"{name} handed over", flags=Is.INTERNAL)
-            yield self._fact(found, node, "session", edges=tie)
+            yield self._fact(entry, node, "session", edges=tie)
         if kind == "tool":
-            yield from self._tool(found, name, message, part)
-        elif name not in message.parts and (made := self._said(found, name, message, part)):
+            yield from self._tool(entry, name, message, part)
+        elif name not in message.parts and (made := self._part_event(entry, name, message, part)):
             message.parts[name] = 1
             yield made
-            yield from self._kept(found, name, message)
+            yield from self._span_facts(entry, name, message)
         if message.first is None and self._last != before:
             message.first = self._last
 
-    def _said(self, found: Found, name: str, message: _Message, part: Record) -> Fact | None:
-        """Return what a part says once it is whole; None if it says nothing, or not yet."""
+    def _part_event(self, entry: Found, name: str, message: _Message, part: Record) -> Fact | None:
+        """Return what a part says once it is complete; None if it says nothing, or not yet."""
         kind = part.get("type")
         if kind == "compaction":
             self._tail = text(part.get("tail_start_id"))
             node = Node(name, self._last)
             block = note("compaction", {"auto": part.get("auto") is True})
             key = message.key("compaction", "")
-            return self._told(found, node, "compaction", message.created, block, copy_key=key)
+            return self._make_event(entry, node, "compaction", message.created, block, copy_key=key)
         blocks = _blocks(message, part, is_side=self._parent is not None)
-        if not blocks or not self._is_whole(message, part):
+        if not blocks or not self._is_complete(message, part):
             return None
         times = fields(part.get("time"))
         summed = kind == "text" and message.is_summary
@@ -325,8 +330,8 @@ class Messages(LineReader):
         if summed:
             node = Node(name, None, Is.SUMMARY, logical=self._last)
         digest = blake2b(repr(blocks[0].payload).encode("utf-8", "replace"), digest_size=8)
-        return self._told(
-            found,
+        return self._make_event(
+            entry,
             node,
             word(kind),
             times.get("start", message.created),
@@ -336,16 +341,16 @@ class Messages(LineReader):
             copy_key=message.key(word(kind), digest.hexdigest()),
         )
 
-    def _kept(self, found: Found, name: str, message: _Message) -> Iterator[Fact]:
+    def _span_facts(self, entry: Found, name: str, message: _Message) -> Iterator[Fact]:
         """Yield which messages before a compaction stay in view after its summary."""
         first = self._messages.get(self._tail or "")
         if message.is_summary and first is not None and first.first is not None:
             span = Span(name, first.first, message.before)
             node = Node(f"{name} kept", name, Is.INTERNAL, span=span)
             block = note("messages stay in view", None)
-            yield self._fact(found, node, "compaction", blocks=(block,))
+            yield self._fact(entry, node, "compaction", blocks=(block,))
 
-    def _is_whole(self, message: _Message, part: Record) -> bool:
+    def _is_complete(self, message: _Message, part: Record) -> bool:
         times = part.get("time")
         if message.role == "user" or message.is_done or not isinstance(times, dict):
             return True
@@ -356,23 +361,23 @@ class Messages(LineReader):
 
     # -- tools --------------------------------------------------------------------------
 
-    def _tool(self, found: Found, name: str, message: _Message, part: Record) -> Iterator[Fact]:
+    def _tool(self, entry: Found, name: str, message: _Message, part: Record) -> Iterator[Fact]:
         """Yield a call when it runs, and its result when it has ended."""
         state = fields(part.get("state"))
         status = state.get("status")
         if status not in ("running", "completed", "error"):
             return
-        tool, asked = word(part.get("tool")), text(part.get("callID")) or name
-        times, told = fields(state.get("time")), fields(state.get("metadata"))
-        child = text(told.get("sessionId")) if tool == "task" else None
+        tool, call_id = word(part.get("tool")), text(part.get("callID")) or name
+        times, metadata = fields(state.get("time")), fields(state.get("metadata"))
+        child = text(metadata.get("sessionId")) if tool == "task" else None
         how = "sessionId of the call"
-        edges = (Edge("subagent", child, how, call=asked, child=True),) if child else ()
+        edges = (Edge("subagent", child, how, call=call_id, child=True),) if child else ()
         stage = message.parts.get(name, 0)
         if stage == 0:
             message.parts[name] = 1
-            block = call(tool, state.get("input"), asked)
-            yield self._told(
-                found,
+            block = call(tool, state.get("input"), call_id)
+            yield self._make_event(
+                entry,
                 Node(name, self._last, Is.REPLY, calls=calls_of([block])),
                 "tool",
                 times.get("start", message.created),
@@ -380,21 +385,21 @@ class Messages(LineReader):
                 model=message.model,
                 bill_due=self._due(message),
                 edges=edges,
-                copy_key=message.key("call", asked),
+                copy_key=message.key("call", call_id),
             )
         if status == "running" or stage == 2:
             return
         message.parts[name] = 2
-        blocks, how_it_went = _outcome(state, told, asked, tool)
-        yield self._told(
-            found,
+        blocks, statuses = _outcome(state, metadata, call_id, tool)
+        yield self._make_event(
+            entry,
             Node(f"{name} result", self._last, answers=answers_of(blocks)),
             "result",
             times.get("end", message.created),
             *blocks,
-            told=how_it_went,
+            told=statuses,
             edges=edges,
-            copy_key=message.key("result", asked),
+            copy_key=message.key("result", call_id),
         )
 
 
@@ -424,7 +429,7 @@ def _usage(tokens: Record) -> Usage | None:
 
 
 def _outcome(
-    state: Record, told: Record, asked: str, tool: str
+    state: Record, metadata: Record, call_id: str, tool: str
 ) -> tuple[list[Block], tuple[CallStatus, ...]]:
     """Return the result of a call, and how it went."""
     is_error = state.get("status") == "error"
@@ -440,13 +445,13 @@ def _outcome(
     times = fields(state.get("time"))
     start, end = times.get("start"), times.get("end")
     took = count(end) - count(start) if count(start) and count(end) else None
-    code = told.get("exit")
+    code = metadata.get("exit")
     code = code if isinstance(code, int) and not isinstance(code, bool) else None
     failed = True if is_error else None if code is not None else False
-    blocks = [result(content, asked, tool, failed=failed)]
-    if diff := text(fields(told.get("filediff")).get("patch")) or text(told.get("diff")):
+    blocks = [result(content, call_id, tool, failed=failed)]
+    if diff := text(fields(metadata.get("filediff")).get("patch")) or text(metadata.get("diff")):
         blocks.append(note("details of the result", {"diff": diff}))
-    return blocks, (CallStatus(asked, failed, code, took if took is None else max(took, 0)),)
+    return blocks, (CallStatus(call_id, failed, code, took if took is None else max(took, 0)),)
 
 
 def _picture(part: Record) -> Record | None:
@@ -459,17 +464,17 @@ def _picture(part: Record) -> Record | None:
 
 def _blocks(message: _Message, part: Record, *, is_side: bool) -> list[Block]:
     """Return the blocks of a part that is no call; none for what only keeps the books."""
-    kind, said = part.get("type"), text(part.get("text"))
-    if kind == "text" and said:
+    kind, content = part.get("type"), text(part.get("text"))
+    if kind == "text" and content:
         if fields(part.get("metadata")).get(_TRANSIENT):
             return []
-        return [_text(message, part, said, is_side=is_side)]
-    if kind == "reasoning" and said:
-        return [thought(said)]
+        return [_text(message, part, content, is_side=is_side)]
+    if kind == "reasoning" and content:
+        return [thought(content)]
     if kind == "file":
         if (picture := _picture(part)) is not None:
             return [Block("user_msg", "user", "", picture)]
-        return [unindexed(f"file {word(part.get('filename'))}", part.get("url"))]
+        return [unindexed_note(f"file {word(part.get('filename'))}", part.get("url"))]
     if kind == "subtask":
         return [prompt(text(part.get("prompt")) or word(part.get("description")))]
     if kind == "retry":
@@ -480,22 +485,22 @@ def _blocks(message: _Message, part: Record, *, is_side: bool) -> list[Block]:
     return []
 
 
-def _text(message: _Message, part: Record, said: str, *, is_side: bool) -> Block:
+def _text(message: _Message, part: Record, content: str, *, is_side: bool) -> Block:
     if part.get("ignored") is True:
-        return note(said, said)
+        return note(content, content)
     if message.role != "user":
         if message.is_summary:
-            return Block("lifecycle", "user", one_line(said), {"type": "text", "text": said})
-        return note(said, said) if part.get("synthetic") is True else answer(said)
+            return Block("lifecycle", "user", one_line(content), {"type": "text", "text": content})
+        return note(content, content) if part.get("synthetic") is True else answer(content)
     if part.get("synthetic") is True or is_side:
-        return injected(said)
-    return _prompt(said)
+        return injected_text(content)
+    return _prompt(content)
 
 
-def _prompt(said: str) -> Block:
+def _prompt(content: str) -> Block:
     """Return a prompt. The client's command line puts what was typed in quotation marks."""
-    typed = said[1:-1].replace('\\"', '"')
-    if len(said) < 2 or f'"{typed.replace(chr(34), chr(92) + chr(34))}"' != said:
-        return prompt(said)
-    payload = {"type": "text", "text": said, TYPED: typed}
+    typed = content[1:-1].replace('\\"', '"')
+    if len(content) < 2 or f'"{typed.replace(chr(34), chr(92) + chr(34))}"' != content:
+        return prompt(content)
+    payload = {"type": "text", "text": content, TYPED: typed}
     return Block("user_msg", "user", one_line(typed), payload)

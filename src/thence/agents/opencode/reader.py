@@ -41,14 +41,14 @@ class OpenCode(RowSources, QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.opencode.rows import Log
+        from thence.agents.opencode.rows import OpenCodeLog
         from thence.agents.sqlite_rows import read
 
-        return read(source, cursor, Log)
+        return read(source, cursor, OpenCodeLog)
 
     def versions(self, path: str) -> Iterator[tuple[str, str, float, int]]:
         """Yield id, version, time and size of the sessions in a database."""
         from thence.agents.opencode.rows import versions
-        from thence.agents.sqlite_rows import look
+        from thence.agents.sqlite_rows import query
 
-        return iter(look(path, versions))
+        return iter(query(path, versions))

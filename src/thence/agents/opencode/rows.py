@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from thence.agents import File, Mark, Source
-from thence.agents.opencode.messages import Messages
+from thence.agents.opencode.messages import OpenCodeMessages
 from thence.agents.records import Record, fields, text
-from thence.agents.sqlite_rows import Database, parsed, row
+from thence.agents.sqlite_rows import Database, parse_json, row
 from thence.format.codec import Found
 from thence.format.facts import Fact
 from thence.format.records import JSON, count, word
 
-_EVENT_BYTES = 1024  # about as many has an event
+_ESTIMATED_EVENT_BYTES = 1024  # a guess: events are not measured
 _PART = "message.part.updated"
 _NAMES = ("id", "data")
-_SESSION = (
+_SESSION_COLUMNS = (
     "id",
     "parent_id",
     "directory",
@@ -40,28 +40,30 @@ def versions(database: Database) -> list[tuple[str, str, float, int]]:
 def _versions(database: Database, session: str | None) -> Iterator[tuple[str, str, float, int]]:
     if not database.has_columns("session", ("id",)):
         return
-    given = () if session is None else (session,)
-    where = "WHERE id = ?" if given else ""
-    sequence = "WHERE aggregate_id = ?" if given else ""
+    parameters = () if session is None else (session,)
+    where = "WHERE id = ?" if parameters else ""
+    sequence = "WHERE aggregate_id = ?" if parameters else ""
     has_events = database.has_columns("event_sequence", ("aggregate_id", "seq"))
     numbers: dict[str, int] = {}
     if has_events:
-        found = database.select("event_sequence", ("aggregate_id", "seq"), sequence, *given)
-        numbers = {word(name): count(last) for name, last in found}
-    for name, updated in list(database.select("session", ("id", "time_updated"), where, *given)):
+        rows = database.select("event_sequence", ("aggregate_id", "seq"), sequence, *parameters)
+        numbers = {word(name): count(last) for name, last in rows}
+    times = database.select("session", ("id", "time_updated"), where, *parameters)
+    for name, updated in list(times):
         if not isinstance(name, str) or not name:
             continue
         when = count(updated) / 1000
         if name in numbers:
-            yield name, f"e{numbers[name]}", when, (numbers[name] + 1) * _EVENT_BYTES
+            yield name, f"e{numbers[name]}", when, (numbers[name] + 1) * _ESTIMATED_EVENT_BYTES
         elif has_events:
-            yield name, f"r{count(updated)}", when, _EVENT_BYTES
+            yield name, f"r{count(updated)}", when, _ESTIMATED_EVENT_BYTES
         else:
-            yield name, f"r{count(updated)}.{_state_of(database, name)}", when, _EVENT_BYTES
+            version = f"r{count(updated)}.{_state_of(database, name)}"
+            yield name, version, when, _ESTIMATED_EVENT_BYTES
 
 
 def _state_of(database: Database, session: str) -> str:
-    """Return what the rows of a session are known by that no event tells of."""
+    """Return what identifies the rows of a session that have no event."""
     out: list[JSON] = []
     if database.has_columns("part", ("session_id",)):
         query = "SELECT count(*) FROM part WHERE session_id = ?"
@@ -72,15 +74,15 @@ def _state_of(database: Database, session: str) -> str:
     return ".".join(str(count(number)) for number in out)
 
 
-class Log(Messages):
+class OpenCodeLog(OpenCodeMessages):
     """The rows of one session."""
 
     def __init__(self, database: Database, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         self._database = database
         self._mark = mark
-        found = next(_versions(database, source.session), None)
-        self.version = found[1] if found is not None else ""
+        current = next(_versions(database, source.session), None)
+        self.version = current[1] if current is not None else ""
         self._has_events = database.has_columns("event", ("aggregate_id", "seq", "type", "data"))
         self._event = text(self._carried.get("event"))
         self._number = self._carried.get("number")
@@ -88,8 +90,8 @@ class Log(Messages):
 
     def carry(self) -> JSON:
         """Return where the reading stands, and what the messages need."""
-        told = {"event": self._event, "number": self._number, "rows": self._rows}
-        more = {name: value for name, value in told.items() if value is not None}
+        state = {"event": self._event, "number": self._number, "rows": self._rows}
+        more = {name: value for name, value in state.items() if value is not None}
         return {**fields(super().carry()), **more}
 
     # -- what was read ------------------------------------------------------------------
@@ -103,21 +105,21 @@ class Log(Messages):
         if not isinstance(self._number, int):
             return True
         query = "SELECT id FROM event WHERE aggregate_id = ? AND seq = ?"
-        found = [name for (name,) in self._ask(query, self._number)]
-        return found == [self._event]
+        names = [name for (name,) in self._ask(query, self._number)]
+        return names == [self._event]
 
     def _ask(self, query: str, *values: str | float | None) -> Iterator[tuple[JSON, ...]]:
         if not self._has_events:
             return iter(())
         return self._database.ask(query, self._session, *values)
 
-    def _is_told_from_the_start(self) -> bool:
+    def _has_all_events(self) -> bool:
         query = "SELECT type FROM event WHERE aggregate_id = ? AND seq = 0"
         return any(word(kind).startswith("session.created") for (kind,) in self._ask(query))
 
     def _state(self) -> str:
-        """Return what the rows are known by that no event tells of; "" if there are none."""
-        return "" if self._is_told_from_the_start() else _state_of(self._database, self._session)
+        """Return what identifies the rows that have no event; "" if there are none."""
+        return "" if self._has_all_events() else _state_of(self._database, self._session)
 
     # -- rows ---------------------------------------------------------------------------
 
@@ -137,8 +139,8 @@ class Log(Messages):
             if not isinstance(number, int):
                 continue
             self._number, self._event = number, text(name)
-            told: Record = {"id": name, "type": kind, "data": parsed(data)}
-            yield row(line, told, count(size))
+            event: Record = {"id": name, "type": kind, "data": parse_json(data)}
+            yield row(line, event, count(size))
             line += 1
 
     def _events(self, last: int) -> Iterator[tuple[JSON, ...]]:
@@ -146,24 +148,28 @@ class Log(Messages):
             return iter(())
         after = "WHERE aggregate_id = ? AND seq > ? ORDER BY seq"
         names = ("seq", "id", "type", "data")
-        return self._database.sized("event", names, after, self._session, last)
+        return self._database.select_sized("event", names, after, self._session, last)
 
-    def ending(self) -> Iterable[Fact]:
+    def final_facts(self) -> Iterable[Fact]:
         """Return nothing: every fact has its row."""
         return ()
 
     def _older(self) -> Iterator[tuple[Record, int]]:
         """Yield the session, its messages and their parts, as far as no event tells of them."""
-        for told in self._database.select("session", _SESSION, "WHERE id = ?", self._session):
-            yield _session_event(dict(zip(_SESSION, told, strict=True))), 0
+        for values in self._database.select(
+            "session", _SESSION_COLUMNS, "WHERE id = ?", self._session
+        ):
+            yield _session_event(dict(zip(_SESSION_COLUMNS, values, strict=True))), 0
         if not self._database.has_columns("message", ("id", "session_id", "data", "time_created")):
             return
         known = self._messages_in_events()
         where = "WHERE session_id = ? ORDER BY time_created, id"
-        for size, name, data in self._database.sized("message", _NAMES, where, self._session):
+        for size, name, data in self._database.select_sized(
+            "message", _NAMES, where, self._session
+        ):
             if not isinstance(name, str) or name in known:
                 continue
-            info = {**fields(parsed(data)), "id": name}
+            info = {**fields(parse_json(data)), "id": name}
             parts = list(self._parts(name))
             yield _message_event(info), count(size)
             for part, bytes_ in parts:
@@ -176,31 +182,32 @@ class Log(Messages):
         if not self._database.has_columns("part", ("id", "message_id", "data")):
             return
         where = "WHERE message_id = ? ORDER BY id"
-        for size, name, data in self._database.sized("part", _NAMES, where, message):
-            part = {"tokens": None, **fields(parsed(data)), "id": name, "messageID": message}
+        for size, name, data in self._database.select_sized("part", _NAMES, where, message):
+            part = {"tokens": None, **fields(parse_json(data)), "id": name, "messageID": message}
             yield part, count(size)
 
     def _messages_in_events(self) -> set[str]:
         query = "SELECT data FROM event WHERE aggregate_id = ? AND type LIKE 'message.updated%'"
         return {
-            word(fields(fields(parsed(data)).get("info")).get("id")) for (data,) in self._ask(query)
+            word(fields(fields(parse_json(data)).get("info")).get("id"))
+            for (data,) in self._ask(query)
         }
 
 
 def _message_event(info: Record) -> Record:
-    """Return a row of `message` as the event that tells of it."""
+    """Return a row of `message` as the event that would have written it."""
     return {"id": info["id"], "type": "message.updated", "data": {"info": info}}
 
 
-def _session_event(told: Record) -> Record:
-    """Return a row of `session` as the event that tells of it."""
+def _session_event(session: Record) -> Record:
+    """Return a row of `session` as the event that would have written it."""
     info = {
-        "id": told["id"],
-        "parentID": told["parent_id"],
-        "directory": told["directory"],
-        "title": told["title"],
-        "version": told["version"],
-        "revert": parsed(told["revert"]),
-        "time": {"created": told["time_created"], "updated": told["time_updated"]},
+        "id": session["id"],
+        "parentID": session["parent_id"],
+        "directory": session["directory"],
+        "title": session["title"],
+        "version": session["version"],
+        "revert": parse_json(session["revert"]),
+        "time": {"created": session["time_created"], "updated": session["time_updated"]},
     }
-    return {"id": told["id"], "type": "session.updated", "data": {"info": info}}
+    return {"id": session["id"], "type": "session.updated", "data": {"info": info}}

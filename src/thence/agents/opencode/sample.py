@@ -8,7 +8,15 @@ from pathlib import Path
 
 from thence.agents.opencode.handoff import files
 from thence.agents.opencode.profile import PROFILE
-from thence.agents.samples import History, Machine, Record, bound_of, by_forms, history, put_rows
+from thence.agents.samples import (
+    Machine,
+    Record,
+    SampleHistory,
+    by_forms,
+    handoff_history_of,
+    history,
+    put_rows,
+)
 
 MODEL = "glm-4.6"
 SCHEMA = """
@@ -33,14 +41,14 @@ def write(machine: Machine, now: datetime) -> None:
     write_rows(machine.home / "opencode.db", story)
 
 
-def write_rows(path: Path, story: History) -> None:
+def write_rows(path: Path, story: SampleHistory) -> None:
     """Write a database with one session."""
     put_rows(path, SCHEMA, _rows(story))
 
 
-def _rows(story: History) -> Iterator[tuple[str, Record]]:
+def _rows(story: SampleHistory) -> Iterator[tuple[str, Record]]:
     session = f"ses_{story.session.replace('-', '')[:26]}"
-    bound = bound_of(story._replace(session=session), MODEL, "zai")
+    bound = handoff_history_of(story._replace(session=session), MODEL, "zai")
     ((document,),) = files(bound).values()
     info = {**document["info"], "time": {"created": story.messages[0].millis}}
     yield (
@@ -72,8 +80,8 @@ def _rows(story: History) -> Iterator[tuple[str, Record]]:
     yield "event_sequence", {"aggregate_id": session, "seq": len(events) - 1}
 
 
-def _pace(frame: Record, parts: list[Record], story: History, millis: int) -> None:
-    """Give a message and its parts the times of the story, and its calls their exit codes."""
+def _pace(frame: Record, parts: list[Record], story: SampleHistory, millis: int) -> None:
+    """Set the times of a message and its parts, and the exit codes of its calls."""
     frame["time"] = dict.fromkeys(frame["time"], millis)
     for part in parts:
         del part["metadata"]

@@ -23,7 +23,7 @@ from thence.agents.records import (
     call,
     fields,
     image,
-    injected,
+    injected_text,
     moment,
     note,
     prompt,
@@ -42,7 +42,7 @@ CUT_OFF = "a response was cut off before its usage was written"
 
 _EXIT = re.compile(r"Command exited with code (-?\d{1,9})\s*\Z")
 
-_MOST_USD = 1e6
+_MAX_COST_USD = 1e6
 _STOPS = {"stop": Is.ENDS, "length": Is.ENDS, "error": Is.ENDS, "aborted": Is.INTERRUPTS}
 
 
@@ -51,7 +51,7 @@ def is_record(value: Record) -> bool:
     return isinstance(value.get("type"), str) and isinstance(value.get("timestamp"), str)
 
 
-class Entries(LineReader):
+class PiEntries(LineReader):
     """The entries of one log."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
@@ -70,38 +70,38 @@ class Entries(LineReader):
         """Return the parent that the header names, until the first entry tells what it is."""
         return {"parent": self._parent, "created": self._created} if self._parent else None
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the facts of one entry."""
-        entry = found.value
-        ties = () if entry.get("type") == "session" else self._tie(found, entry)
-        return (*self._makers.get(word(entry.get("type")), self._other)(found, entry), *ties)
+        record = entry.value
+        ties = () if record.get("type") == "session" else self._tie(entry, record)
+        return (*self._makers.get(word(record.get("type")), self._other)(entry, record), *ties)
 
     # -- frame --------------------------------------------------------------------------
 
-    def _node(self, found: Found, entry: Record, flags: int = 0, **more: Any) -> Node:
-        own = text(entry.get("id"))
+    def _node(self, entry: Found, record: Record, flags: int = 0, **more: Any) -> Node:
+        own = text(record.get("id"))
         if own is None:
-            return Node(self._name(found), PREVIOUS, flags, **more)
-        return Node(own, text(entry.get("parentId")), flags, **more)
+            return Node(self._name(entry), PREVIOUS, flags, **more)
+        return Node(own, text(record.get("parentId")), flags, **more)
 
-    def _event(self, found: Found, entry: Record, node: Node, *parts: Block, **more: Any) -> Fact:
-        message = fields(entry.get("message"))
-        when = message.get("timestamp") or entry.get("timestamp")
-        own = text(entry.get("id"))
-        key = f"{own}:{when}" if own else blake2b(found.raw.strip(), digest_size=12).hexdigest()
-        if tie := handed(entry.get("handedFrom"), None):
+    def _event(self, entry: Found, record: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+        message = fields(record.get("message"))
+        when = message.get("timestamp") or record.get("timestamp")
+        own = text(record.get("id"))
+        key = f"{own}:{when}" if own else blake2b(entry.raw.strip(), digest_size=12).hexdigest()
+        if tie := handed(record.get("handedFrom"), None):
             more["origin"] = tie[0].session  # counted where it was said
         return self._fact(
-            found,
+            entry,
             node,
-            word(entry.get("type")),
-            ts=moment(entry.get("timestamp")),
+            word(record.get("type")),
+            ts=moment(record.get("timestamp")),
             blocks=parts,
             copy_key=key,
             **more,
         )
 
-    def _tie(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _tie(self, entry: Found, record: Record) -> tuple[Fact, ...]:
         """Return the tie to the parent: a fork begins with entries older than itself.
 
         It is a fact of its own, as the entry belongs to the parent.
@@ -109,59 +109,59 @@ class Entries(LineReader):
         parent, self._parent = self._parent, None
         if parent is None:
             return ()
-        is_copy = word(entry.get("timestamp")) < self._created
+        is_copy = word(record.get("timestamp")) < self._created
         edge = Edge("fork" if is_copy else "resume", parent, "parentSession")
         node = Node(f"{self._file.key}#parent", flags=Is.INTERNAL)
-        return (self._fact(found, node, "parentSession", edges=(edge,)),)
+        return (self._fact(entry, node, "parentSession", edges=(edge,)),)
 
     # -- entries ------------------------------------------------------------------------
 
-    def _header(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _header(self, entry: Found, record: Record) -> tuple[Fact, ...]:
         """Return what the first line says; forks copy all lines but this."""
-        parent = PurePosixPath(word(entry.get("parentSession")).replace("\\", "/")).name
+        parent = PurePosixPath(word(record.get("parentSession")).replace("\\", "/")).name
         self._parent = session_in(parent)
-        self._created = word(entry.get("timestamp"))
-        about = {"cwd": text(entry.get("cwd")), "model": text(entry.get("modelId"))}
-        source = fields(entry.get("thenceHandoff"))
-        node = Node(self._name(found), None, Is.INTERNAL)
+        self._created = word(record.get("timestamp"))
+        about = {"cwd": text(record.get("cwd")), "model": text(record.get("modelId"))}
+        source = fields(record.get("thenceHandoff"))
+        node = Node(self._name(entry), None, Is.INTERNAL)
         return (
             self._fact(
-                found,
+                entry,
                 node,
                 "session",
-                ts=moment(entry.get("timestamp")),
-                blocks=(note("session", entry),),
+                ts=moment(record.get("timestamp")),
+                blocks=(note("session", record),),
                 about={name: value for name, value in about.items() if value},
                 edges=handed(source.get("from"), source.get("event")),
             ),
         )
 
-    def _message(self, found: Found, entry: Record) -> tuple[Fact, ...]:
-        message = fields(entry.get("message"))
+    def _message(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+        message = fields(record.get("message"))
         role = message.get("role")
         if role == "user":
-            said = _asked(message.get("content"))
-            return (self._event(found, entry, self._node(found, entry, Is.PROMPT), *said),)
+            parts = _prompt_blocks(message.get("content"))
+            return (self._event(entry, record, self._node(entry, record, Is.PROMPT), *parts),)
         if role == "assistant":
-            return (self._reply(found, entry, message),)
+            return (self._reply(entry, record, message),)
         if role == "toolResult":
-            return (self._result(found, entry, message),)
+            return (self._result(entry, record, message),)
         if role == "bashExecution":
-            return (self._event(found, entry, self._node(found, entry), _bash(message)),)
+            return (self._event(entry, record, self._node(entry, record), _bash(message)),)
         if role in ("custom", "hookMessage"):
-            return self._injected(found, entry, message)
-        block = note(word(role) or "message", entry)
-        return (self._event(found, entry, self._node(found, entry, Is.INTERNAL), block),)
+            return self._injected_event(entry, record, message)
+        block = note(word(role) or "message", record)
+        return (self._event(entry, record, self._node(entry, record, Is.INTERNAL), block),)
 
-    def _reply(self, found: Found, entry: Record, message: Record) -> Fact:
+    def _reply(self, entry: Found, record: Record, message: Record) -> Fact:
         stop = word(message.get("stopReason"))
-        parts = [part for block in blocks(message.get("content")) if (part := _said(block))]
+        parts = [part for block in blocks(message.get("content")) if (part := _answer_block(block))]
         if stop == "error":
             line = word(message.get("errorMessage")) or "the request failed"
             parts.append(Block("error", "system", one_line(line), message))
         node = self._node(
-            found,
             entry,
+            record,
             Is.REPLY | _STOPS.get(stop, 0),
             calls=calls_of(parts),
             response=text(message.get("responseId")),
@@ -170,10 +170,10 @@ class Entries(LineReader):
         if usage is not None and not usage.total:
             usage = None
         when = message.get("timestamp")
-        key = f"{word(message.get('responseId'))}:{when}" if when else text(entry.get("id"))
+        key = f"{word(message.get('responseId'))}:{when}" if when else text(record.get("id"))
         return self._event(
-            found,
             entry,
+            record,
             node,
             *(parts or [note("empty answer", message)]),
             model=text(message.get("model")),
@@ -183,63 +183,65 @@ class Entries(LineReader):
             unbilled=CUT_OFF if usage is None and stop == "aborted" else None,
         )
 
-    def _result(self, found: Found, entry: Record, message: Record) -> Fact:
+    def _result(self, entry: Found, record: Record, message: Record) -> Fact:
         name, tool = text(message.get("toolCallId")), text(message.get("toolName"))
         wrong = message.get("isError")
         failed = wrong if isinstance(wrong, bool) else None
         content = [_picture(part) for part in blocks(message.get("content"))]
         block = result(content, name, tool, failed=failed)
-        told: tuple[CallStatus, ...] = ()
-        said = text_of(content)[-200:]
-        if name and tool == "bash" and (code := _EXIT.search(said)):
-            told = (CallStatus(name, failed, int(code[1])),)
+        statuses: tuple[CallStatus, ...] = ()
+        tail = text_of(content)[-200:]
+        if name and tool == "bash" and (code := _EXIT.search(tail)):
+            statuses = (CallStatus(name, failed, int(code[1])),)
         parts = [block]
         if fields(message.get("details")):
             parts.append(note("details of the result", message["details"]))
-        node = self._node(found, entry, answers=answers_of([block]))
-        return self._event(found, entry, node, *parts, told=told)
+        node = self._node(entry, record, answers=answers_of([block]))
+        return self._event(entry, record, node, *parts, told=statuses)
 
-    def _compaction(self, found: Found, entry: Record) -> tuple[Fact, ...]:
+    def _compaction(self, entry: Found, record: Record) -> tuple[Fact, ...]:
         """Return the summary, and which of the entries before it stay in view."""
-        own, above = text(entry.get("id")), text(entry.get("parentId"))
-        summary = injected(word(entry.get("summary")))
-        reason = None if entry.get("fromHook") is True else COMPACTION
+        own, above = text(record.get("id")), text(record.get("parentId"))
+        summary = injected_text(word(record.get("summary")))
+        reason = None if record.get("fromHook") is True else COMPACTION
         if own is None or above is None:
-            node = self._node(found, entry, Is.SUMMARY)
-            return (self._event(found, entry, node, summary, unbilled=reason),)
+            node = self._node(entry, record, Is.SUMMARY)
+            return (self._event(entry, record, node, summary, unbilled=reason),)
         node = Node(own, None, Is.SUMMARY, logical=above)
-        out = [self._event(found, entry, node, summary, unbilled=reason)]
-        if first := text(entry.get("firstKeptEntryId")):
-            kept = Node(f"{own} kept", own, Is.INTERNAL, span=Span(own, first, above))
-            line = f"compacted, {count(entry.get('tokensBefore'))} tokens"
-            out.append(self._fact(found, kept, "compaction/kept", blocks=(note(line, entry),)))
+        out = [self._event(entry, record, node, summary, unbilled=reason)]
+        if first := text(record.get("firstKeptEntryId")):
+            span_node = Node(f"{own} kept", own, Is.INTERNAL, span=Span(own, first, above))
+            line = f"compacted, {count(record.get('tokensBefore'))} tokens"
+            out.append(
+                self._fact(entry, span_node, "compaction/kept", blocks=(note(line, record),))
+            )
         return tuple(out)
 
-    def _branch_summary(self, found: Found, entry: Record) -> tuple[Fact, ...]:
-        block = injected(word(entry.get("summary")))
-        reason = None if entry.get("fromHook") is True else COMPACTION
-        return (self._event(found, entry, self._node(found, entry), block, unbilled=reason),)
+    def _branch_summary(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+        block = injected_text(word(record.get("summary")))
+        reason = None if record.get("fromHook") is True else COMPACTION
+        return (self._event(entry, record, self._node(entry, record), block, unbilled=reason),)
 
-    def _custom_message(self, found: Found, entry: Record) -> tuple[Fact, ...]:
-        return self._injected(found, entry, entry)
+    def _custom_message(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+        return self._injected_event(entry, record, record)
 
-    def _injected(self, found: Found, entry: Record, message: Record) -> tuple[Fact, ...]:
+    def _injected_event(self, entry: Found, record: Record, message: Record) -> tuple[Fact, ...]:
         """Return text that an extension put into the conversation."""
-        said = text_of(message.get("content"))
-        block = Block("lifecycle", "user", one_line(said), message.get("content"))
+        content = text_of(message.get("content"))
+        block = Block("lifecycle", "user", one_line(content), message.get("content"))
         parts = [_part(part) for part in blocks(message.get("content"))] or [block]
-        return (self._event(found, entry, self._node(found, entry), *parts),)
+        return (self._event(entry, record, self._node(entry, record), *parts),)
 
-    def _other(self, found: Found, entry: Record) -> tuple[Fact, ...]:
-        kind = word(entry.get("type"))
-        node = self._node(found, entry, Is.INTERNAL)
+    def _other(self, entry: Found, record: Record) -> tuple[Fact, ...]:
+        kind = word(record.get("type"))
+        node = self._node(entry, record, Is.INTERNAL)
         about: Record = {}
         line = kind or "unknown"
-        if kind == "session_info" and (name := text(entry.get("name"))):
+        if kind == "session_info" and (name := text(record.get("name"))):
             about["title:custom"] = line = name
-        elif kind == "model_change" and (model := text(entry.get("modelId"))):
+        elif kind == "model_change" and (model := text(record.get("modelId"))):
             line = f"model {model}"
-        return (self._event(found, entry, node, note(line, entry), about=about),)
+        return (self._event(entry, record, node, note(line, record), about=about),)
 
 
 # -- content --------------------------------------------------------------------------------
@@ -252,11 +254,11 @@ def _picture(part: Record) -> Record:
 
 
 def _part(part: Record) -> Block:
-    said = word(part.get("text"))
-    return injected(said) if said else Block("lifecycle", "user", "", _picture(part))
+    content = word(part.get("text"))
+    return injected_text(content) if content else Block("lifecycle", "user", "", _picture(part))
 
 
-def _asked(content: JSON) -> list[Block]:
+def _prompt_blocks(content: JSON) -> list[Block]:
     """Return the blocks of a prompt."""
     out = [
         prompt(word(part.get("text")))
@@ -267,7 +269,7 @@ def _asked(content: JSON) -> list[Block]:
     return out or [prompt("")]
 
 
-def _said(part: Record) -> Block | None:
+def _answer_block(part: Record) -> Block | None:
     """Return a block of an answer."""
     kind = part.get("type")
     if kind == "text":
@@ -282,10 +284,10 @@ def _said(part: Record) -> Block | None:
 def _bash(message: Record) -> Block:
     """Return a command that the user ran; the model sees it unless it was left out."""
     command, output = word(message.get("command")), word(message.get("output"))
-    said = f"$ {command}\n{output}"
+    content = f"$ {command}\n{output}"
     if message.get("excludeFromContext") is True:
         return note(f"! {command}", message)
-    block = injected(said)
+    block = injected_text(content)
     return Block(block.kind, block.role, one_line(f"! {command}"), block.payload)
 
 
@@ -302,4 +304,4 @@ def _cost(value: JSON) -> float | None:
     cost = fields(fields(value).get("cost")).get("total")
     if isinstance(cost, bool) or not isinstance(cost, (int, float)):
         return None
-    return float(cost) if 0 < cost < _MOST_USD else None
+    return float(cost) if 0 < cost < _MAX_COST_USD else None

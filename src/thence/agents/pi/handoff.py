@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from thence.agents.handoffs import Bound, Settings, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
@@ -32,7 +32,7 @@ def folder_name(cwd: str) -> str:
     return "--" + cwd.removeprefix("/").replace("/", "-").replace(":", "-") + "--"
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the file of a session, by its place below the client's folder."""
     stamp = bound.time(0).replace(":", "-").replace(".", "-")
     return {
@@ -40,18 +40,20 @@ def files(bound: Bound) -> dict[str, list[JSON]]:
     }
 
 
-def settings(root: Path) -> Settings:
+def settings(root: Path) -> HandoffSettings:
     """Return the provider and the model of the client's settings."""
     try:
         named: JSON = json.loads((root / "settings.json").read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
-        return Settings()
+        return HandoffSettings()
     if not isinstance(named, dict):
-        return Settings()
-    return Settings(word(named.get("defaultModel")) or None, word(named.get("defaultProvider")))
+        return HandoffSettings()
+    return HandoffSettings(
+        word(named.get("defaultModel")) or None, word(named.get("defaultProvider"))
+    )
 
 
-def _entries(bound: Bound) -> Iterator[JSON]:
+def _entries(bound: HandoffHistory) -> Iterator[JSON]:
     start = bound.time(0)
     header = {"type": "session", "version": 3, "id": bound.session, "timestamp": start}
     yield {**header, "cwd": bound.cwd, "thenceHandoff": bound.provenance}
@@ -62,23 +64,25 @@ def _entries(bound: Bound) -> Iterator[JSON]:
         for block in blocks(message["content"])
         if block.get("type") == "tool_use"
     }
-    said = [entry for message in bound.messages for entry in _said(bound, message, tools)]
+    entries = [
+        entry for message in bound.messages for entry in _message_entries(bound, message, tools)
+    ]
     if bound.title:
-        said.append({"type": "session_info", "name": bound.title})
-    for number, entry in enumerate(said):
+        entries.append({"type": "session_info", "name": bound.title})
+    for number, entry in enumerate(entries):
         name = blake2b(f"{bound.session}:{number}".encode(), digest_size=4).hexdigest()
         place = {"id": name, "parentId": parent, "timestamp": bound.time(number)}
         yield {**entry, **place, "handedFrom": bound.provenance["from"]}
         parent = name
 
 
-def _said(bound: Bound, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
+def _message_entries(bound: HandoffHistory, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
     """Yield the entries of one message."""
-    given = blocks(message["content"])
+    content = blocks(message["content"])
     if message["role"] == "assistant":
-        yield _message(bound, _answer(bound, given))
+        yield _message(bound, _answer(bound, content))
         return
-    for kind, run in groupby(given, key=_sort):
+    for kind, run in groupby(content, key=_sort):
         if kind == "words":
             yield _message(bound, {"role": "user", "content": _parts(run)})
         for block in run if kind != "words" else ():
@@ -95,18 +99,18 @@ def _sort(block: JSON) -> str:
     return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
 
 
-def _message(bound: Bound, message: JSON) -> JSON:
+def _message(bound: HandoffHistory, message: JSON) -> JSON:
     return {
         "type": "message",
         "message": {**message, "timestamp": int(bound.at.timestamp() * 1000)},
     }
 
 
-def _answer(bound: Bound, given: list[JSON]) -> JSON:
-    is_call = any(block.get("type") == "tool_use" for block in given)
+def _answer(bound: HandoffHistory, content: list[JSON]) -> JSON:
+    is_call = any(block.get("type") == "tool_use" for block in content)
     return {
         "role": "assistant",
-        "content": [_spoken(block) for block in given],
+        "content": [_answer_part(block) for block in content],
         "api": API,
         "provider": bound.provider or PROVIDER,
         "model": bound.model or MODEL,
@@ -115,7 +119,7 @@ def _answer(bound: Bound, given: list[JSON]) -> JSON:
     }
 
 
-def _spoken(block: JSON) -> JSON:
+def _answer_part(block: JSON) -> JSON:
     if block.get("type") == "tool_use":
         arguments = {"name": block["name"], "arguments": block["input"]}
         return {"type": "toolCall", "id": block["id"], **arguments}
@@ -130,8 +134,8 @@ def _result(block: JSON, tools: dict[str, str]) -> JSON:
     return {"role": "toolResult", **named, "content": content, "isError": is_error}
 
 
-def _parts(given: Iterable[JSON]) -> list[JSON]:
-    return [_part(block) for block in given]
+def _parts(content: Iterable[JSON]) -> list[JSON]:
+    return [_part(block) for block in content]
 
 
 def _part(block: JSON) -> JSON:
@@ -144,4 +148,4 @@ def _part(block: JSON) -> JSON:
     return {"type": "image", "data": data, "mimeType": media}
 
 
-WRITER: Final = Writer(files, settings=settings, takes_failures=True)
+WRITER: Final = HandoffWriter(files, settings=settings, takes_failures=True)

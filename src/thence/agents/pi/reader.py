@@ -24,7 +24,7 @@ from thence.agents.records import (
 
 SESSIONS = "sessions"
 
-_DEPTH = 2
+_MAX_DEPTH = 2
 
 
 class Pi(QuietAgent):
@@ -42,8 +42,8 @@ class Pi(QuietAgent):
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions below pi's folder, or in a folder of logs."""
         base = root / SESSIONS
-        found = list(_logs(base, _DEPTH)) if base.is_dir() else list(_logs(root, _DEPTH - 1))
-        return named_sources(self.name, found, str(root))
+        logs = list(_logs(base, _MAX_DEPTH)) if base.is_dir() else list(_logs(root, _MAX_DEPTH - 1))
+        return named_sources(self.name, logs, str(root))
 
     def at(self, path: Path) -> Source | None:
         """Return the session that a log belongs to, wherever it lies."""
@@ -61,9 +61,9 @@ class Pi(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.pi.entries import Entries, is_record
+        from thence.agents.pi.entries import PiEntries, is_record
 
-        return files.read(source, cursor, Entries, is_record=is_record)
+        return files.read(source, cursor, PiEntries, is_record=is_record)
 
 
 def _logs(folder: Path, depth: int) -> Iterator[tuple[str, str]]:
@@ -91,7 +91,7 @@ def _is_header(value: Record) -> bool:
 
 def _root_of(path: Path) -> Path | None:
     """Return pi's folder for one of its logs; of a log elsewhere the folder it lies in."""
-    for above in path.parents[: _DEPTH + 1]:
+    for above in path.parents[: _MAX_DEPTH + 1]:
         if above.name == SESSIONS:
             return above.parent
     return path.parent

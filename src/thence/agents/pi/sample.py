@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from thence.agents.pi.handoff import files
 from thence.agents.pi.profile import PROFILE
-from thence.agents.samples import Machine, Record, bound_of, by_forms, history, put
+from thence.agents.samples import Machine, Record, by_forms, handoff_history_of, history, put
 
 MODEL = "claude-sonnet-4-5"
 
@@ -16,7 +16,7 @@ def write(machine: Machine, now: datetime) -> None:
     call = by_forms(PROFILE.forms)
     story = history("pi", "neap", machine, now - timedelta(hours=7), call)
     answers = iter([message for message in story.messages if message.tokens is not None])
-    for name, entries in files(bound_of(story, MODEL, "anthropic")).items():
+    for name, entries in files(handoff_history_of(story, MODEL, "anthropic")).items():
         for entry in entries:
             entry.pop("handedFrom", None)
             entry.pop("thenceHandoff", None)

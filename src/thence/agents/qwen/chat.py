@@ -15,7 +15,7 @@ from typing import Any
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.parts import (
-    answered,
+    answer_blocks,
     calls_in,
     media,
     output_of,
@@ -28,11 +28,11 @@ from thence.agents.records import (
     LineReader,
     Record,
     call,
-    decoded,
     fields,
-    injected,
+    injected_text,
     moment,
     note,
+    parse_arguments,
     prompt,
     result,
     text,
@@ -43,24 +43,24 @@ from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, word
 
-_ANSWER = (
+_ANSWER_TOKEN_KEYS = (
     *("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"),
     *("thoughtsTokenCount", "totalTokenCount"),
 )
-_TELEMETRY = (
+_TELEMETRY_TOKEN_KEYS = (
     *("input_token_count", "output_token_count", "cached_content_token_count"),
     *("thoughts_token_count", "total_token_count"),
 )
 _INJECTED = ("<system-reminder>", "<qwen:user-prompt-submit-context>")
 _NO_PROMPT = frozenset({"notification", "cron", "goal_runtime"})
 _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
-_SAYS = (("cwd", "cwd"), ("gitBranch", "git_branch"), ("version", "version"))
+_ABOUT_FIELDS = (("cwd", "cwd"), ("gitBranch", "git_branch"), ("version", "version"))
 _REPEATED = ("originalContent", "newContent", "text", "output", "result", "taskPrompt")
 
 
-def opened(source: Source, file: File, mark: Mark) -> files.Records:
+def open_records(source: Source, file: File, mark: Mark) -> files.Records:
     """Return the reader of one file of a session."""
-    return AgentCard(source, file, mark) if file.whole else Chat(source, file, mark)
+    return AgentCard(source, file, mark) if file.is_document else Chat(source, file, mark)
 
 
 def is_record(value: Record) -> bool:
@@ -71,18 +71,18 @@ def is_record(value: Record) -> bool:
 class AgentCard(LineReader):
     """What the small document beside a subagent's log says of it."""
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the call that started the subagent, its type and how it stands."""
         agent = f"agent:{self._file.key.removeprefix('side/').partition('.meta')[0]}"
         named = {
-            agent: found.value.get("toolUseId"),
-            f"{agent}:type": found.value.get("agentType"),
-            f"{agent}:description": found.value.get("description"),
-            f"{agent}:parent": found.value.get("parentAgentId"),
+            agent: entry.value.get("toolUseId"),
+            f"{agent}:type": entry.value.get("agentType"),
+            f"{agent}:description": entry.value.get("description"),
+            f"{agent}:parent": entry.value.get("parentAgentId"),
         }
         about = {name: value for name, value in named.items() if isinstance(value, str)}
         if about:
-            yield self._document(found, "meta", about=about, channel="main")
+            yield self._document(entry, "meta", about=about, channel="main")
 
 
 class Chat(LineReader):
@@ -105,25 +105,25 @@ class Chat(LineReader):
         known = {"pending": self._pending, "forked": self._forked}
         return {name: value for name, value in known.items() if value} or None
 
-    def facts(self, found: Found) -> Iterable[Fact]:
+    def facts(self, entry: Found) -> Iterable[Fact]:
         """Return the facts of one record."""
-        record = found.value
-        made = self._makers.get(word(record.get("type")), self._other)(found, record)
-        return made + self._tie(found, record)
+        record = entry.value
+        made = self._makers.get(word(record.get("type")), self._other)(entry, record)
+        return made + self._tie(entry, record)
 
     # -- frame --------------------------------------------------------------------------
 
-    def _node(self, found: Found, record: Record, flags: int = 0, **more: Any) -> Node:
-        own = text(record.get("uuid")) or self._name(found)
+    def _node(self, entry: Found, record: Record, flags: int = 0, **more: Any) -> Node:
+        own = text(record.get("uuid")) or self._name(entry)
         return Node(own, text(record.get("parentUuid")), flags, **more)
 
-    def _event(self, found: Found, record: Record, node: Node, *parts: Block, **more: Any) -> Fact:
+    def _event(self, entry: Found, record: Record, node: Node, *parts: Block, **more: Any) -> Fact:
         subtype = word(record.get("subtype"))
         kind = word(record.get("type"))
-        about = {name: text(record.get(field)) for field, name in _SAYS}
+        about = {name: text(record.get(field)) for field, name in _ABOUT_FIELDS}
         about |= more.pop("about", {})
         return self._fact(
-            found,
+            entry,
             node,
             f"{kind}/{subtype}" if subtype else kind,
             ts=moment(record.get("timestamp")),
@@ -136,7 +136,7 @@ class Chat(LineReader):
     def _origin(self, record: Record) -> str | None:
         return text(fields(record.get("forkedFrom")).get("sessionId"))
 
-    def _tie(self, found: Found, record: Record) -> list[Fact]:
+    def _tie(self, entry: Found, record: Record) -> list[Fact]:
         """Return the tie to the session that this one was forked from, told once."""
         origin = self._origin(record)
         if origin is None or self._forked == origin:
@@ -146,11 +146,11 @@ class Chat(LineReader):
         source = fields(record.get("forkedFrom"))
         edges = handed(source.get("from"), source.get("event"))
         edges = edges or (Edge("fork", origin, "forkedFrom"),)
-        return [self._fact(found, node, "forkedFrom", edges=edges)]
+        return [self._fact(entry, node, "forkedFrom", edges=edges)]
 
     # -- conversation -------------------------------------------------------------------
 
-    def _user(self, found: Found, record: Record) -> list[Fact]:
+    def _user(self, entry: Found, record: Record) -> list[Fact]:
         content = fields(record.get("message")).get("parts")
         typed = text(fields(record.get("systemPayload")).get("displayText"))
         provenance = record.get("provenance")
@@ -158,26 +158,26 @@ class Chat(LineReader):
             not isinstance(provenance, str) or provenance == "real_user"
         )
         is_human = is_human and self._file.channel == "main"
-        parts = [_asked(part, typed, is_human=is_human) for part in parts_of(content)]
+        parts = [_user_block(part, typed, is_human=is_human) for part in parts_of(content)]
         flags = Is.PROMPT if any(part.kind == "user_msg" for part in parts) else 0
-        node = self._node(found, record, flags)
-        return [self._event(found, record, node, *(parts or [injected("")]))]
+        node = self._node(entry, record, flags)
+        return [self._event(entry, record, node, *(parts or [injected_text("")]))]
 
-    def _assistant(self, found: Found, record: Record) -> list[Fact]:
+    def _assistant(self, entry: Found, record: Record) -> list[Fact]:
         content = fields(record.get("message")).get("parts")
-        parts = [*answered(content), *map(_call, calls_in(content))]
+        parts = [*answer_blocks(content), *map(_call, calls_in(content))]
         calls = calls_of(parts)
         ends = any(part.kind == "assistant_msg" for part in parts) and not calls
         counts = fields(record.get("usageMetadata"))
-        usage = usage_of_counts(counts, _ANSWER)
+        usage = usage_of_counts(counts, _ANSWER_TOKEN_KEYS)
         fact = self._event(
-            found,
+            entry,
             record,
-            self._node(found, record, Is.REPLY | (Is.ENDS if ends else 0), calls=calls),
+            self._node(entry, record, Is.REPLY | (Is.ENDS if ends else 0), calls=calls),
             *(parts or [note("model call", counts)]),
             model=text(record.get("model")),
             usage=usage,
-            usage_key=self._key(record, _numbers(counts, _ANSWER)) if usage else None,
+            usage_key=self._key(record, _numbers(counts, _ANSWER_TOKEN_KEYS)) if usage else None,
         )
         return [fact]
 
@@ -191,132 +191,132 @@ class Chat(LineReader):
             return word(pending[0])
         return word(record.get("uuid"))
 
-    def _result(self, found: Found, record: Record) -> list[Fact]:
-        told = fields(record.get("toolCallResult"))
+    def _result(self, entry: Found, record: Record) -> list[Fact]:
+        outcome = fields(record.get("toolCallResult"))
         parts: list[Block] = []
-        endings: list[CallStatus] = []
+        statuses: list[CallStatus] = []
         for response in responses_in(fields(record.get("message")).get("parts")):
-            name = text(response.get("id")) or text(told.get("callId"))
+            name = text(response.get("id")) or text(outcome.get("callId"))
             content, is_error = output_of(response)
-            failed = _failed(told, is_error=is_error)
+            failed = _has_failed(outcome, is_error=is_error)
             parts.append(result(content, name, None, failed=failed))
             if name:
-                code = _exit_code(told, content)
-                endings.append(
-                    CallStatus(name, failed, code, count(told.get("durationMs")) or None)
+                code = _exit_code(outcome, content)
+                statuses.append(
+                    CallStatus(name, failed, code, count(outcome.get("durationMs")) or None)
                 )
-        node = self._node(found, record, answers=answers_of(parts))
-        parts.append(note("details of the result", _details(told)))
-        return [self._event(found, record, node, *parts, told=tuple(endings))]
+        node = self._node(entry, record, answers=answers_of(parts))
+        parts.append(note("details of the result", _details(outcome)))
+        return [self._event(entry, record, node, *parts, told=tuple(statuses))]
 
     # -- book-keeping -------------------------------------------------------------------
 
-    def _system(self, found: Found, record: Record) -> list[Fact]:
+    def _system(self, entry: Found, record: Record) -> list[Fact]:
         subtype = word(record.get("subtype"))
         payload = fields(record.get("systemPayload"))
         if subtype == "ui_telemetry":
-            return self._telemetry(found, record, fields(payload.get("uiEvent")))
+            return self._telemetry(entry, record, fields(payload.get("uiEvent")))
         if subtype == "chat_compression":
             history = summary_blocks(payload.get("compressedHistory"))
             if history:
                 above = text(record.get("parentUuid"))
-                own = text(record.get("uuid")) or self._name(found)
+                own = text(record.get("uuid")) or self._name(entry)
                 node = Node(own, None, Is.SUMMARY, logical=above)
-                return [self._event(found, record, node, *history)]
+                return [self._event(entry, record, node, *history)]
         more: dict[str, Any] = {}
-        node = self._node(found, record, Is.INTERNAL)
+        node = self._node(entry, record, Is.INTERNAL)
         if subtype == "rewind":  # the line ends here until something follows
-            node = self._node(found, record)
+            node = self._node(entry, record)
         elif subtype == "custom_title" and (title := text(payload.get("customTitle"))):
             source = "ai" if payload.get("titleSource") == "auto" else "custom"
             more["about"] = {f"title:{source}": title}
         elif subtype == "parent_session" and (parent := text(payload.get("parentSessionId"))):
             more["edges"] = (Edge("subagent", parent, "parent_session"),)
-        return [self._event(found, record, node, note(subtype or "system", payload), **more)]
+        return [self._event(entry, record, node, note(subtype or "system", payload), **more)]
 
-    def _telemetry(self, found: Found, record: Record, event: Record) -> list[Fact]:
+    def _telemetry(self, entry: Found, record: Record, event: Record) -> list[Fact]:
         name = word(event.get("event.name")).removeprefix("qwen-code.")
         if name == "api_error":
             line = word(event.get("error_message")) or "the request failed"
-            node = self._node(found, record, Is.REPLY | Is.ENDS)
+            node = self._node(entry, record, Is.REPLY | Is.ENDS)
             return [
-                self._event(found, record, node, Block("error", "system", one_line(line), event))
+                self._event(entry, record, node, Block("error", "system", one_line(line), event))
             ]
-        usage = usage_of_counts(event, _TELEMETRY) if name == "api_response" else None
+        usage = usage_of_counts(event, _TELEMETRY_TOKEN_KEYS) if name == "api_response" else None
         if usage is None:
             block = note(name or "telemetry", event)
-            return [self._event(found, record, self._node(found, record, Is.INTERNAL), block)]
-        numbers = _numbers(event, _TELEMETRY)
+            return [self._event(entry, record, self._node(entry, record, Is.INTERNAL), block)]
+        numbers = _numbers(event, _TELEMETRY_TOKEN_KEYS)
         line = f"model call, {usage.total} tokens"
         bill = {"model": text(event.get("model")), "usage": usage}
         if agent := text(event.get("subagent_id")):
             rounds = word(event.get("prompt_id")).rpartition("#")[2]
             key = _side_key(self._session, agent, count(rounds) + 1, numbers)
-            node = self._node(found, record, Is.INTERNAL)
+            node = self._node(entry, record, Is.INTERNAL)
             side = Node(f"{node.id} bill", None, Is.INTERNAL)
             channel = f"agent:{agent}"
             return [
-                self._event(found, record, node, note(line, event)),
+                self._event(entry, record, node, note(line, event)),
                 self._event(
-                    found, record, side, note(line, None), channel=channel, usage_key=key, **bill
+                    entry, record, side, note(line, None), channel=channel, usage_key=key, **bill
                 ),
             ]
         key = f"{word(event.get('response_id'))}:{word(record.get('uuid'))}"
         self._pending = [key, numbers]
-        node = self._node(found, record)
-        return [self._event(found, record, node, note(line, event), usage_key=key, **bill)]
+        node = self._node(entry, record)
+        return [self._event(entry, record, node, note(line, event), usage_key=key, **bill)]
 
-    def _other(self, found: Found, record: Record) -> list[Fact]:
+    def _other(self, entry: Found, record: Record) -> list[Fact]:
         block = note(word(record.get("type")) or "unknown", record)
-        return [self._event(found, record, self._node(found, record, Is.INTERNAL), block)]
+        return [self._event(entry, record, self._node(entry, record, Is.INTERNAL), block)]
 
 
 # -- parts ----------------------------------------------------------------------------------
 
 
-def _asked(part: Record, typed: str | None, *, is_human: bool) -> Block:
+def _user_block(part: Record, typed: str | None, *, is_human: bool) -> Block:
     """Return a part of a prompt: what was typed, or what the harness added."""
-    said = text(part.get("text"))
-    if said is None:
+    content = text(part.get("text"))
+    if content is None:
         picture = media(part) or {"type": "text", "text": ""}
         return Block("user_msg" if is_human else "lifecycle", "user", "", picture)
-    if not is_human or said.lstrip().startswith(_INJECTED):
-        return injected(said)
-    shown = prompt(said)
+    if not is_human or content.lstrip().startswith(_INJECTED):
+        return injected_text(content)
+    shown = prompt(content)
     return shown if typed is None else Block("user_msg", "user", one_line(typed), shown.payload)
 
 
 def _call(function: Record) -> Block:
     """Return a call; a deferred tool is called through another one, which names it."""
-    tool, arguments = word(function.get("name")), decoded(function.get("args"))
+    tool, arguments = word(function.get("name")), parse_arguments(function.get("args"))
     inner = text(fields(arguments).get("name")) if tool == "tool_call" else None
     if inner:
-        tool, arguments = inner, decoded(fields(arguments).get("arguments"))
+        tool, arguments = inner, parse_arguments(fields(arguments).get("arguments"))
     return call(tool, arguments, text(function.get("id")))
 
 
-def _failed(told: Record, *, is_error: bool) -> bool | None:
-    status = told.get("status")
+def _has_failed(outcome: Record, *, is_error: bool) -> bool | None:
+    status = outcome.get("status")
     if status in ("error", "cancelled") or is_error:
         return True
     return False if status == "success" else None
 
 
-def _exit_code(told: Record, content: JSON) -> int | None:
-    code = fields(told.get("resultDisplay")).get("exitCode")
+def _exit_code(outcome: Record, content: JSON) -> int | None:
+    code = fields(outcome.get("resultDisplay")).get("exitCode")
     if isinstance(code, int) and not isinstance(code, bool):
         return code
     shown = _EXIT.search(text_of(content)[-400:])
     return int(shown[1]) if shown else None
 
 
-def _details(told: Record) -> JSON:
+def _details(outcome: Record) -> JSON:
     """Return what a result says beside its text, without texts that stand in it already."""
-    display = told.get("resultDisplay")
+    display = outcome.get("resultDisplay")
     if not isinstance(display, dict):
-        return {name: value for name, value in told.items() if name != "resultDisplay"}
-    kept = {name: value for name, value in display.items() if name not in _REPEATED}
-    return {**told, "resultDisplay": kept}
+        return {name: value for name, value in outcome.items() if name != "resultDisplay"}
+    trimmed = {name: value for name, value in display.items() if name not in _REPEATED}
+    return {**outcome, "resultDisplay": trimmed}
 
 
 def _numbers(counts: Record, names: tuple[str, ...]) -> list[int]:

@@ -12,21 +12,21 @@ from itertools import groupby
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import Bound, Writer
+from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, text_of, word
 
-LIKE: Final = "0.24.4"
+WRITTEN_AS_VERSION: Final = "0.24.4"
 """The version whose records these are."""
 
 
-def files(bound: Bound) -> dict[str, list[JSON]]:
+def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the file of a session, by its place below the client's folder."""
     project = re.sub(r"[^A-Za-z0-9]", "-", bound.cwd)
     return {f"projects/{project}/chats/{bound.session}.jsonl": list(_records(bound))}
 
 
-def _records(bound: Bound) -> Iterator[JSON]:
+def _records(bound: HandoffHistory) -> Iterator[JSON]:
     uid, event = bound.provenance["from"], bound.provenance["event"]
     origin = {"sessionId": uid.partition(":")[2], "from": uid, "event": event}
     tools = {
@@ -35,9 +35,11 @@ def _records(bound: Bound) -> Iterator[JSON]:
         for block in blocks(message["content"])
         if block.get("type") == "tool_use"
     }
-    said = [one for message in bound.messages for one in _said(bound, message, tools)]
+    records = [
+        record for message in bound.messages for record in _message_records(bound, message, tools)
+    ]
     parent: str | None = None
-    for number, record in enumerate(said):
+    for number, record in enumerate(records):
         name = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{number}"))
         yield {
             "uuid": name,
@@ -45,7 +47,7 @@ def _records(bound: Bound) -> Iterator[JSON]:
             "sessionId": bound.session,
             "timestamp": bound.time(number),
             "cwd": bound.cwd,
-            "version": LIKE,
+            "version": WRITTEN_AS_VERSION,
             **({"gitBranch": bound.git_branch} if bound.git_branch else {}),
             **record,
             "forkedFrom": origin,
@@ -53,17 +55,17 @@ def _records(bound: Bound) -> Iterator[JSON]:
         parent = name
 
 
-def _said(bound: Bound, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
+def _message_records(bound: HandoffHistory, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
     """Yield the records of one message, without their frame."""
-    given = blocks(message["content"])
+    content = blocks(message["content"])
     if message["role"] == "assistant":
         model = {"model": bound.model} if bound.model else {}
-        parts = [_spoken(block) for block in given]
+        parts = [_answer_part(block) for block in content]
         yield {"type": "assistant", "provenance": "assistant_output", **model} | _message(
             "model", parts
         )
         return
-    for kind, run in groupby(given, key=_sort):
+    for kind, run in groupby(content, key=_sort):
         if kind == "tool_result":
             yield from (_result(block, tools) for block in run)
         else:
@@ -85,7 +87,7 @@ def _texts(run: Iterable[JSON]) -> list[JSON]:
     return [{"text": word(block.get("text"))} for block in run]
 
 
-def _spoken(block: JSON) -> JSON:
+def _answer_part(block: JSON) -> JSON:
     if block.get("type") == "tool_use":
         return {"functionCall": {"id": block["id"], "name": block["name"], "args": block["input"]}}
     return {"text": word(block.get("text"))}
@@ -108,4 +110,4 @@ def _result(block: JSON, tools: dict[str, str]) -> JSON:
     }
 
 
-WRITER: Final = Writer(files, needs_uuid4=True, takes=(), takes_failures=True)
+WRITER: Final = HandoffWriter(files, needs_uuid4=True, takes=(), takes_failures=True)

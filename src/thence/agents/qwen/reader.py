@@ -66,9 +66,9 @@ class Qwen(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
-        from thence.agents.qwen.chat import is_record, opened
+        from thence.agents.qwen.chat import is_record, open_records
 
-        return files.read(source, cursor, opened, is_record=is_record)
+        return files.read(source, cursor, open_records, is_record=is_record)
 
 
 def is_ours(value: Record) -> bool:
@@ -96,7 +96,7 @@ def _source(session: str, logs: list[Path], root: str) -> Source:
         for entry in files.walk(str(project / _SIDES / session), 0):
             if entry.name.endswith(_META):
                 agent = entry.name.removeprefix("agent-").removesuffix(_META)
-                _add(own, File(entry.path, f"side/{agent}.meta", whole=True), project.name)
+                _add(own, File(entry.path, f"side/{agent}.meta", is_document=True), project.name)
             elif entry.name.endswith(_LOG):
                 agent = entry.name.removeprefix("agent-").removesuffix(_LOG)
                 _add(own, File(entry.path, f"side/{agent}", f"agent:{agent}"), project.name)
@@ -107,7 +107,7 @@ def _add(own: dict[str, File], file: File, place: str) -> None:
     key = file.key
     while key in own:
         key = f"{key}@{place}"
-    own[key] = File(file.path, key, file.channel, file.whole)
+    own[key] = File(file.path, key, file.channel, file.is_document)
 
 
 def _project_of(log: Path) -> Path:

@@ -21,25 +21,25 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import Batch, Cursor, File, Live, Mark, Prompt, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.format import codec, layout, schema
 from thence.format.facts import Base, Block, Edge, Fact, Link, fact_of
 from thence.format.records import INTERNAL, JSON, Event, Header, Notice, Skipped, typed, word
 from thence.format.spills import Spilled, note, spilled_in
 
-HOME = "THENCE_HOME"
+HOME_VARIABLE = "THENCE_HOME"
 
-SPILL_LIMIT = 4 << 20
+MAX_SPILL_BYTES = 4 << 20
 """Bytes that a spilled output may have to be kept with its result."""
 
-SPILLED_TOGETHER = 64 << 20
+MAX_SPILL_BYTES_PER_LOG = 64 << 20
 """The same of all that one log names, whatever files they are: a log may name one for ever."""
 
-LOST_SPILLS = 100
+MAX_LOST_SPILLS = 100
 """Side files that were not found, after which no other folder is searched: a log may name any."""
 
 _PROJECT = re.compile(r"(?:[a-z0-9-]{1,40}-)?[0-9a-f]{12}")
-_HEAD = 1 << 20  # bytes in which the first record of a log is looked for
+_HEAD_BYTES = 1 << 20  # bytes in which the first record of a log is looked for
 
 
 class Native:
@@ -50,14 +50,14 @@ class Native:
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Name the one home; what is kept inside projects is found by path."""
-        told = env.get(HOME, "").strip()
-        return [Path(told) if told else home / ".thence"]
+        configured = env.get(HOME_VARIABLE, "").strip()
+        return [Path(configured) if configured else home / ".thence"]
 
     def find(self, root: Path) -> Iterator[Source]:
         """Find the sessions of a home, and those kept in this folder itself."""
         for project in _folders(str(root / layout.SESSIONS)):
             for session, parts in _sessions_in(project).items():
-                yield self._source(session, parts, _children(root, session), root)
+                yield self._source(session, parts, _child_logs(root, session), root)
         yield from self.find_local(root)
 
     def find_local(self, root: Path) -> Iterator[Source]:
@@ -79,7 +79,7 @@ class Native:
         return Source(self.name, session, (*own, *side), str(root))
 
     def at(self, path: Path) -> Source | None:
-        """Give the session of a segment or of a subagent's log, wherever it lies."""
+        """Return the session of a segment or of a subagent's log, wherever it lies."""
         path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         folder, above = path.parent, path.parent.parent
         if folder.name == layout.SIDECHAINS:
@@ -103,17 +103,17 @@ class Native:
         return self._stray(path, seen) if seen.ours else None
 
     def _of(self, session: str | None, root: Path) -> Source | None:
-        """Give one session of a home or a project; one that only subagents are left of, too."""
+        """Return one session of a home or a project; one that only subagents are left of, too."""
         if session is None or not layout.is_id(session):
             return None
         for source in self.find(root):
             if source.session == session:
                 return source
-        children = [path for path in _children(root, session) if _look(path).ours]
+        children = [path for path in _child_logs(root, session) if _look(path).ours]
         return self._source(session, {}, children, root) if children else None
 
     def _stray(self, path: Path, seen: _Look) -> Source:
-        """Give a session that lies anywhere, with those of its segments that lie beside it."""
+        """Return a session that lies anywhere, with those of its segments that lie beside it."""
         segment = layout.segment_of(path.name)
         parts = _sessions_in(str(path.parent)).get(segment.session) if segment else None
         session = seen.session or (segment.session if segment else path.stem)
@@ -126,20 +126,20 @@ class Native:
 
         spills = _Spills(source)
 
-        def opened(_: Source, file: File, mark: Mark) -> _Events:
+        def open_events(_: Source, file: File, mark: Mark) -> _Events:
             return _Events(file, mark, skipped, notices, spills)
 
-        batch = files.read(source, cursor, opened, is_record=codec.is_event)
+        batch = files.read(source, cursor, open_events, is_record=codec.is_event)
         batch.skipped += skipped
         batch.notices += notices
         return batch
 
     def live(self, root: Path) -> Iterator[Live]:  # noqa: ARG002 - the protocol's
-        """Give nothing: a journal says by its locks that it is in use, and to writers only."""
+        """Yield nothing: a journal says by its locks that it is in use, and to writers only."""
         return iter(())
 
-    def prompts(self, root: Path) -> Iterator[Prompt]:
-        """Give the history, the files that were rolled over first."""
+    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
+        """Yield the history, the files that were rolled over first."""
         numbers = [layout.rollover_of(name) for name in _names(str(root))]
         for number in sorted((n for n in numbers if n is not None), reverse=True):
             yield from _prompts(str(root / layout.rollover(number)))
@@ -175,21 +175,21 @@ def _folders(folder: str) -> list[str]:
 
 def _sessions_in(folder: str) -> dict[str, dict[int, str]]:
     """The segments of all sessions in a folder; of a sealed one and its original the latter."""
-    found: dict[str, dict[int, str]] = {}
+    sessions: dict[str, dict[int, str]] = {}
     for name in _names(folder):
         segment = layout.segment_of(name)
         if segment is not None:
-            parts = found.setdefault(segment.session, {})
+            parts = sessions.setdefault(segment.session, {})
             if segment.number not in parts or not segment.sealed:
                 parts[segment.number] = f"{folder}/{name}"
-    return found
+    return sessions
 
 
 def _logs(folder: str) -> list[str]:
     return [f"{folder}/{name}" for name in _names(folder) if name.endswith(".jsonl")]
 
 
-def _children(root: Path, session: str) -> list[str]:
+def _child_logs(root: Path, session: str) -> list[str]:
     return _logs(str(root / layout.SIDECHAINS / session))
 
 
@@ -204,13 +204,13 @@ class _Look(msgspec.Struct, frozen=True):
 
 def _look(path: str) -> _Look:
     """Look at the first record of a file. One that holds none is nobody's yet."""
-    start = files.start_of(path, _HEAD)
+    start = files.start_of(path, _HEAD_BYTES)
     if start is None:
         return _Look()
-    for found in codec.objects(start, is_record=codec.is_event):
-        if isinstance(found, Skipped):
+    for entry in codec.objects(start, is_record=codec.is_event):
+        if isinstance(entry, Skipped):
             continue
-        event = codec.event_of(found.value)
+        event = codec.event_of(entry.value)
         if event is None:
             return _Look(regular=True, foreign=True)
         session = event.fields.get("session_id") if event.type == "header" else None
@@ -237,7 +237,7 @@ class _Spills:
         """Read what a placeholder stands for; None when it is not there, too large or damaged."""
         if not self._folder or spilled.size > limit or spilled.name in self._lost:
             return None
-        others = _folders(self._folder) if len(self._lost) < LOST_SPILLS else ()
+        others = _folders(self._folder) if len(self._lost) < MAX_LOST_SPILLS else ()
         for folder in (self._last, *others):
             if os.path.islink(folder):  # noqa: PTH114 - paths are texts here
                 continue
@@ -288,15 +288,15 @@ class _Events:
         """The version, and how much was spilled so far; nothing before the first record."""
         return [self._version, self._spilled] if self._spilled else self._version or None
 
-    def facts(self, found: codec.Found) -> tuple[Fact, ...]:
-        """Give the fact of one event. An object that is none is told as skipped."""
+    def facts(self, entry: codec.Found) -> tuple[Fact, ...]:
+        """Return the fact of one event. An object that is no event is reported as skipped."""
         if not self._version:
-            self._begin(found.value)
-        place = found.place
-        event = codec.event_of(self._upcast(found.value) if self._upcast else found.value)
+            self._begin(entry.value)
+        place = entry.place
+        event = codec.event_of(self._upcast(entry.value) if self._upcast else entry.value)
         if event is None:
-            told = (place.line, place.offset, place.length, codec.NOT_EVENT)
-            self._skipped.append(Skipped(*told, source=self._file.path))
+            position = (place.line, place.offset, place.length, codec.NOT_EVENT)
+            self._skipped.append(Skipped(*position, source=self._file.path))
             return ()
         more = self._more(event) if event.type in _TELLING and self._is_main else {}
         fact = fact_of(
@@ -317,7 +317,7 @@ class _Events:
         for result in _results(event.fields):
             for spilled in spilled_in(result.get("content")):
                 data = self._spills.load(
-                    spilled, min(SPILL_LIMIT, SPILLED_TOGETHER - self._spilled)
+                    spilled, min(MAX_SPILL_BYTES, MAX_SPILL_BYTES_PER_LOG - self._spilled)
                 )
                 if data is not None:
                     self._spilled += len(data)
@@ -332,21 +332,21 @@ class _Events:
         """Learn the version from the first record; guess it when that is no header."""
         if value.get("type") == "header":
             self._version = schema.version_of(value)
-            told = schema.notice(self._version)
+            notice = schema.notice(self._version)
         else:
             self._version = schema.guess(value)
-            told = Notice("no header", self._file.path)
-        if told is not None:
-            self._notices.append(told)
+            notice = Notice("no header", self._file.path)
+        if notice is not None:
+            self._notices.append(notice)
         self._upcast = schema.upcaster(self._version)
 
     def _more(self, event: Event) -> dict[str, JSON]:
-        """Give what an event tells of the session as a whole."""
+        """Return what an event says of its session, as fields of a fact."""
         if event.type == "header":
-            return _headed(event)
+            return _header_fields(event)
         names = _TELLING[event.type]
-        said = {ours: event.fields.get(theirs) for ours, theirs in names.items()}
-        return {"about": {name: value for name, value in said.items() if _is_text(value)}}
+        fields = {ours: event.fields.get(theirs) for ours, theirs in names.items()}
+        return {"about": {name: value for name, value in fields.items() if _is_text(value)}}
 
 
 _TELLING: dict[str, dict[str, str]] = {
@@ -375,13 +375,13 @@ def _is_text(value: JSON) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _headed(event: Event) -> dict[str, JSON]:
+def _header_fields(event: Event) -> dict[str, JSON]:
     """Read a header: where the session began, and what it goes on from."""
     header = typed(event)
     if not isinstance(header, Header):
         return {}
-    said = {"cwd": header.cwd, "model": header.model, "schema_version": header.schema_version}
-    out: dict[str, JSON] = {"about": {name: value for name, value in said.items() if value}}
+    fields = {"cwd": header.cwd, "model": header.model, "schema_version": header.schema_version}
+    out: dict[str, JSON] = {"about": {name: value for name, value in fields.items() if value}}
     origin = header.resumed_from
     if origin is not None:
         number = origin.segment or 1
@@ -411,12 +411,12 @@ class _Line(msgspec.Struct, frozen=True, tag_field="type", tag="prompt"):
     project: str | None = None
 
 
-def _prompts(path: str) -> Iterator[Prompt]:
-    for found in codec.objects(files.chunks_of(path), is_record=lambda _: False):
-        if isinstance(found, Skipped):
+def _prompts(path: str) -> Iterator[AgentPrompt]:
+    for entry in codec.objects(files.chunks_of(path), is_record=lambda _: False):
+        if isinstance(entry, Skipped):
             continue
         try:
-            line = msgspec.convert(found.value, _Line)
+            line = msgspec.convert(entry.value, _Line)
         except ValueError:
             continue
-        yield Prompt(line.prompt, line.ts, line.session_id, line.project)
+        yield AgentPrompt(line.prompt, line.ts, line.session_id, line.project)

@@ -18,7 +18,7 @@ from thence.agents.vibe.names import CARD, CURRENT, JOURNAL
 
 SESSIONS = Path("logs", "session", "unified")
 
-_DEPTH = 3  # folders that a file of a session lies in
+_MAX_DEPTH = 3  # folders that a file of a session lies in
 
 
 class Vibe(QuietAgent):
@@ -42,7 +42,7 @@ class Vibe(QuietAgent):
         path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
         if path.is_symlink():
             return None
-        for folder in (path, *path.parents[:_DEPTH]):
+        for folder in (path, *path.parents[:_MAX_DEPTH]):
             above = folder.parents
             is_usual = above[0].parts[-len(SESSIONS.parts) :] == SESSIONS.parts if above else False
             root = above[len(SESSIONS.parts)] if is_usual else folder.parent
@@ -63,8 +63,8 @@ def _source(folder: Path, root: str) -> Source | None:
     if current.is_symlink() or not current.is_file():
         return None
     journals = tuple(entry.path for entry in files.walk(str(folder / JOURNAL), 0))
-    own = [File(str(current), "main", whole=True, beside=journals)]
+    own = [File(str(current), "main", is_document=True, beside=journals)]
     if card.is_file() and not card.is_symlink():
-        own.append(File(str(card), "state", whole=True))
-    own.append(File(str(current), "total", whole=True, beside=journals))
+        own.append(File(str(card), "state", is_document=True))
+    own.append(File(str(current), "total", is_document=True, beside=journals))
     return Source(Vibe.name, folder.name, tuple(own), root)

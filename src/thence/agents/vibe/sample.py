@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from thence.agents.samples import History, Machine, Record, by_forms, history, put_document
+from thence.agents.samples import Machine, Record, SampleHistory, by_forms, history, put_document
 from thence.agents.vibe.profile import PROFILE
 
 MODEL = "devstral-2"
@@ -36,7 +36,7 @@ def write(machine: Machine, now: datetime) -> None:
     put_document(folder / "meta.json", about, last)
 
 
-def _entries(story: History) -> Iterator[Record]:
+def _entries(story: SampleHistory) -> Iterator[Record]:
     results = {
         message.content[0]["tool_use_id"]: message
         for message in story.messages

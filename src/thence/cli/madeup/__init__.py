@@ -11,9 +11,9 @@ from datetime import datetime
 from pathlib import Path
 
 from thence.agents.profiles import Agent, agents
-from thence.agents.samples import Machine, Record, made_id, timed_id, token
+from thence.agents.samples import Machine, Record, fake_token, made_id, timed_id
 
-__all__ = ["Homes", "Record", "homes", "made_id", "timed_id", "token", "write"]
+__all__ = ["Homes", "Record", "fake_token", "homes", "made_id", "timed_id", "write"]
 
 PROJECTS = ("tidepool", "harbour-books", "lumen")
 

@@ -1,0 +1,314 @@
+"""Where machines meet: a folder that some tool synchronises, a git remote, an object store.
+
+A place holds bundles by names of 32 hexadecimal digits. A bundle appears whole or not at all, is
+never changed, and whatever else lies there is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from thence import config
+from thence.errors import BadConfig, NotReadable
+
+if TYPE_CHECKING:
+    from thence.team.objects import Bucket
+
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
+_BUCKETS: Final = ("s3://", "s3a://", "gs://", "az://", "azure://", "abfs://", "file://")
+_GIT: Final = re.compile(r"git\+.+|git://.+|ssh://.+|https?://.+|[\w.-]+@[\w.-]+:.+|.+\.git/?")
+_BRANCH: Final = "refs/heads/thence"
+_FETCHED: Final = "refs/thence/fetched"
+_TRIES: Final = 20
+GIT_TIMEOUT_S: Final = 300.0
+MAX_BUNDLE_BYTES: Final = 1 << 30
+"""Larger files are none of ours."""
+
+
+class Place(Protocol):
+    """A shared place."""
+
+    def names(self) -> set[str]:
+        """Return the names of all bundles that are there now."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """Return a bundle; None when it is gone."""
+        ...
+
+    def write(self, name: str, body: bytes) -> None:
+        """Add a bundle, durable and visible to others on return; nothing if it is there."""
+        ...
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove bundles; those that are gone already do not matter."""
+        ...
+
+
+def place_at(target: str, work: Path) -> Place:
+    """Return the place at an address; `work` is a folder of this home for what it needs."""
+    if target.startswith(_BUCKETS):
+        return BucketPlace(target)
+    path = Path(target).expanduser()
+    if path.is_dir():
+        is_bare = (path / "HEAD").is_file() and (path / "objects").is_dir()
+        return GitPlace(str(path.resolve()), work) if is_bare else FolderPlace(path.resolve())
+    if _GIT.fullmatch(target):
+        return GitPlace(target.removeprefix("git+"), work)
+    return FolderPlace(path.resolve())
+
+
+def absolute_target(target: str) -> str:
+    """Return an address that means the same in every folder."""
+    is_path = not target.startswith(_BUCKETS) and "://" not in target and ":" not in target
+    return str(Path(target).expanduser().resolve()) if is_path else target
+
+
+class FolderPlace:
+    """A folder of this machine that some tool synchronises, or a mounted disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        if not folder.is_dir():
+            raise NotReadable(
+                f"no such folder: {folder}", hint="create it, or mount the disk that holds it"
+            )
+
+    def names(self) -> set[str]:
+        """Return the names of all bundles that are there now."""
+        return {name for name in os.listdir(self._folder) if _NAME.fullmatch(name)}  # noqa: PTH208
+
+    def read(self, name: str) -> bytes | None:
+        """Return a bundle; None when it is gone."""
+        try:
+            handle = os.open(self._folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return None
+        with os.fdopen(handle, "rb") as file:
+            return file.read(MAX_BUNDLE_BYTES)
+
+    def write(self, name: str, body: bytes) -> None:
+        """Add a bundle, durable and visible to others on return; nothing if it is there."""
+        path = self._folder / name
+        if not path.exists():
+            write_atomically(path, body)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove bundles; those that are gone already do not matter."""
+        for name in names:
+            (self._folder / name).unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, body: bytes) -> None:
+    """Write a file that only its owner can read: the new one or the old one, never a part."""
+    passing = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        passing.replace(path)
+    finally:
+        passing.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class BucketPlace:
+    """An object store."""
+
+    def __init__(self, url: str) -> None:
+        from thence.team.objects import shelf_at
+
+        self._url = url
+        self._bucket: Bucket = shelf_at(url)
+
+    def names(self) -> set[str]:
+        """Return the names of all bundles that are there now."""
+        with self._errors():
+            return {name for name in self._bucket.sizes("") if _NAME.fullmatch(name)}
+
+    def read(self, name: str) -> bytes | None:
+        """Return a bundle; None when it is gone."""
+        from thence.team.objects import Absent
+
+        with self._errors():
+            try:
+                return self._bucket.read_versioned(name)[0]
+            except Absent:
+                return None
+
+    def write(self, name: str, body: bytes) -> None:
+        """Add a bundle, durable and visible to others on return; nothing if it is there."""
+        from thence.team.objects import Absent
+
+        with self._errors():
+            try:
+                self._bucket.get(name, 0, 1)
+            except Absent:
+                self._bucket.put(name, body)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove bundles; those that are gone already do not matter."""
+        with self._errors():
+            self._bucket.delete(names)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from thence.team.objects import ShelfError
+
+        try:
+            yield
+        except ShelfError as error:
+            raise NotReadable(f"{self._url}: {error}", hint="is it reachable from here?") from error
+
+
+class GitPlace:
+    """A branch of a git remote, one file for each bundle.
+
+    The clone of this home has no work tree, so no hook, filter or setting of the remote runs here.
+    """
+
+    def __init__(self, remote: str, work: Path) -> None:
+        program = shutil.which("git")
+        if program is None:
+            raise BadConfig("git is not installed", hint="install git, or use a folder")
+        self._program = str(Path(program).absolute())
+        self._remote = remote
+        self._folder = work / "git"
+        if not (self._folder / "HEAD").is_file():
+            config.make_private(work)
+            self._git("init", "--quiet", "--bare", str(self._folder), at=work)
+        self._is_fresh = False
+
+    def names(self) -> set[str]:
+        """Return the names of all bundles that are there now."""
+        self._fetch()
+        return set(self._tree())
+
+    def read(self, name: str) -> bytes | None:
+        """Return a bundle; None when it is gone."""
+        if not self._is_fresh:
+            self._fetch()
+        blob = self._tree().get(name)
+        return self._git("cat-file", "blob", blob) if blob else None
+
+    def write(self, name: str, body: bytes) -> None:
+        """Add a bundle, durable and visible to others on return; nothing if it is there."""
+        blob = self._git("hash-object", "-w", "--stdin", body=body).decode().strip()
+        self._publish(lambda tree: tree.setdefault(name, blob))
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove bundles; those that are gone already do not matter."""
+
+        def drop(tree: dict[str, str]) -> None:
+            for name in names:
+                tree.pop(name, None)
+
+        self._publish(drop)
+
+    def _publish(self, change: Callable[[dict[str, str]], object]) -> None:
+        """Change the branch of the remote; what others wrote meanwhile stays."""
+        for _ in range(_TRIES):
+            if not self._is_fresh:
+                self._fetch()
+            before = self._tree()
+            tree = dict(before)
+            change(tree)
+            if tree == before:
+                return
+            commit = self._commit(tree)
+            if self._push(commit):
+                self._git("update-ref", _FETCHED, commit)
+                return
+            self._is_fresh = False
+        raise NotReadable(
+            f"{self._remote} refuses what is pushed to it",
+            hint="may you push there? try again: other machines may be writing now",
+        )
+
+    def _commit(self, tree: dict[str, str]) -> str:
+        listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(tree.items()))
+        made = self._git("mktree", body=listing.encode()).decode().strip()
+        parent = self._tip()
+        parents = ["-p", parent] if parent else []
+        return self._git("commit-tree", made, *parents, "-m", "thence").decode().strip()
+
+    def _push(self, commit: str) -> bool:
+        try:
+            self._git("push", "--quiet", "--no-verify", self._remote, f"{commit}:{_BRANCH}")
+        except NotReadable:
+            return False
+        return True
+
+    def _fetch(self) -> None:
+        listed = self._git("ls-remote", self._remote, _BRANCH)
+        if listed.strip():
+            self._git("fetch", "--quiet", "--no-tags", self._remote, f"+{_BRANCH}:{_FETCHED}")
+        self._is_fresh = True
+
+    def _tip(self) -> str | None:
+        try:
+            return self._git("rev-parse", "--verify", "--quiet", _FETCHED).decode().strip()
+        except NotReadable:
+            return None
+
+    def _tree(self) -> dict[str, str]:
+        """Return the blobs of the branch by their names."""
+        tip = self._tip()
+        if tip is None:
+            return {}
+        out = {}
+        for line in self._git("ls-tree", tip).decode("utf-8", "replace").splitlines():
+            about, _, name = line.partition("\t")
+            if _NAME.fullmatch(name) and " blob " in about:
+                out[name] = about.split()[2]
+        return out
+
+    def _git(self, *words: str, body: bytes = b"", at: Path | None = None) -> bytes:
+        """Run git on our own clone; NotReadable with what it says where it fails."""
+        settings = (
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "gc.auto=0",
+            "-c",
+            "core.fsmonitor=false",
+        )
+        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_DIR")}
+        # One author and one message for all: a reader of the remote learns no name of a machine.
+        who = {"NAME": "thence", "EMAIL": "thence@localhost"}
+        for role in ("AUTHOR", "COMMITTER"):
+            env |= {f"GIT_{role}_{name}": value for name, value in who.items()}
+        env |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "TZ": "UTC"}
+        try:
+            done = subprocess.run(  # noqa: S603 - git of the system, on a clone of our own
+                [self._program, *settings, *words],
+                input=body,
+                capture_output=True,
+                cwd=at or self._folder,
+                env=env,
+                timeout=GIT_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise NotReadable(f"{self._remote} does not answer", hint="try again later") from error
+        if done.returncode:
+            told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise NotReadable(
+                f"git {words[0]}: {told[-1][:300] if told else done.returncode}",
+                hint="check the address, and that git can reach it from here",
+            )
+        return done.stdout

@@ -1,0 +1,97 @@
+"""`thence project`: folders that count as one project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from thence.cli import options, wiring
+from thence.cli.columns import tell, tilde
+from thence.cli.keep import WAIT
+from thence.cli.terminal import as_json, clean, say
+from thence.errors import SessionNotFound
+
+
+@click.group("project", help="Merge folders that are one project.")
+def command() -> None:
+    """Group what is done with folders."""
+
+
+@command.command(
+    "merge",
+    help="Count the sessions of folder OLD as those of folder NEW.",
+    epilog="A folder that was moved or cloned again is recognised by its git remote or first"
+    " commit; this is for the rest. Lists, search, costs and viewer follow; --undo takes it back.",
+)
+@click.argument("old")
+@click.argument("new", required=False)
+@click.option("--undo", is_flag=True, help="Let OLD be a project of its own again.")
+@options.as_json
+def merge(old: str, new: str | None, *, undo: bool, json: bool) -> int:
+    """Note that a folder counts as another one."""
+    from thence.bridge.folders import read_book, save_book
+
+    if undo is (new is not None):
+        raise click.UsageError("give OLD and NEW, or OLD and --undo")
+    home = wiring.home()
+    with wiring.store() as store, store.sweeping(WAIT):
+        book = read_book(home)
+        known = {total.key[0] or "" for total in store.totals(["project"])}
+        known |= book.merged.keys() | book.applied.keys()
+        source = _named(known, old)
+        target = _named(known, new) if new is not None else None
+        if target is None:
+            if book.merged.pop(source, None) is None:
+                raise SessionNotFound(f"{source} is not merged", hint="thence project list")
+        elif source == target:
+            raise click.UsageError("OLD and NEW are the same folder")
+        else:
+            book.merged[source] = target
+            if book.merged.get(target) == source:
+                del book.merged[target]
+        save_book(home, book)
+        wiring.refresh_folders(store)
+    if json:
+        say(as_json({"folder": source, "counts_as": target}))
+    else:
+        told = f"counts as {tilde(target)}" if target else "is a project of its own again"
+        tell([clean(f"{tilde(source)} {told}")])
+    return 0
+
+
+@command.command("list", help="List folders that count as another one.")
+@options.as_json
+def list_(*, json: bool) -> int:
+    """Tell what folders count as."""
+    from thence.bridge.folders import read_book
+
+    book = read_book(wiring.home())
+    if json:
+        told = [
+            {"folder": old, "counts_as": new, "by": "you" if old in book.merged else "git"}
+            for old, new in sorted(book.applied.items())
+        ]
+        say(as_json(told))
+        return 0
+    for old, new in sorted(book.applied.items()):
+        by = "merged by you" if old in book.merged else "the same repository"
+        tell([clean(f"{tilde(old)} counts as {tilde(new)}: {by}")])
+    if not book.applied:
+        tell(["every folder counts as itself"])
+    return 0
+
+
+def _named(known: set[str], name: str) -> str:
+    """Return the folder that a path or the last part of one means."""
+    path = os.path.normpath(Path(name).expanduser().absolute())
+    if path in known or (Path(path).is_dir() and os.sep in name):
+        return path
+    ends = sorted(one for one in known if one.endswith(f"/{name.strip('/')}"))
+    if len(ends) == 1:
+        return ends[0]
+    if Path(path).is_dir():
+        return path
+    why = f"{name} means {len(ends)} folders" if ends else f"no session was in {name}"
+    raise SessionNotFound(why, hint="give the full path; thence cost --by project lists folders")

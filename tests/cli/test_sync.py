@@ -1,0 +1,593 @@
+"""`thence sync`: machines of one person, a shared place each of several kinds, kills, keys."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.machines import Machine
+from thence.bridge import sync
+from thence.bridge.sync_keys import phrase_of, secret_in
+from thence.errors import BadConfig
+
+pytest.importorskip("pyrage")
+
+ONE, TWO, THREE = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "abc")
+PLANTED = "quagmire-lantern"
+
+
+def _git(target: Path) -> str:
+    subprocess.run(["git", "init", "--quiet", "--bare", str(target)], check=True)
+    return str(target)
+
+
+def _folder(target: Path) -> str:
+    target.mkdir()
+    return str(target)
+
+
+def _bucket(target: Path) -> str:
+    pytest.importorskip("obstore")
+    return f"file://{target}"
+
+
+PLACES: dict[str, Callable[[Path], str]] = {"folder": _folder, "git": _git, "bucket": _bucket}
+
+
+@pytest.fixture(params=PLACES)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return an empty shared place, one of each kind."""
+    return PLACES[request.param](tmp_path / "shared.git")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """Return an empty shared folder."""
+    return _folder(tmp_path / "shared")
+
+
+def _pair(tmp_path: Path, target: str) -> tuple[Machine, Machine, str]:
+    """Return two machines that sync, a session of its own on each."""
+    first, second = Machine(tmp_path / "alpha"), Machine(tmp_path / "beta")
+    first.write_claude(ONE, [f"mend the {PLANTED} gauge", "mended"], "/work/tidepool")
+    second.write_claude(TWO, ["draw the harbour", "drawn"], "/work/harbour")
+    phrase = first.begin(target, "alpha-host")
+    assert 0 == second.join(target, phrase, "beta-host").returncode
+    return first, second, phrase
+
+
+def _messages(machine: Machine, session: str) -> Any:
+    return machine.json("show", session, "--as", "messages")
+
+
+def _facts(machine: Machine) -> dict[str, Any]:
+    """Return what must be the same on all machines."""
+    return {
+        uid: (row["title"], row["tags"], row["pinned"], row["events"])
+        for uid, row in machine.sessions().items()
+    }
+
+
+def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
+    """After a sync on each, both list and show the same sessions, with their machine."""
+    first, second, _ = _pair(tmp_path, target)
+    first.sync()
+    second.sync()
+    first.sync()
+
+    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(first.sessions())
+    assert _facts(first) == _facts(second)
+    assert _messages(first, ONE) == _messages(second, ONE)
+    assert "beta-host" == first.sessions()[f"claude:{TWO}"]["machine"]
+    assert "on beta-host" in first.run("ls").stdout
+
+
+def test_a_second_sync_changes_nothing(tmp_path: Path, target: str) -> None:
+    """Sync twice is sync once: nothing is written, nothing is received."""
+    first, second, _ = _pair(tmp_path, target)
+    for machine in (first, second, first):
+        machine.sync()
+    again = [first.sync(), second.sync(), first.sync()]
+
+    assert [0, 0, 0] == [told["sent_bundles"] for told in again]
+    assert [[], [], []] == [told["received"] for told in again]
+
+
+def test_of_a_session_that_grew_the_new_records_are_written(tmp_path: Path, folder: str) -> None:
+    """Cost follows what is new, and the other machine has all of it."""
+    first, second, _ = _pair(tmp_path, folder)
+    first.sync()
+    second.sync()
+    texts = [f"mend the {PLANTED} gauge", "mended", "and the buoy", "too"]
+    first.write_claude(ONE, texts, "/work/tidepool")
+    told = first.sync()
+    second.sync()
+
+    assert 2 == told["sent_records"]
+    assert _messages(first, ONE) == _messages(second, ONE)
+    assert 4 == len(_messages(second, ONE))
+
+
+def test_a_log_that_was_written_anew_is_written_anew(tmp_path: Path, folder: str) -> None:
+    """Records that changed are not mixed with those that follow."""
+    first, second, _ = _pair(tmp_path, folder)
+    first.sync()
+    second.sync()
+    first.write_claude(ONE, ["something else entirely", "yes", "so it is", "it is"], "/work/t")
+    first.sync()
+    second.sync()
+
+    assert _messages(first, ONE) == _messages(second, ONE)
+
+
+def test_three_machines_in_any_order_end_alike(tmp_path: Path) -> None:
+    """Whoever syncs first, all have the same sessions, names, tags and pins."""
+    ends = []
+    for number, order in enumerate([(0, 1, 2), (2, 1, 0), (1, 2, 0)]):
+        base = tmp_path / f"{number}"
+        base.mkdir()
+        target = _folder(base / "shared")
+        first, second, phrase = _pair(base, target)
+        third = Machine(base / "gamma")
+        third.join(target, phrase, "gamma-host")
+        third.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
+        machines = [first, second, third]
+        for at in order:
+            machines[at].sync()
+        first.run("name", ONE, "gauge")
+        for at in reversed(order):
+            machines[at].sync()
+        for machine in machines:
+            machine.run("tag", ONE, f"+{machine.folder.name}")
+        machines[order[0]].run("keep", ONE)
+        for at in (*order, *order):
+            machines[at].sync()
+        facts = [_facts(machine) for machine in machines]
+
+        assert facts[0] == facts[1] == facts[2]
+        ends.append(facts[0])
+
+    assert all(end == ends[0] for end in ends)
+    assert ("gauge", ["alpha", "beta", "gamma"], True) == ends[0][f"claude:{ONE}"][:3]
+
+
+def test_the_last_name_and_the_last_pin_win(tmp_path: Path, folder: str) -> None:
+    """What was changed last counts everywhere, also taking back."""
+    first, second, _ = _pair(tmp_path, folder)
+    for machine in (first, second):
+        machine.sync()
+    first.run("name", ONE, "first name")
+    first.run("keep", ONE)
+    second.run("name", ONE, "second name")
+    for machine in (first, second, first):
+        machine.sync()
+    pinned = _facts(second)[f"claude:{ONE}"]
+    second.run("keep", ONE, "--off")
+    first.run("tag", ONE, "+later")
+    for machine in (second, first, second):
+        machine.sync()
+
+    assert ("second name", [], True) == pinned[:3]
+    assert _facts(first) == _facts(second)
+    assert ("second name", ["later"], False) == _facts(first)[f"claude:{ONE}"][:3]
+
+
+def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str) -> None:
+    """No word, id, name of a machine, folder, agent or project is in it, nor in names of files."""
+    first, second, phrase = _pair(tmp_path, target)
+    first.run("sweep")
+    first.run("name", ONE, f"{PLANTED} by name")
+    first.run("tag", ONE, f"+{PLANTED}")
+    for machine in (first, second, first):
+        machine.sync()
+    place = Path(target.removeprefix("file://"))
+    if (place / "HEAD").is_file():
+        clone = tmp_path / "clone"
+        subprocess.run(["git", "clone", "-q", "-b", "thence", str(place), str(clone)], check=True)
+        log = ["git", "-C", str(clone), "log", "--format=%an %ae %cn %ce %B"]
+        told = subprocess.run(log, capture_output=True, text=True, check=True).stdout
+
+        assert {"thence thence@localhost thence thence@localhost thence", ""} == set(
+            told.split("\n")
+        )
+        files = [path for path in clone.iterdir() if path.name != ".git"]
+    else:
+        files = [path for path in place.rglob("*") if path.is_file()]
+    words = [PLANTED, ONE, ONE[:8], "claude", "alpha-host", "tidepool", phrase.split()[0]]
+    words += ["record", "session", "thence"]
+
+    assert len(files) >= 3
+    assert all(len(path.name) == 32 for path in files)
+    for path in files:
+        body = path.read_bytes()
+        assert [] == [word for word in words if word.encode() in body or word in path.name]
+
+
+def test_what_is_deleted_on_one_machine_is_deleted_on_all(tmp_path: Path, target: str) -> None:
+    """It goes from every store and from the place, does not come back, and leaves no trace."""
+    first, second, _ = _pair(tmp_path, target)
+    second.write_claude(THREE, ["keep the gulls", "kept"], "/work/gulls")
+    for machine in (second, first):
+        machine.sync()
+    done = first.run("forget", TWO, "--yes")
+    told = first.sync()
+    received = second.sync()
+    first.sync()
+    second.write_claude(TWO, ["draw the harbour", "drawn", "again", "yes"], "/work/harbour")
+    for machine in (second, first):
+        machine.sync()
+
+    assert 0 == done.returncode, done.stderr
+    assert 1 == told["erased_bundles"]
+    assert 1 == received["forgotten"]
+    for machine in (first, second):
+        assert {f"claude:{ONE}", f"claude:{THREE}"} == set(machine.sessions())
+    late = Machine(tmp_path / "gamma")
+    late.join(target, first.run("sync", "rotate").stdout.splitlines()[2], "gamma-host")
+    late.sync()
+
+    assert {f"claude:{ONE}", f"claude:{THREE}"} == set(late.sessions())
+    assert _messages(second, THREE) == _messages(late, THREE)
+
+
+def test_an_excluded_project_neither_leaves_nor_arrives(tmp_path: Path, folder: str) -> None:
+    """Excludes hold on the machine that would send, and on the one that would receive."""
+    first, second, _ = _pair(tmp_path, folder)
+    first.home.mkdir(exist_ok=True)
+    first.write_claude(THREE, ["the private one", "yes"], "/work/private")
+    first.run("sweep")
+    (first.home / "config.toml").write_text('[session_memory]\nexclude = ["/work/private"]\n')
+    second.home.mkdir(exist_ok=True)
+    (second.home / "config.toml").write_text('[session_memory]\nexclude = ["/work/tidepool"]\n')
+    told = first.sync()
+    second.sync()
+
+    assert 1 == told["excluded"]
+    assert {f"claude:{TWO}"} == set(second.sessions())
+
+
+def test_secrets_leave_redacted(tmp_path: Path, folder: str) -> None:
+    """What goes out is what the store has: no secret is in it."""
+    from thence.agents.samples import fake_token
+
+    first, second, _ = _pair(tmp_path, folder)
+    secret = fake_token()
+    first.write_claude(ONE, [f"use {secret} here", "used"], "/work/tidepool")
+    first.sync()
+    second.sync()
+
+    assert secret not in json.dumps(_messages(second, ONE))
+    assert "REDACTED" in json.dumps(_messages(second, ONE))
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path, folder: str) -> None:
+    """It says what would go out and come in; neither place nor home changes."""
+    first, second, _ = _pair(tmp_path, folder)
+    first.sync()
+    second.run("sweep")
+    before = sorted(Path(folder).iterdir())
+    state = {p: p.read_bytes() for p in (second.home / "sync").rglob("*") if p.is_file()}
+    told = second.json("sync", "--dry-run")
+    after = {p: p.read_bytes() for p in (second.home / "sync").rglob("*") if p.is_file()}
+
+    assert (1, ["new"]) == (told["sent_sessions"], [one["status"] for one in told["received"]])
+    assert before == sorted(Path(folder).iterdir())
+    assert state == after
+    assert {f"claude:{TWO}"} == set(second.sessions())
+
+
+class _Ended(BaseException):
+    """The process ends here."""
+
+
+def _sync_until(machine: Machine, step: int, patch: pytest.MonkeyPatch) -> bool:
+    """Sync, ending at a step; returns whether it came that far."""
+    made, counter = sync.Sync.__init__, itertools.count(1)
+
+    def end(_: str) -> None:
+        if next(counter) == step:
+            raise _Ended
+
+    def begin(self: sync.Sync, *values: Any, **more: Any) -> None:
+        made(self, *values, **{**more, "checkpoint": end})
+
+    with patch.context() as context:
+        context.setattr(sync.Sync, "__init__", begin)
+        try:
+            machine.sync()
+        except _Ended:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("sender_ends", [True, False])
+def test_a_sync_that_ends_anywhere_is_made_up_for(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, *, sender_ends: bool
+) -> None:
+    """At each step of a sync: the next one ends as if nothing had happened."""
+    first, second, _ = _pair(tmp_path, folder)
+    first.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
+    first.run("sweep")
+    first.run("name", THREE, "gulls")
+    first.run("keep", THREE)
+    if not sender_ends:
+        first.sync()
+    steps = 0
+    while _sync_until(first if sender_ends else second, steps + 1, monkeypatch):
+        steps += 1
+        if sender_ends and steps == 2:
+            first.run("tag", THREE, "+two")
+    for machine in (first, second, first):
+        machine.sync()
+
+    assert steps >= 2
+    assert _facts(first) == _facts(second)
+    assert "gulls" == _facts(second)[f"claude:{THREE}"][0]
+    assert _messages(first, ONE) == _messages(second, ONE)
+
+
+def test_a_deletion_that_ends_anywhere_is_made_up_for(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while bundles are rewritten, nothing but the deleted session goes."""
+    first, second, phrase = _pair(tmp_path, folder)
+    first.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
+    for machine in (first, second, first):
+        machine.sync()
+    second.run("forget", ONE, "--yes")
+    steps = 0
+    while _sync_until(second, steps + 1, monkeypatch):
+        steps += 1
+    while _sync_until(first, steps + 1, monkeypatch):
+        steps += 1
+    third = Machine(tmp_path / "gamma")
+    third.join(folder, phrase, "gamma-host")
+    for machine in (second, first, third):
+        machine.sync()
+
+    assert steps >= 3
+    for machine in (first, second, third):
+        assert {f"claude:{TWO}", f"claude:{THREE}"} == set(machine.sessions())
+
+
+@pytest.mark.parametrize("calls", [1, 3, 5, 8])
+def test_a_killed_process_is_made_up_for(tmp_path: Path, folder: str, calls: int) -> None:
+    """A process that dies in the middle of a write leaves no half of anything."""
+    first, second, _ = _pair(tmp_path, folder)
+    first.run("sweep")
+    script = (
+        "import os, itertools; real, count = os.fsync, itertools.count(1)\n"
+        f"os.fsync = lambda h: os._exit(9) if next(count) == {calls} else real(h)\n"
+        "from thence.cli import main; main()"
+    )
+    env = {**os.environ, "HOME": str(first.folder), "THENCE_HOME": str(first.home)}
+    killed = subprocess.run(
+        [sys.executable, "-c", script, "sync"], env=env, capture_output=True, check=False
+    )
+    for machine in (first, second, first):
+        machine.sync()
+
+    assert killed.returncode in (0, 9), killed.stderr
+    assert _facts(first) == _facts(second)
+    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(first.sessions())
+
+
+def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str) -> None:
+    """Who has the new phrase goes on; the lost machine reads and adds nothing."""
+    first, second, phrase = _pair(tmp_path, target)
+    lost = Machine(tmp_path / "lost")
+    lost.join(target, phrase, "lost-host")
+    for machine in (first, second, lost):
+        machine.sync()
+    new = next(
+        line.strip() for line in first.run("sync", "rotate").stdout.splitlines() if line[:1] == " "
+    )
+    first.write_claude(THREE, ["after the loss", "yes"], "/work/gulls")
+    first.sync()
+    refused = second.run("sync")
+    lost.write_claude("dddddddd-1111-4111-8111-111111111111", ["from a thief", "ha"], "/work/x")
+    stolen = lost.run("sync")
+    joined = second.join(target, new, "beta-host")
+    second.sync()
+    first.sync()
+
+    assert refused.returncode == stolen.returncode == 11
+    assert "thence sync join" in refused.stderr
+    assert 0 == joined.returncode
+    assert {f"claude:{ONE}", f"claude:{TWO}", f"claude:{THREE}"} == set(second.sessions())
+    assert set(second.sessions()) == set(first.sessions())
+    assert f"claude:{THREE}" not in lost.sessions()
+
+
+def test_what_is_written_with_a_closed_key_is_ignored(tmp_path: Path, folder: str) -> None:
+    """A thief who removes the notice can write; nobody who has the new key reads it."""
+    first, _, phrase = _pair(tmp_path, folder)
+    lost = Machine(tmp_path / "lost")
+    lost.join(folder, phrase, "lost-host")
+    first.sync()
+    before = set(Path(folder).iterdir())
+    first.run("sync", "rotate")
+    hidden = [(path, path.read_bytes()) for path in set(Path(folder).iterdir()) - before]
+    for path, _ in hidden:
+        path.unlink()
+    lost.write_claude(THREE, ["from a thief", "ha"], "/work/x")
+    lost.sync()
+    for path, body in hidden:
+        path.write_bytes(body)
+    told = first.sync()
+
+    assert 1 == told["refused"]
+    assert f"claude:{THREE}" not in first.sessions()
+
+
+def test_a_machine_whose_bundles_came_too_late_writes_them_again(
+    tmp_path: Path, folder: str
+) -> None:
+    """What was written with the old key and arrived after the change is not lost."""
+    first, second, _ = _pair(tmp_path, folder)
+    first.sync()
+    before = set(Path(folder).iterdir())
+    second.sync()
+    late = [(path, path.read_bytes()) for path in set(Path(folder).iterdir()) - before]
+    for path, _ in late:
+        path.unlink()
+    new = first.run("sync", "rotate").stdout.splitlines()[2].strip()
+    for path, body in late:
+        path.write_bytes(body)
+    second.join(folder, new, "beta-host")
+    second.sync()
+    first.sync()
+
+    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(first.sessions())
+
+
+def test_half_a_bundle_waits(tmp_path: Path, folder: str) -> None:
+    """A tool may bring a part of a file first: it is read when it is all there."""
+    first, second, _ = _pair(tmp_path, folder)
+    before = set(Path(folder).iterdir())
+    first.sync()
+    (bundle,) = set(Path(folder).iterdir()) - before
+    body = bundle.read_bytes()
+    bundle.write_bytes(body[: len(body) // 2])
+    half = second.sync()
+    bundle.write_bytes(body)
+    second.sync()
+
+    assert 1 == half["waiting"]
+    assert f"claude:{ONE}" in second.sessions()
+
+
+def test_a_large_session_goes_in_parts(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of a session in several bundles are put together, whatever arrives first."""
+    monkeypatch.setattr("thence.bridge.sync_bundles.BUNDLE_BYTES", 2_000)
+    first, second, _ = _pair(tmp_path, folder)
+    first.write_claude(ONE, [f"line {n} " + "x" * 300 for n in range(40)], "/work/tidepool")
+    told = first.sync()
+    monkeypatch.setattr(sync, "TOGETHER", 2)
+    second.sync()
+
+    assert told["sent_bundles"] > 5
+    assert _messages(first, ONE) == _messages(second, ONE)
+
+
+def test_a_lost_state_changes_nothing(tmp_path: Path, folder: str) -> None:
+    """Without what it knew a machine reads and writes everything once more, to the same end."""
+    first, second, _ = _pair(tmp_path, folder)
+    for machine in (first, second, first):
+        machine.sync()
+    before = _facts(first)
+    (first.home / "sync" / "state.msgpack").unlink()
+    first.write_claude(ONE, ["mend", "mended", "more", "yes"], "/work/tidepool")
+    for machine in (first, second):
+        machine.sync()
+
+    assert before.keys() == _facts(first).keys()
+    assert _facts(first) == _facts(second)
+
+
+def test_two_machines_with_the_same_log_are_united(tmp_path: Path, folder: str) -> None:
+    """A third machine has the union of what both have of a session."""
+    first, second, phrase = _pair(tmp_path, folder)
+    second.write_claude(
+        ONE, [f"mend the {PLANTED} gauge", "mended", "on beta", "b"], "/work/tidepool"
+    )
+    third = Machine(tmp_path / "gamma")
+    third.join(folder, phrase, "gamma-host")
+    for machine in (first, second, third):
+        machine.sync()
+
+    assert _messages(second, ONE) == _messages(third, ONE)
+    assert "has its own log" in [one["status"] for one in first.sync()["received"]]
+
+
+def test_keys_are_for_their_owner_alone(tmp_path: Path, folder: str) -> None:
+    """Files of the sync in the home have mode 0600; the phrase is in none of them."""
+    first, _, phrase = _pair(tmp_path, folder)
+    first.sync()
+    files = [path for path in (first.home / "sync").rglob("*") if path.is_file()]
+
+    assert files
+    assert {0o600} == {stat.S_IMODE(path.stat().st_mode) for path in files}
+    assert not any(phrase.encode() in path.read_bytes() for path in files)
+
+
+def test_a_wrong_phrase_is_refused(tmp_path: Path, folder: str) -> None:
+    """A word that is wrong is told before anything is looked at; another key opens nothing."""
+    _, second, phrase = _pair(tmp_path, folder)
+    wrong = Machine(tmp_path / "wrong")
+
+    assert "not a phrase" in wrong.join(folder, phrase.replace("a", "o", 1), "w").stderr
+    assert "opens nothing" in wrong.join(folder, phrase_of(bytes(16)), "w").stderr
+    assert "does not sync yet" in wrong.run("sync").stderr
+    assert "syncs with" in second.run("sync", "init", folder).stderr
+
+
+def test_a_phrase_is_its_secret() -> None:
+    """Every secret can be written as words and read again; a changed word is told."""
+    for number in (0, 1, 2**127 + 12345, 2**128 - 1):
+        secret = number.to_bytes(16, "big")
+
+        assert secret == secret_in(phrase_of(secret).upper().replace(" ", "-"))
+    with pytest.raises(BadConfig):
+        secret_in("babab " * 9)
+
+
+def test_status_tells_what_waits(tmp_path: Path, folder: str) -> None:
+    """Before a sync it counts what would go and come; after, nothing."""
+    first, second, _ = _pair(tmp_path, folder)
+    first.sync()
+    second.run("sweep")
+    before = second.json("sync", "status")
+    second.sync()
+    after = second.json("sync", "status")
+
+    assert (1, 1, "beta-host") == (before["unsent"], before["unread"], before["machine"])
+    assert (0, 0, ["alpha-host"]) == (after["unsent"], after["unread"], after["machines"])
+
+
+def test_who_leaves_keeps_sessions_and_no_key(tmp_path: Path, folder: str) -> None:
+    """After leaving nothing is sent or received; what came stays."""
+    first, second, _ = _pair(tmp_path, folder)
+    for machine in (first, second):
+        machine.sync()
+    done = second.run("sync", "leave")
+
+    assert 0 == done.returncode
+    assert not (second.home / "sync").exists()
+    assert f"claude:{ONE}" in second.sessions()
+
+
+def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, target: str) -> None:
+    """Begun in Claude Code on one machine, continued in Codex on another that lacks the log."""
+    first, second, _ = _pair(tmp_path, target)
+    texts = [f"step {n} of the {PLANTED} gauge" for n in range(12)]
+    log = first.write_claude(ONE, texts, "/work/of/alpha")
+    first.sync()
+    second.sync()
+    log.unlink()
+    here = tmp_path / "beta" / "checkout"
+    here.mkdir()
+    refused = second.run("resume", ONE, here=here)
+    done = second.run("resume", ONE, "--with", "codex", here=here)
+    (rollout,) = (second.folder / ".codex").rglob("rollout-*.jsonl")
+    body = rollout.read_text()
+
+    assert "was recorded on alpha-host" in refused.stderr
+    assert "" == refused.stdout
+    assert f"--with claude; read it: thence show {ONE[:13]}" in refused.stderr
+    assert 0 == done.returncode, done.stderr
+    assert done.stdout.startswith(f"cd {here} && codex resume ")
+    assert [] == [text for text in texts if text not in body]
+    places = [body.index(text) for text in texts]
+    assert places == sorted(places)
