@@ -149,7 +149,8 @@ class Watch:
     """How long after a text is in an agent's files our store has it, while a sweep watches.
 
     Each text is looked for in the bytes below the agent's folder, and in what the store says of the
-    newest sessions.
+    newest sessions. The time in which the sweep was ready to run and had no processor, because
+    others had them all, is not counted.
     """
 
     def __init__(self, watched: dict[str, Any], env: dict[str, str]) -> None:
@@ -187,11 +188,17 @@ class Watch:
             for text in self._texts
         }
 
+    def _time(self) -> float:
+        """Return the time, less what the sweep has waited for a processor until now."""
+        threads = Path(f"/proc/{self._sweep.pid}/task").glob("*/schedstat")
+        waited_ns = (int(path.read_text().split()[1]) for path in threads)
+        return time.monotonic() - max(waited_ns, default=0) / 1e9
+
     def _source(self) -> None:
         while not self._is_over.wait(0.02):
             for text in self._texts:
                 if text not in self._written and _is_written(text, self._folder, self._logs):
-                    self._written[text] = time.monotonic()
+                    self._written[text] = self._time()
 
     def _store(self) -> None:
         from thence.memory.store import open_store
@@ -203,7 +210,7 @@ class Watch:
                 said = " ".join(stored.event.summary for stored in store.events(uid))
                 for text in self._texts:
                     if text not in self._stored and text in said:
-                        self._stored[text] = time.monotonic()
+                        self._stored[text] = self._time()
         store.close()
 
 

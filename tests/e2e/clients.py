@@ -20,6 +20,7 @@ from tests.e2e.agents import ADDRESS, CLIENTS, ENV
 PROJECT = f"{cell.HOME}/project"
 MODEL = "made-up"
 OPENAI = f"{ADDRESS}/v1"
+EARLIER = {"query": "tide"}
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -58,6 +59,8 @@ class Client(msgspec.Struct, frozen=True):
     """Why no session can be resumed here."""
     prepare: Sequence[Sequence[str]] = ()
     """Commands that set it up."""
+    search: Sequence[tuple[str, dict[str, Any]]] = ()
+    """The calls by which a model asks our server for what `EARLIER` says."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -168,7 +171,10 @@ _HERMES = f"""model:
   api_key: none
   context_length: 128000
 """
-_QWEN = {"model": {"name": MODEL, "generationConfig": {"contextWindowSize": 128_000}}}
+_QWEN = {
+    "model": {"name": MODEL, "generationConfig": {"contextWindowSize": 128_000}},
+    "$version": 4,  # else the client adds it, and writes the file in its own way
+}
 _NO_FETCH = {
     **dict.fromkeys(
         ("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH"),
@@ -210,9 +216,10 @@ ALL = (
             "OPENAI_MODEL": MODEL,
             "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",
         },
-        {".qwen/settings.json": json.dumps(_QWEN)},
+        {".qwen/settings.json": json.dumps(_QWEN, indent=2)},
         {"is_background": False},
         logs_side_calls=True,
+        search=[("tool_call", {"name": "mcp__thence__search", "arguments": EARLIER})],
     ),
     Client(
         "copilot",
@@ -231,6 +238,8 @@ ALL = (
             "COPILOT_AUTO_UPDATE": "false",
         },
         more={"description": "Run it", "initial_wait": 60},
+        search=[("thence-search", EARLIER)],
+        logs="session-state/*/events.jsonl",
     ),
     Client(
         "gemini",
@@ -246,6 +255,7 @@ ALL = (
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
         },
         {".gemini/settings.json": json.dumps(_GEMINI)},
+        search=[("mcp_thence_search", EARLIER)],
     ),
     Client(
         "kimi",
@@ -257,6 +267,7 @@ ALL = (
         ("Read", {"path": f"{PROJECT}/tide.py"}),
         {"KIMI_DISABLE_TELEMETRY": "1", "KIMI_CODE_NO_AUTO_UPDATE": "1"},
         {".kimi-code/config.toml": _KIMI},
+        search=[("mcp__thence__search", EARLIER)],
     ),
     Client(
         "opencode",
@@ -270,6 +281,7 @@ ALL = (
         {".config/opencode/opencode.json": json.dumps(_OPENCODE)},
         {"description": "Run it"},
         headless=("run",),
+        search=[("thence_search", EARLIER)],
     ),
     Client(
         "kilo",
@@ -283,6 +295,7 @@ ALL = (
         {".config/kilo/kilo.json": json.dumps(_OPENCODE)},
         {"description": "Run it"},
         headless=("run",),
+        search=[("thence_search", EARLIER)],
     ),
     Client(
         "cline",
@@ -309,6 +322,11 @@ ALL = (
         {".factory/settings.json": json.dumps(_DROID)},
         {"summary": "Run it"},
         not_resumed="Droid asks its maker's server about the key before it resumes a session",
+        search=[  # it begins before its servers have started, and shows their tools when asked
+            ("Execute", {"command": "sleep 8", "summary": "Wait"}),
+            ("ToolSearch", {"query": "+thence search"}),
+            ("thence___search", EARLIER),
+        ],
     ),
     Client(
         "hermes",

@@ -20,6 +20,8 @@ PLANTED = "The lamp of the mole burns whale oil, by the order of the pilot."
 DONE = "Whale oil."
 OFF = f'session_memory.brief.skip = ["{HOME}/project"]\n'
 HEAD = "data: thence brief, project"
+RECALL = {"qwen": "mcp__thence__recall", "gemini": "mcp_thence_recall"}
+"""What each client calls that tool of our server."""
 
 
 def second_session(name: str, home: Path, *, off: bool = False) -> tuple[Client, dict[str, Any]]:
@@ -31,7 +33,7 @@ def second_session(name: str, home: Path, *, off: bool = False) -> tuple[Client,
         (home / ".thence" / "config.toml").write_text(OFF)
     ran = order(found, home, {FIRST: [PLANTED]}, found.ask(FIRST))["ran"]
     assert 0 == ran[0]["code"], ran
-    recall = ("mcp__thence__recall", {"question": "what does the lamp of the mole burn"})
+    recall = (RECALL[name], {"question": "what does the lamp of the mole burn"})
     done = order(
         found,
         home,
@@ -47,7 +49,7 @@ def second_session(name: str, home: Path, *, off: bool = False) -> tuple[Client,
     return found, done
 
 
-@pytest.mark.parametrize("name", ["qwen"])
+@pytest.mark.parametrize("name", RECALL)
 def test_a_new_session_is_told_the_brief_and_asks_its_past(name: str, tmp_path: Path) -> None:
     """The brief stands once in the first request, framed; the second holds the answer to recall."""
     _, done = second_session(name, tmp_path / "home")
@@ -61,7 +63,7 @@ def test_a_new_session_is_told_the_brief_and_asks_its_past(name: str, tmp_path: 
     assert 2 <= last.count(PLANTED)
 
 
-@pytest.mark.parametrize("name", ["qwen"])
+@pytest.mark.parametrize("name", RECALL)
 def test_a_project_that_is_switched_off_is_told_nothing(name: str, tmp_path: Path) -> None:
     """The hook runs, and prints nothing."""
     _, done = second_session(name, tmp_path / "home", off=True)

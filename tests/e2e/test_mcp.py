@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 EARLIER = {"query": "calc.py"}
 AT_REST = """for i in $(seq 60); do
 p=$(pgrep -f '[t]hence mcp'); a=$(cut -d' ' -f14 /proc/$p/stat); sleep 4
-b=$(cut -d' ' -f14 /proc/$p/stat); [ "${a:-0}" -gt 40 ] && [ "$a" = "$b" ] && break
+b=$(cut -d' ' -f14 /proc/$p/stat); [ "${a:-0}" -gt 10 ] && [ "$a" = "$b" ] && break
 done"""
 CONNECTED = """for i in $(seq 600); do
 grep -qs mcp_server_connected ~/.grok/sessions/*/*/events.jsonl && break; sleep 0.2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import socket
@@ -26,6 +27,7 @@ from thence.cli.madeup import Homes, fake_token
 from thence.serve import mcp
 from thence.serve.gate import AuthMiddleware
 from thence.serve.questions import TOOLS, Questions
+from thence.serve.stdio import INSTRUCTIONS, StdioServer
 
 LONG = 240.0
 """Seconds after which what should happen will not: a busy machine is slow."""
@@ -115,12 +117,12 @@ def test_what_every_session_pays_for_is_small() -> None:
         for tool in mcp.tools()
     ]
 
-    assert sum(map(len, told)) + len(mcp.INSTRUCTIONS) < 3_200
+    assert sum(map(len, told)) + len(INSTRUCTIONS) < 3_200
 
 
 def test_nothing_of_ours_commands() -> None:
     """Descriptions say what a tool gives; no text of ours tells a model what it must do."""
-    told = [tool.description or "" for tool in mcp.tools()] + [mcp.INSTRUCTIONS]
+    told = [tool.description or "" for tool in mcp.tools()] + [INSTRUCTIONS]
 
     assert [] == [
         text for text in told if {"must", "always", "never", "should"} & {*text.lower().split()}
@@ -231,6 +233,71 @@ def test_the_command_listens_where_it_says(homes: Homes) -> None:
 
     assert url.startswith("http://127.0.0.1:")
     assert list(TOOLS) == [tool.name for tool in listed.tools]
+
+
+def test_a_client_that_gave_up_on_the_newer_protocol_begins_with_the_older() -> None:
+    """Each request is answered in the protocol that it speaks, whatever came before it."""
+    stdio = StdioServer(lambda: pytest.fail("no question was asked"), "1")
+    name = "io.modelcontextprotocol/protocolVersion"
+
+    def ask(method: str, **parameters: Any) -> dict[str, Any]:
+        request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": parameters}
+        return stdio.answer(json.dumps(request).encode()) or {}
+
+    newer = ask("server/discover", _meta={name: "2026-07-28"})
+    older = ask("initialize", protocolVersion="2025-11-25")
+    unknown = ask("tools/list", _meta={name: "2199-01-01"})
+
+    assert ["2026-07-28"] == newer["result"]["supportedVersions"]
+    assert "2025-11-25" == older["result"]["protocolVersion"]
+    assert list(TOOLS) == [tool["name"] for tool in ask("tools/list")["result"]["tools"]]
+    assert ["2026-07-28"] == unknown["error"]["data"]["supported"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"{", -32700),
+        (b"[]", -32600),
+        (b'{"id":1,"method":3}', -32600),
+        (b'{"id":1,"method":"no"}', -32601),
+        (b'{"id":1,"method":"tools/call","params":{"arguments":[1]}}', -32602),
+        (b'{"id":1,"method":"tools/call","params":{"name":"todos"}}', -32603),
+        (b'{"method":"notifications/initialized"}', None),
+        (b'{"id":1,"result":{}}', None),
+    ],
+)
+def test_a_line_that_is_no_question_costs_itself_only(line: bytes, code: int | None) -> None:
+    """It gets an error by its kind; what needs no answer gets none; the next line is answered."""
+
+    def fail() -> Questions:
+        raise RuntimeError
+
+    out = io.BytesIO()
+    ping = b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n'
+    StdioServer(fail, "1").run(io.BytesIO(line + b"\n\n" + ping), out)
+    *first, last = map(json.loads, out.getvalue().splitlines())
+
+    assert [code] * (code is not None) == [answer["error"]["code"] for answer in first]
+    assert {"jsonrpc": "2.0", "id": 2, "result": {}} == last
+
+
+def test_the_handshake_loads_no_package_and_opens_no_store(homes: Homes) -> None:
+    """Clients wait for it: the official package and the questions are not imported for it."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "from thence.cli import main; main()", "mcp"],
+        input=b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n',
+        env={**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        timeout=LONG,
+        check=False,
+    )
+
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+
+    assert "thence" == json.loads(done.stdout)["result"]["serverInfo"]["name"]
+    assert "thence.serve.stdio" in loaded
+    assert set() == loaded & {"mcp", "pydantic", "thence.serve.questions", "thence.memory.sqlite"}
 
 
 @pytest.mark.slow

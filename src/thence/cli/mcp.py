@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -38,14 +39,17 @@ def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
     """Serve, unless something else was asked for."""
     if ctx.invoked_subcommand is not None:
         return None
-    from thence.serve import mcp
+    if http:
+        _listen(port)
+        return 0
+    from thence.serve.stdio import StdioServer
 
-    with wiring.store(must_exist=False) as store:
-        made = mcp.server(questions(store), __version__)
-        if http:
-            _listen(made, port)
-        else:
-            mcp.over_stdio(made)
+    with contextlib.ExitStack() as stack:
+
+        def load_questions() -> Questions:
+            return questions(stack.enter_context(wiring.store(must_exist=False)))
+
+        StdioServer(load_questions, __version__).run(sys.stdin.buffer, sys.stdout.buffer)
     return 0
 
 
@@ -65,7 +69,7 @@ def questions(store: Store) -> Questions:
     )
 
 
-def _listen(made: object, port: int) -> None:
+def _listen(port: int) -> None:
     import uvicorn
 
     from thence.cli import viewer
@@ -84,9 +88,9 @@ def _listen(made: object, port: int) -> None:
         ]
     )
     sys.stdout.flush()
-    app = mcp.over_http(made, guard)  # type: ignore[arg-type]
-    settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
-    with listener:
+    with listener, wiring.store(must_exist=False) as store:
+        app = mcp.over_http(mcp.server(questions(store), __version__), guard)
+        settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
         LimitedServer(settings).run([listener])
 
 
