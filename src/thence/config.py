@@ -99,7 +99,7 @@ _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 
 
 def home(env: Mapping[str, str] | None = None) -> Path:
-    """Give the folder everything is kept in."""
+    """Return the folder everything is kept in."""
     value = _environment_value(HOME, env)
     try:
         return Path(value).expanduser().absolute() if value else Path.home() / ".thence"
@@ -118,7 +118,7 @@ def make_private(folder: Path) -> None:
 
 
 def key(path: Path, *, hint: str) -> bytes:
-    """Give a key of this home, drawing it the first time; only its user can read it.
+    """Return a key of this home, drawing it the first time; only its user can read it.
 
     It appears whole or not at all: a kill leaves no half of one, of two who draw one wins.
     """
@@ -164,7 +164,7 @@ def persistence(env: Mapping[str, str] | None = None) -> bool:
 
 
 def history_retain_days(env: Mapping[str, str] | None = None) -> float | None:
-    """Give the number of days the history is read back; None for all of it."""
+    """Return the number of days the history is read back; None for all of it."""
     value = _environment_value(RETAIN_DAYS, env)
     if not value:
         return None
@@ -178,12 +178,12 @@ def history_retain_days(env: Mapping[str, str] | None = None) -> float | None:
 
 
 def idle_timeout(env: Mapping[str, str] | None = None) -> float:
-    """Give the seconds a session may rest; 0 means for ever."""
+    """Return the seconds a session may rest; 0 means for ever."""
     return _seconds(IDLE, env)
 
 
 def approval_timeout(env: Mapping[str, str] | None = None) -> float:
-    """Give the seconds a question for approval may wait; 0 means for ever."""
+    """Return the seconds a question for approval may wait; 0 means for ever."""
     return _seconds(APPROVAL, env)
 
 
@@ -228,7 +228,7 @@ class Settings:
         self.values = values
 
     def __getitem__(self, name: str) -> Any:
-        """Give the value of a setting."""
+        """Return the value of a setting."""
         return self.values[name].value
 
 
@@ -280,7 +280,7 @@ class _Reader:
         self._content = content
 
     def run(self) -> dict[str, Any]:
-        """Give what the file says, checked."""
+        """Return what the file says, checked."""
         out: dict[str, Any] = {}
         for name, value in _flat("", self._content):
             if name not in _KNOWN:

@@ -514,7 +514,7 @@ def test_member_of_the_schema_before_searches_after_a_migration(
     member = Postgres(postgres.url(database, role, tenant="early", machine="here"))
     found = member.search(parse("hello")).matches
     stored = member.load_session("claude:one")
-    member.write([stores._grown(member, stored, "one", "hello", "again")] if stored else [])
+    member.write([stores._grow(member, stored, "one", "hello", "again")] if stored else [])
     tail = member.tail("claude:one")
     member.close()
 

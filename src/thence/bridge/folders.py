@@ -71,11 +71,11 @@ class FolderBook(msgspec.Struct):
 
     def sightings(self) -> list[FolderSeen]:
         """Return what other machines are told of folders of this one."""
-        return [FolderSeen(path, *_fields(one)) for path, one in self.seen.items()]
+        return [FolderSeen(path, *_fields(repository)) for path, repository in self.seen.items()]
 
 
-def _fields(one: Repository) -> tuple[str, str, str]:
-    return one.top, one.remote, one.root
+def _fields(repository: Repository) -> tuple[str, str, str]:
+    return repository.top, repository.remote, repository.root
 
 
 def read_book(home: Path) -> FolderBook:
@@ -148,9 +148,9 @@ def remember(book: FolderBook, folders: Iterable[str]) -> None:
     """Note the repositories of folders; those that take too long wait for the next time."""
     end = time.monotonic() + LOOK_LIMIT_S
     for folder in folders:
-        found = look(folder, book.seen.get(folder))
-        if found is not None:
-            book.seen[folder] = found
+        repository = look(folder, book.seen.get(folder))
+        if repository is not None:
+            book.seen[folder] = repository
         if time.monotonic() > end:
             return
 
@@ -164,7 +164,7 @@ def folder_map(
     """
     known = list(folders)
     out = _same_places(known)
-    there = {one.path: one for one in elsewhere}
+    there = {sighting.path: sighting for sighting in elsewhere}
     tops = _present_tops(book)
     for folder in known:
         if folder not in out and folder and not is_folder(folder):
@@ -188,7 +188,9 @@ def is_folder(folder: str) -> bool:
 
 def _present_tops(book: FolderBook) -> list[Repository]:
     """Return the repositories that are where they were seen, the last seen first."""
-    tops = {one.top: one for one in book.seen.values() if is_folder(one.top)}
+    tops = {
+        repository.top: repository for repository in book.seen.values() if is_folder(repository.top)
+    }
     return list(reversed(tops.values()))
 
 

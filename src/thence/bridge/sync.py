@@ -23,10 +23,10 @@ import msgspec
 from thence.bridge import sync_bundles as bundles
 from thence.bridge.frames import Parcel, frame_of, parcel_in, parcel_of
 from thence.bridge.incoming import Arrival, Importer
-from thence.bridge.sync_bundles import Bundle, NoteLine, Pin, SessionPart
+from thence.bridge.sync_bundles import Bundle, SessionPart, SyncedNote, SyncedPin
 from thence.bridge.sync_keys import Key, closed_name, new_secret, phrase_of, ring_name
-from thence.bridge.sync_places import Place
-from thence.bridge.sync_state import Desk, PartAt, Sent, Setup, State
+from thence.bridge.sync_places import SyncPlace
+from thence.bridge.sync_state import Desk, PartAt, Sent, Setup, SyncState
 from thence.errors import BadConfig, Conflict
 from thence.format.copies import merge_places
 from thence.format.records import Event
@@ -89,7 +89,7 @@ class Standing(msgspec.Struct):
 # -- setting up -------------------------------------------------------------------------------
 
 
-def set_up(desk: Desk, target: str, label: str, open_place: Callable[[str], Place]) -> str:
+def set_up(desk: Desk, target: str, label: str, open_place: Callable[[str], SyncPlace]) -> str:
     """Make a key and the first file of a new sync; returns the phrase."""
     secret = new_secret()
     key = Key(secret)
@@ -100,7 +100,7 @@ def set_up(desk: Desk, target: str, label: str, open_place: Callable[[str], Plac
 
 
 def join(
-    desk: Desk, target: str, label: str, secret: bytes, open_place: Callable[[str], Place]
+    desk: Desk, target: str, label: str, secret: bytes, open_place: Callable[[str], SyncPlace]
 ) -> None:
     """Take a key for the sync at a place; one that was there before keeps its earlier keys."""
     key = Key(secret)
@@ -119,7 +119,7 @@ def join(
         )
     machine = before.machine if before is not None else _new_machine()
     older = [*ring.secrets, *(before.secrets if before is not None else ())]
-    keys = [one for one in dict.fromkeys(older) if one != secret]
+    keys = [older_key for older_key in dict.fromkeys(older) if older_key != secret]
     state = desk.state()
     if before is not None and not _own_bundles(state, machine) <= set(ring.names):
         # What this machine wrote with an older key came too late: it is written once more.
@@ -130,7 +130,7 @@ def join(
     desk.save_state(state)
 
 
-def rotate(desk: Desk, open_place: Callable[[str], Place]) -> str:
+def rotate(desk: Desk, open_place: Callable[[str], SyncPlace]) -> str:
     """Change the key; returns the new phrase. Goes on where a kill has left it."""
     setup = desk.setup()
     secret = setup.pending or new_secret()
@@ -155,9 +155,12 @@ def _new_machine() -> str:
     return new_secret().hex()
 
 
-def _own_bundles(state: State, machine: str) -> set[str]:
+def _own_bundles(state: SyncState, machine: str) -> set[str]:
     return {
-        one.bundle for parts in state.parts.values() for one in parts if one.part.machine == machine
+        stored_part.bundle
+        for parts in state.parts.values()
+        for stored_part in parts
+        if stored_part.part.machine == machine
     }
 
 
@@ -177,7 +180,7 @@ class Sync:
     def __init__(
         self,
         desk: Desk,
-        place: Place,
+        place: SyncPlace,
         store: Store,
         redactor: Redactor,
         *,
@@ -199,7 +202,7 @@ class Sync:
         self._state = desk.state()
         self._keys = [Key(secret) for secret in self._setup.secrets]
         self._open: OrderedDict[str, Bundle] = OrderedDict()
-        self._notes: list[NoteLine] = []
+        self._notes: list[SyncedNote] = []
         """Lines of other machines that are not here yet."""
         self.report = Synced(dry_run=is_dry)
 
@@ -269,7 +272,7 @@ class Sync:
 
     def _unread(self, names: Collection[str]) -> set[str]:
         setup = self._setup
-        control = {name(one) for one in setup.secrets for name in (ring_name, closed_name)}
+        control = {name(key) for key in setup.secrets for name in (ring_name, closed_name)}
         return set(names) - self._state.read - control
 
     def _bundle(self, name: str) -> Bundle | None:
@@ -296,7 +299,7 @@ class Sync:
         for part in bundle.sessions:
             session = _hash(part.uid)
             known = self._state.parts.setdefault(session, [])
-            known[:] = [one for one in known if one.part != part.part]
+            known[:] = [other for other in known if other.part != part.part]
             known.append(PartAt(part.part, name))
             if part.part.machine != self._setup.machine:
                 touched[part.uid] = session
@@ -307,14 +310,14 @@ class Sync:
             waiting = self._state.pins_waiting
             waiting[session] = max(pin, waiting.get(session, pin))
         known = self._state.folders
-        known += [one for one in bundle.folders if one not in known]
+        known += [sighting for sighting in bundle.folders if sighting not in known]
         self._notes += [note for note in bundle.notes if note.uuid not in self._state.notes]
         self._state.notes |= {note.uuid for note in bundle.notes}
 
     def _bury(self) -> None:
         """Delete what was deleted on another machine."""
         known = self._store.known().forgotten
-        new = {bytes.fromhex(one) for one in self._state.forgotten} - known
+        new = {bytes.fromhex(digest) for digest in self._state.forgotten} - known
         if not new:
             return
         rows = [row for row in self._store.sessions() if uid_hash(row.session.session_uid) in new]
@@ -341,36 +344,38 @@ class Sync:
 
         Each machine counts with the last edition of which the beginning has arrived.
         """
-        found: list[tuple[list[Fact], str, SessionPart]] = []
+        copies: list[tuple[list[Fact], str, SessionPart]] = []
         by_machine: dict[str, list[PartAt]] = {}
-        for one in self._state.parts.get(session, ()):
-            by_machine.setdefault(one.part.machine, []).append(one)
+        for copy in self._state.parts.get(session, ()):
+            by_machine.setdefault(copy.part.machine, []).append(copy)
         for machine, parts in by_machine.items():
             made = self._edition(session, parts)
             if made is not None:
-                found.append((made[0], machine, made[1]))
-        if not found:
+                copies.append((made[0], machine, made[1]))
+        if not copies:
             return None
-        found.sort(key=lambda one: (-len(one[0]), one[1]))
-        facts, _, last = found[0]
-        if len(found) > 1:
-            facts = merge_places([one[0] for one in found])
+        copies.sort(key=lambda copy: (-len(copy[0]), copy[1]))
+        facts, _, last = copies[0]
+        if len(copies) > 1:
+            facts = merge_places([copy[0] for copy in copies])
         return parcel_in(last.head, facts), last.label
 
     def _edition(
         self, session: str, parts: Sequence[PartAt]
     ) -> tuple[list[Fact], SessionPart] | None:
         """Return the records of the last edition that can be read, and its last part."""
-        for edition in sorted({one.part.edition for one in parts}, reverse=True):
+        for edition in sorted({stored_part.part.edition for stored_part in parts}, reverse=True):
             facts: list[Fact] = []
             last: SessionPart | None = None
-            own = [one for one in parts if one.part.edition == edition]
-            for one in sorted(own, key=lambda one: (one.part.start, -one.part.end)):
-                if one.part.start > len(facts):
+            own = [stored_part for stored_part in parts if stored_part.part.edition == edition]
+            for stored_part in sorted(
+                own, key=lambda stored_part: (stored_part.part.start, -stored_part.part.end)
+            ):
+                if stored_part.part.start > len(facts):
                     break
-                part = self._part(session, one)
-                if part is not None and one.part.end > len(facts):
-                    facts += part.facts()[len(facts) - one.part.start :]
+                part = self._part(session, stored_part)
+                if part is not None and stored_part.part.end > len(facts):
+                    facts += part.facts()[len(facts) - stored_part.part.start :]
                     last = part
             if last is not None:
                 return facts, last
@@ -412,7 +417,7 @@ class Sync:
         state = self._state
         rows = {_hash(row.session.session_uid): row for row in self._store.sessions()}
         for session, pin in list(state.pins_waiting.items()):
-            if pin <= state.pins.get(session, Pin("", "", is_pinned=False)):
+            if pin <= state.pins.get(session, SyncedPin("", "", is_pinned=False)):
                 del state.pins_waiting[session]
             elif session in rows:  # else its session has not come yet
                 row = rows[session]
@@ -430,7 +435,7 @@ class Sync:
             session = _hash(row.session.session_uid)
             known = state.pins.get(session)
             if row.pinned is not (known is not None and known.is_pinned):
-                state.pins[session] = Pin(now, self._setup.machine, row.pinned)
+                state.pins[session] = SyncedPin(now, self._setup.machine, row.pinned)
                 state.pins_unsent.add(session)
 
     # -- out --------------------------------------------------------------------------------
@@ -509,9 +514,9 @@ class Sync:
             if check.digest() == mark.check:
                 return mark.records, mark.edition, mark.parts
         known = [
-            one.part.edition
-            for one in self._state.parts.get(session, ())
-            if one.part.machine == self._setup.machine
+            stored_part.part.edition
+            for stored_part in self._state.parts.get(session, ())
+            if stored_part.part.machine == self._setup.machine
         ]
         return 0, max([*known, mark.edition if mark is not None else 0], default=0) + 1, 0
 
@@ -531,13 +536,15 @@ class Sync:
             if isinstance(uid, str) and known.is_forgotten(uid):
                 continue
             clean = self._redactor.redact_json(payload)
-            out.notes.append(NoteLine(kind, event.ts or "", event.uuid, clean))
+            out.notes.append(SyncedNote(kind, event.ts or "", event.uuid, clean))
         self._stamp_pins()
         out.pins = {session: self._state.pins[session] for session in self._state.pins_unsent}
-        out.forgotten = sorted({one.hex() for one in known.forgotten} - self._state.forgotten)
+        out.forgotten = sorted({digest.hex() for digest in known.forgotten} - self._state.forgotten)
         sent = self._state.folders_sent
         out.folders = [
-            one for one in self._folders if one not in sent and not self._excluded.means(one.path)
+            sighting
+            for sighting in self._folders
+            if sighting not in sent and not self._excluded.means(sighting.path)
         ]
         return out
 
@@ -566,16 +573,16 @@ class Sync:
     def _erase(self) -> None:
         """Rewrite bundles with sessions that were deleted for good, without these."""
         gone = self._state.forgotten & self._state.parts.keys()
-        names = {one.bundle for session in gone for one in self._state.parts[session]}
+        names = {note.bundle for session in gone for note in self._state.parts[session]}
         for name in sorted(names & self._place.names()):
             bundle = self._bundle(name)
             if bundle is None:
                 continue
-            bundle.sessions = [one for one in bundle.sessions if _hash(one.uid) not in gone]
+            bundle.sessions = [note for note in bundle.sessions if _hash(note.uid) not in gone]
             bundle.notes = [
-                one
-                for one in bundle.notes
-                if _hash(f"{one.payload.get('session_uid')}") not in gone
+                note
+                for note in bundle.notes
+                if _hash(f"{note.payload.get('session_uid')}") not in gone
             ]
             lines = [*map(bundles.part_lines, bundle.sessions), *bundles.other_lines(bundle)]
             if lines:

@@ -61,7 +61,7 @@ class SessionPart(msgspec.Struct):
         return [fact_in(record) for record in self.records]
 
 
-class NoteLine(msgspec.Struct, frozen=True):
+class SyncedNote(msgspec.Struct, frozen=True):
     """A line of a notes file."""
 
     kind: str
@@ -70,7 +70,7 @@ class NoteLine(msgspec.Struct, frozen=True):
     payload: dict[str, JSON]
 
 
-class Pin(msgspec.Struct, frozen=True, order=True):
+class SyncedPin(msgspec.Struct, frozen=True, order=True):
     """Whether a session is pinned; the latest counts, of equal times that of the last machine."""
 
     at: str
@@ -92,8 +92,8 @@ class Bundle(msgspec.Struct):
 
     machine: str = ""
     sessions: list[SessionPart] = []
-    notes: list[NoteLine] = []
-    pins: dict[str, Pin] = {}
+    notes: list[SyncedNote] = []
+    pins: dict[str, SyncedPin] = {}
     """By hashes of the ids of sessions."""
     folders: list[FolderSeen] = []
     forgotten: list[str] = []
@@ -199,13 +199,13 @@ def _add(out: Bundle, value: dict[str, JSON]) -> None:
             label = str(value.get("label", ""))
             out.sessions.append(SessionPart(part, label, value["head"], []))
         elif kind == "note":
-            out.notes.append(msgspec.convert(value["note"], NoteLine))
+            out.notes.append(msgspec.convert(value["note"], SyncedNote))
         elif kind == "pin":
-            out.pins[str(value["session"])] = msgspec.convert(value["pin"], Pin)
+            out.pins[str(value["session"])] = msgspec.convert(value["pin"], SyncedPin)
         elif kind == "folder":
             out.folders.append(msgspec.convert(value["folder"], FolderSeen))
         elif kind == "forgotten":
-            out.forgotten += [str(one) for one in value["hashes"]]
+            out.forgotten += [str(digest) for digest in value["hashes"]]
     except (KeyError, TypeError, msgspec.ValidationError) as error:
         raise NotReadable(f"a damaged bundle: {error}", hint="update thence") from error
 

@@ -33,7 +33,7 @@ MAX_BUNDLE_BYTES: Final = 1 << 30
 """Larger files are none of ours."""
 
 
-class Place(Protocol):
+class SyncPlace(Protocol):
     """A shared place."""
 
     def names(self) -> set[str]:
@@ -53,7 +53,7 @@ class Place(Protocol):
         ...
 
 
-def place_at(target: str, work: Path) -> Place:
+def place_at(target: str, work: Path) -> SyncPlace:
     """Return the place at an address; `work` is a folder of this home for what it needs."""
     if target.startswith(_BUCKETS):
         return BucketPlace(target)
@@ -306,9 +306,9 @@ class GitPlace:
         except subprocess.TimeoutExpired as error:
             raise NotReadable(f"{self._remote} does not answer", hint="try again later") from error
         if done.returncode:
-            told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise NotReadable(
-                f"git {words[0]}: {told[-1][:300] if told else done.returncode}",
+                f"git {words[0]}: {lines[-1][:300] if lines else done.returncode}",
                 hint="check the address, and that git can reach it from here",
             )
         return done.stdout

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from thence import config
-from thence.bridge.sync_bundles import FolderSeen, Part, Pin
+from thence.bridge.sync_bundles import FolderSeen, Part, SyncedPin
 from thence.bridge.sync_places import write_atomically
 from thence.errors import BadConfig
 
@@ -57,7 +57,7 @@ class PartAt(msgspec.Struct, frozen=True, array_like=True):
     bundle: str
 
 
-class State(msgspec.Struct):
+class SyncState(msgspec.Struct):
     """How far a home came with its sync. Sessions stand by hashes of their ids."""
 
     read: set[str] = set()
@@ -68,9 +68,9 @@ class State(msgspec.Struct):
     """Lines of notes that are in bundles."""
     forgotten: set[str] = set()
     """Hashes of deleted sessions that are in bundles."""
-    pins: dict[str, Pin] = {}
+    pins: dict[str, SyncedPin] = {}
     pins_unsent: set[str] = set()
-    pins_waiting: dict[str, Pin] = {}
+    pins_waiting: dict[str, SyncedPin] = {}
     """Of sessions that have not come yet."""
     folders: list[FolderSeen] = []
     """What other machines say of their folders."""
@@ -103,14 +103,14 @@ class Desk:
         config.make_private(self.folder)
         write_atomically(self.folder / _SETUP, msgspec.json.encode(setup))
 
-    def state(self) -> State:
+    def state(self) -> SyncState:
         """Return how far this home came; nothing where that is lost."""
         try:
-            return self._read(_STATE, State, is_json=False) or State()
+            return self._read(_STATE, SyncState, is_json=False) or SyncState()
         except BadConfig:
-            return State()
+            return SyncState()
 
-    def save_state(self, state: State) -> None:
+    def save_state(self, state: SyncState) -> None:
         """Write the state, durable on return."""
         write_atomically(self.folder / _STATE, msgspec.msgpack.encode(state))
 

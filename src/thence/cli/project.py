@@ -55,8 +55,8 @@ def merge(old: str, new: str | None, *, undo: bool, json: bool) -> int:
     if json:
         say(as_json({"folder": source, "counts_as": target}))
     else:
-        told = f"counts as {tilde(target)}" if target else "is a project of its own again"
-        tell([clean(f"{tilde(source)} {told}")])
+        outcome = f"counts as {tilde(target)}" if target else "is a project of its own again"
+        tell([clean(f"{tilde(source)} {outcome}")])
     return 0
 
 
@@ -68,11 +68,11 @@ def list_(*, json: bool) -> int:
 
     book = read_book(wiring.home())
     if json:
-        told = [
+        rows = [
             {"folder": old, "counts_as": new, "by": "you" if old in book.merged else "git"}
             for old, new in sorted(book.applied.items())
         ]
-        say(as_json(told))
+        say(as_json(rows))
         return 0
     for old, new in sorted(book.applied.items()):
         by = "merged by you" if old in book.merged else "the same repository"
@@ -87,7 +87,7 @@ def _named(known: set[str], name: str) -> str:
     path = os.path.normpath(Path(name).expanduser().absolute())
     if path in known or (Path(path).is_dir() and os.sep in name):
         return path
-    ends = sorted(one for one in known if one.endswith(f"/{name.strip('/')}"))
+    ends = sorted(folder for folder in known if folder.endswith(f"/{name.strip('/')}"))
     if len(ends) == 1:
         return ends[0]
     if Path(path).is_dir():

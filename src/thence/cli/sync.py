@@ -18,7 +18,7 @@ from thence.errors import BadConfig
 
 if TYPE_CHECKING:
     from thence.bridge.sync import Standing, Sync, Synced
-    from thence.bridge.sync_places import Place
+    from thence.bridge.sync_places import SyncPlace
     from thence.bridge.sync_state import Desk
     from thence.memory.store import SessionRow, Store
 
@@ -47,7 +47,7 @@ def command(ctx: click.Context, *, dry_run: bool, json: bool) -> int:
             wiring.sweep_of(store).run(wiring.roots(wiring.adapters()))
             wiring.refresh_folders(store)
         report = _sync(store, is_dry=dry_run).run()
-        if not dry_run and any(one.status in ("new", "updated") for one in report.received):
+        if not dry_run and any(change.status in ("new", "updated") for change in report.received):
             wiring.sweep_of(store).run({})  # digests, and who owns what
             wiring.refresh_folders(store)
     if json:
@@ -94,8 +94,8 @@ def join(target: str, name: str | None, *, json: bool) -> int:
     desk = _desk()
     where = absolute_target(target)
     sync.join(desk, where, _label(name), secret_in(phrase), partial(_place, desk))
-    told = f"joined {clean(tilde(where))}; thence sync sends and receives"
-    say(as_json({"target": where})) if json else tell([told])
+    outcome = f"joined {clean(tilde(where))}; thence sync sends and receives"
+    say(as_json({"target": where})) if json else tell([outcome])
     return 0
 
 
@@ -136,8 +136,8 @@ def leave(*, json: bool) -> int:
     desk = _desk()
     target = desk.setup().target
     desk.leave()
-    told = f"this machine no longer syncs with {clean(tilde(target))}; its sessions stay"
-    say(as_json({"target": target})) if json else tell([told])
+    outcome = f"this machine no longer syncs with {clean(tilde(target))}; its sessions stay"
+    say(as_json({"target": target})) if json else tell([outcome])
     return 0
 
 
@@ -147,7 +147,7 @@ def _desk() -> Desk:
     return Desk(wiring.home())
 
 
-def _place(desk: Desk, target: str) -> Place:
+def _place(desk: Desk, target: str) -> SyncPlace:
     from thence.bridge.sync_places import place_at
 
     return place_at(target, desk.folder)
@@ -205,8 +205,8 @@ def _lines(report: Synced) -> Iterator[str]:
     else:
         yield "nothing new to send"
     by_status: dict[str, int] = {}
-    for one in report.received:
-        by_status[one.status] = by_status.get(one.status, 0) + 1
+    for change in report.received:
+        by_status[change.status] = by_status.get(change.status, 0) + 1
     would = "would receive" if report.dry_run else "received"
     new, grown = by_status.pop("new", 0), by_status.pop("updated", 0)
     if new or grown:

@@ -55,7 +55,7 @@ class AsyncSession:
         return await self.run(self.session.compact, summary, keep_from=keep_from)
 
     async def messages(self) -> list[ApiMessage]:
-        """Give what goes to the model, everything that was asked for before this included."""
+        """Return what goes to the model, everything that was asked for before this included."""
         return await self.run(lambda: self.session.messages)
 
     async def close(self, reason: str = "closed") -> None:

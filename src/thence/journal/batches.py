@@ -88,7 +88,7 @@ class Batches:
     # -- reading ------------------------------------------------------------------------
 
     def look(self) -> list[Event]:
-        """Give the events that came to count since the last look, in their order.
+        """Return the events that came to count since the last look, in their order.
 
         Moves of the tip are among them; events of writers that keep other books are, too.
         """
@@ -158,7 +158,7 @@ class Batches:
         return max(times, default=None)
 
     def line(self) -> list[str]:
-        """Give the ids of the events that lead to the tip, oldest first."""
+        """Return the ids of the events that lead to the tip, oldest first."""
         out: list[str] = []
         at, seen = self.tip, set[str]()
         while at is not None and at not in seen:
@@ -223,7 +223,7 @@ class Batches:
             return list(new)
 
     def _link_events(self, new: dict[str, BatchEntry]) -> list[Event]:
-        """Give the events of a batch, each with what it goes on from and what commits it."""
+        """Return the events of a batch, each with what it goes on from and what commits it."""
         events: list[Event] = []
         tip, last = self.tip, next(reversed(new))
         before = set[str]()
@@ -314,7 +314,7 @@ def _spans(places: Iterable[_Place]) -> Iterator[tuple[int, int, int]]:
 
 
 def headers_in(folder: Path, *, whose: str | None = None) -> list[dict[str, JSON]]:
-    """Give what the first lines of all lists in a folder say, or of those of one session."""
+    """Return what the first lines of all lists in a folder say, or of those of one session."""
     out: list[dict[str, JSON]] = []
     for paths in sessions_in(folder).values():
         with Segments(paths[:1]) as file:

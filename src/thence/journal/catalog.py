@@ -60,7 +60,7 @@ class Catalog:
         return self.root / layout.SIDECHAINS / session
 
     def path_of(self, session: str) -> Path | None:
-        """Give the first segment of the session of exactly this id."""
+        """Return the first segment of the session of exactly this id."""
         return next(iter(self._exact(session)), None)
 
     def _exact(self, session: str) -> list[Path]:
@@ -110,7 +110,7 @@ class Catalog:
         return [self._with_past(entry, known) for entry in listed]
 
     def _with_past(self, listed: SessionEntry, known: dict[str, SessionEntry]) -> SessionEntry:
-        """Give a session with the title and the first prompt of those that it goes on from.
+        """Return a session with the title and the first prompt of those that it goes on from.
 
         The nearest title counts, and the oldest prompt: a conversation is known by its start.
         """

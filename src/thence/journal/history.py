@@ -128,7 +128,7 @@ class History:
         return start
 
     def _ready(self) -> Log:
-        """Give the log of the current file, after a rollover if one is due."""
+        """Return the log of the current file, after a rollover if one is due."""
         if self._closed:
             raise NotAppendable("the history is closed", hint="open it again to add to it")
         tried = False
@@ -363,14 +363,14 @@ class History:
     def recent(
         self, limit: int = 50, *, project: str | None = None, session_id: str | None = None
     ) -> list[Prompt]:
-        """Give the last prompts, newest first, of one project or session if asked."""
+        """Return the last prompts, newest first, of one project or session if asked."""
         with contextlib.closing(self._prompts()) as prompts:
             of_project = (p for p in prompts if project in (None, p.project))
             wanted = (p for p in of_project if session_id in (None, p.session_id))
             return list(islice(wanted, max(limit, 0)))
 
     def read(self, limit: int = 50, *, reverse: bool = True) -> list[dict[str, JSON]]:
-        """Give prompts as plain objects: the newest first, or from the very first on."""
+        """Return prompts as plain objects: the newest first, or from the very first on."""
         names = ("prompt", "ts", "session_id", "offset")
         with contextlib.closing(self._prompts(reverse=reverse)) as prompts:
             return [{n: getattr(p, n) for n in names} for p in islice(prompts, max(limit, 0))]
@@ -491,14 +491,14 @@ class HistoryCursor:
         self._at = -1
 
     def up(self) -> Prompt | None:
-        """Give the next older prompt; stay at the oldest. None when there is none at all."""
+        """Return the next older prompt; stay at the oldest. None when there is none at all."""
         if self._at + 1 == len(self._met):
             self._met += islice(self._prompts, 1)
         self._at = min(self._at + 1, len(self._met) - 1)
         return self._met[self._at] if self._met else None
 
     def down(self) -> Prompt | None:
-        """Give the next newer prompt; None is the empty line."""
+        """Return the next newer prompt; None is the empty line."""
         self._at -= 1
         if self._at >= 0:
             return self._met[self._at]

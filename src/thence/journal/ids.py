@@ -15,7 +15,7 @@ _second: tuple[int, str] = (-1, "")
 
 
 def uuid7() -> str:
-    """Give a new id."""
+    """Return a new id."""
     global _random  # noqa: PLW0603 - a pool of chance, refilled in batches
     try:
         tail = _random.pop()  # atomic: two threads never get the same one
@@ -38,7 +38,7 @@ def _draw() -> list[str]:
 
 
 def now_text() -> str:
-    """Give the time as events write it."""
+    """Return the time as events write it."""
     global _second  # noqa: PLW0603 - the text of one second, shared
     milliseconds = time.time_ns() // 1_000_000
     second, rest = divmod(milliseconds, 1000)

@@ -386,7 +386,7 @@ class Journal:
         return self._catalog.sessions(_text(project), limit=limit)
 
     def read_spill(self, session: str, name: str) -> bytes:
-        """Give a result that was spilled in a session, or in one it goes on from, by its name."""
+        """Return a result that was spilled in a session, or in one it goes on from, by its name."""
         with self._lineage() as lineage:
             family = lineage.family(session)
         return self._spill(family[-1]).load(name)
@@ -402,7 +402,7 @@ class Journal:
         agent: str | None = None,
         **header: JSON,
     ) -> Batches:
-        """Give a session as a list of another program's records; it is begun when first written.
+        """Return a session as a list of another program's records; it is begun when first written.
 
         `project` says in which folder it lies, `cwd` where checkpoints of it may save files.
         With `agent` it is the channel of a subagent. `told` goes into its header.
@@ -421,7 +421,7 @@ class Journal:
     def read_headers(
         self, project: str | None = None, *, session: str | None = None
     ) -> list[dict[str, JSON]]:
-        """Give what the headers of a project's sessions say, or of a session's subagents."""
+        """Return what the headers of a project's sessions say, or of a session's subagents."""
         if session is None:
             return headers_in(self._catalog.folder(project))
         return headers_in(self._catalog.side(session), whose=session)
@@ -518,7 +518,7 @@ def _no_event(event: str, session: str) -> SessionNotFound:
 
 
 def _plain(header: Header) -> JSON:
-    """Give a header's payload, leaving out what only segments and sidechains say."""
+    """Return a header's payload, leaving out what only segments and sidechains say."""
     fields: dict[str, JSON] = msgspec.to_builtins(header)
     for name in ("segment", "base_offset", "base_line", "agent_id"):
         if fields[name] in (None, 0, 1):

@@ -54,7 +54,7 @@ class Lineage:
             segments.close()
 
     def open(self, name: str, folder: Path | None = None) -> Segments | None:
-        """Give the bytes of a session, looked for if its folder is not told; None if not there."""
+        """Return the bytes of a session, looked for if its folder is not told; None if not there."""
         if name not in self._opened:
             if folder is None:
                 path = self._catalog.path_of(name)
@@ -155,14 +155,14 @@ class Lineage:
         return None
 
     def reference(self, name: str, event: str | None) -> Origin:
-        """Give the reference to an event of a session, or to the session alone."""
+        """Return the reference to an event of a session, or to the session alone."""
         place = find_event(self._opened[name], event) if event is not None else None
         if place is None:
             return Origin(session=name, event=event)
         return _reference(self._opened[name], name, event, *place)
 
     def last_line(self, name: str) -> Origin | None:
-        """Give the reference to all that stands in a session now, by the place of its last line.
+        """Return the reference to all that stands in a session now, by the place of its last line.
 
         What its live end is, a reader tells when it reads up to there. None when the place could
         come to mean something else: the last line may still be written, or is the last segment's

@@ -486,7 +486,7 @@ class Log:
                 os.close(guard)
 
     def _duplicate(self) -> int:
-        """Give a second number for the open file; not while another thread lets go of it."""
+        """Return a second number for the open file; not while another thread lets go of it."""
         with self._mutex:
             if self._handle < 0:
                 self._open()
@@ -494,7 +494,7 @@ class Log:
 
 
 def _lock_request(how: int) -> bytes:
-    """Give the system's words for locking the one byte that stands for the append lock."""
+    """Return the system's words for locking the one byte that stands for the append lock."""
     return struct.pack("hhqqi", how, 0, _LOCK_AT, 1, 0)
 
 

@@ -314,7 +314,7 @@ def _irreversible(action: Action, programs: list[list[str]] | None) -> str | Non
 
 
 def _programs(command: str) -> list[list[str]] | None:
-    """Give the words of all that a command may run; None when it is too long to tell.
+    """Return the words of all that a command may run; None when it is too long to tell.
 
     Plain quotes hold data. Where the shell expands something, or a program runs what it is
     handed, quotes may end elsewhere than it seems: then all of the text counts as commands.

@@ -238,7 +238,7 @@ def _lines(segments: Segments, number: int, stop: int) -> int:
 
 
 def header_of(session: str, *, cwd: str | None = None, **fields: JSON) -> dict[str, JSON]:
-    """Give the payload of the first line of a segment, a sidechain or a list.
+    """Return the payload of the first line of a segment, a sidechain or a list.
 
     The first line of a session itself says where it comes from as well; see `Journal`.
     """

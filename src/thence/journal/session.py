@@ -395,7 +395,7 @@ class Session:
             return receipt
 
     def _visible_from(self, keep_from: str | None) -> tuple[list[Event], dict[str, Where]]:
-        """Give the messages from an event on, and where those stand that are not in view now."""
+        """Return the messages from an event on, and where those stand that are not in view now."""
         if keep_from is None:
             return [], {}
         for place, event in enumerate(self._chain):
@@ -453,7 +453,7 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
         on_idle: Callable[[], object] | None = None,
     ) -> Idle:
-        """Give the timers of this session, to be told of turns and polled.
+        """Return the timers of this session, to be told of turns and polled.
 
         When it rested long enough it is closed with the reason `idle`, then `on_idle` is called.
         A call that nobody approved in time gets a synthetic result, so that the turn goes on.
@@ -537,7 +537,7 @@ class Session:
         return self._store().rewind(to, later, dry_run=dry_run, record=self._name)
 
     def full_result(self, spilled: Spilled | str) -> bytes:
-        """Give a result that was spilled, whole and verified."""
+        """Return a result that was spilled, whole and verified."""
         if self._parts.spill is None:
             raise ThenceError("nothing was spilled", hint="persistence is switched off")
         return self._parts.spill.load(spilled)

@@ -156,7 +156,7 @@ class Spill:
         self._earlier = None if earlier is None else Spill(earlier, disk=disk)
 
     def fit(self, content: JSON) -> tuple[JSON, list[Spilled]]:
-        """Give the content to record, and what was spilled from it, by now on the disk.
+        """Return the content to record, and what was spilled from it, by now on the disk.
 
         The largest blocks go first, until the rest fits; a list of many small ones goes whole.
         """
@@ -237,11 +237,11 @@ class Spill:
             return self._earlier.load(spilled)
 
     def restore(self, content: JSON) -> JSON:
-        """Give recorded content with everything that was spilled from it back in its place."""
+        """Return recorded content with everything that was spilled from it back in its place."""
         return restore(content, self.load)
 
     def record(self, kind: str, payload: JSON) -> JSON:
-        """Give the payload to record of an event: results over the budget in side files.
+        """Return the payload to record of an event: results over the budget in side files.
 
         Of the copy of a result that some clients add, what stands in the result as well goes.
         The budget is that of what the model sees: results under other types take none of it.
@@ -287,7 +287,7 @@ def _is_result(block: JSON) -> bool:
 
 
 def _slim_payload(payload: dict[str, JSON], content: JSON) -> dict[str, JSON]:
-    """Give a payload whose copies of results hold only what the results do not."""
+    """Return a payload whose copies of results hold only what the results do not."""
     out = dict(payload)
     for name in COPIES & payload.keys():
         left = slim(payload[name], [block for block in content if _is_result(block)])

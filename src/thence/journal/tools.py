@@ -81,12 +81,12 @@ class Tools:
         return {"byte_offset": receipt.offset, "line_number": receipt.line}
 
     def read_history(self, opts: Mapping[str, JSON] | None = None) -> list[dict[str, JSON]]:
-        """Give the prompts of this machine, newest first unless asked otherwise."""
+        """Return the prompts of this machine, newest first unless asked otherwise."""
         asked = _read(READ, opts or {}, _Read)
         return self._journal.history.read(asked.limit, reverse=asked.reverse)
 
     def read_spill(self, opts: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Give a part of a result that a placeholder stands for; `next_offset` is the rest's."""
+        """Return a part of a result that a placeholder stands for; `next_offset` is the rest's."""
         asked = _read(SPILL, opts, _Spill)
         _check_id(SPILL, asked.session_id)
         if self._journal.has(asked.session_id):
@@ -171,7 +171,7 @@ def _check_id(tool: str, session_id: str) -> None:
 
 
 def definitions() -> list[dict[str, JSON]]:
-    """Give the tools as the Messages API takes them: name, description, input_schema."""
+    """Return the tools as the Messages API takes them: name, description, input_schema."""
     event = _object(
         {
             "type": _a("string", "What kind of event: user, assistant, summary or your own word."),

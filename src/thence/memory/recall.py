@@ -160,7 +160,7 @@ Cleaned = Callable[[list["Fact"]], list["Fact"]]
 
 
 def load_session(store: Store, row: SessionRow, clean: Cleaned = list) -> LoadedSession:
-    """Give a session with those it continues: from the store, or from the source if evicted.
+    """Return a session with those it continues: from the store, or from the source if evicted.
 
     What comes from a source goes through `clean`.
     """
@@ -177,8 +177,8 @@ def load_session(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded
             notices.append(Notice("text lost", "thence doctor --deep --mend restores it"))
         files = tuple(File(path) for path in row.files)
         source = Source(session.flavor, session.native_session_id, files)
-        whole = join_generations(generations)
-        return LoadedSession(source, whole, broken, notices, generations=generations)
+        graph = join_generations(generations)
+        return LoadedSession(source, graph, broken, notices, generations=generations)
     from_source = _loaded_source(store, row, clean)
     if from_source is not None:
         return from_source
@@ -248,8 +248,8 @@ def _lineage(
 
 def stored_generation(store: Store, uid: str) -> Generation | None:
     """Return a session without those it continues; None when tier 1 does not hold it."""
-    held = store.load_session(uid)
-    return _generation(store, held)[0] if held is not None else None
+    stored = store.load_session(uid)
+    return _generation(store, stored)[0] if stored is not None else None
 
 
 def _generation(

@@ -37,7 +37,7 @@ class TierBar(msgspec.Struct, frozen=True):
     caps: list[tuple[float, str]]
 
 
-class PlannedRemoval(msgspec.Struct, frozen=True):
+class RemovalRow(msgspec.Struct, frozen=True):
     """A session that is to be removed."""
 
     href: str
@@ -64,7 +64,7 @@ class StorePage(msgspec.Struct, frozen=True):
     figures: list[tuple[str, str, str]]
     raw: TierBar
     distilled: TierBar
-    going: list[PlannedRemoval]
+    going: list[RemovalRow]
     more: int
     plan_said: str
     rule: str
@@ -154,12 +154,12 @@ def _plan_text(plan: retention.RetentionPlan, context: AppContext, now: datetime
     )
 
 
-def _planned_removal(context: AppContext, item: retention.PlannedRemoval) -> PlannedRemoval:
+def _planned_removal(context: AppContext, item: retention.PlannedRemoval) -> RemovalRow:
     uid = item.session_uid or ""
     rows = list(context.store.sessions(Filter(uids=(uid,)))) if uid else []
     title = title_of(rows[0]) if rows else clean(uid) or "the store"
     action = _ACTIONS.get(item.action, item.action)
-    return PlannedRemoval(
+    return RemovalRow(
         address(uid) if uid else "", title, action, clean(item.reason), size(item.bytes)
     )
 

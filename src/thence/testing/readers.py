@@ -153,7 +153,7 @@ class AgentSuite:
     def _sessions(self, root: Path) -> list[Source]:
         return sorted(self.adapter.find(root), key=lambda source: source.uid)
 
-    def _whole(self, source: Source) -> SessionGraph:
+    def _load(self, source: Source) -> SessionGraph:
         events, batch = read_all(self.adapter, source)
         return SessionGraph(source.uid, events, torn=batch.torn)
 
@@ -162,7 +162,7 @@ class AgentSuite:
     def protocol(self) -> Iterator[str]:
         """It has every method, and none of them minds a folder that is not there."""
         adapter, anything = self.adapter, [self.adapter]
-        if not all(isinstance(one, Adapter) for one in anything):
+        if not all(isinstance(candidate, Adapter) for candidate in anything):
             yield "a method of the protocol is missing"
             return
         if not adapter.name or ":" in adapter.name:
@@ -184,18 +184,18 @@ class AgentSuite:
     def finding(self) -> Iterator[str]:
         """All sessions are found, each once, and every log leads to its own."""
         with self._samples() as root:
-            found = self._sessions(root)
-            if not found:
+            sources = self._sessions(root)
+            if not sources:
                 yield "find() gives no session of the samples"
-            if found != self._sessions(root):
+            if sources != self._sessions(root):
                 yield "find() gives something else the second time"
-            for uid, times in Counter(source.uid for source in found).items():
+            for uid, times in Counter(source.uid for source in sources).items():
                 if times > 1:
                     yield f"{uid} is found {times} times"
-            for source in found:
-                yield from self._found(source)
+            for source in sources:
+                yield from self._check_source(source)
 
-    def _found(self, source: Source) -> Iterator[str]:
+    def _check_source(self, source: Source) -> Iterator[str]:
         keys = [file.key for file in source.files]
         if source.adapter != self.adapter.name:
             yield f"{source.uid} is not under the adapter's name"
@@ -238,7 +238,7 @@ class AgentSuite:
         with self._samples() as root:
             for source in self._sessions(root):
                 _, first = read_all(self.adapter, source)
-                again = self.adapter.read(source, _stored(first.cursor))
+                again = self.adapter.read(source, _round_trip(first.cursor))
                 if again.lines or again.bytes or again.events or not again.done:
                     yield f"{source.uid}: {again.lines} lines were read again"
                 if not first.lines:
@@ -246,7 +246,7 @@ class AgentSuite:
 
     def growing_by_lines(self) -> Iterator[str]:
         """Read after every line, in any order of the files, it is the session read at once."""
-        yield from self._growing(lambda data: data.splitlines(keepends=True))
+        yield from self._grow_in_pieces(lambda data: data.splitlines(keepends=True))
 
     def growing_by_bytes(self) -> Iterator[str]:
         """Read after every byte, it is the session read at once."""
@@ -255,14 +255,14 @@ class AgentSuite:
             step = max(1, -(-len(data) // self._bytewise))
             return [data[at : at + step] for at in range(0, len(data), step)]
 
-        yield from self._growing(pieces)
+        yield from self._grow_in_pieces(pieces)
 
-    def _growing(self, pieces: Callable[[bytes], list[bytes]]) -> Iterator[str]:
+    def _grow_in_pieces(self, pieces: Callable[[bytes], list[bytes]]) -> Iterator[str]:
         chance = random.Random(self._seed)  # noqa: S311 - an order to write in, no secret
         with self._samples() as root:
             for source in self._sessions(root):
                 logs = [file for file in _logs(source) if not file.path.endswith(".zst")]
-                once = self._whole(source)
+                once = self._load(source)
                 left = {file.path: pieces(Path(file.path).read_bytes()) for file in logs}
                 for path in left:
                     Path(path).write_bytes(b"")
@@ -282,7 +282,7 @@ class AgentSuite:
         while True:
             batch = self.adapter.read(source, cursor)
             events += batch.events
-            cursor = _stored(batch.cursor)
+            cursor = _round_trip(batch.cursor)
             if batch.done:
                 return events, cursor
 
@@ -297,8 +297,8 @@ class AgentSuite:
                     more, cursors[source.uid] = self._read(source, cursors.get(source.uid))
                     events.setdefault(source.uid, []).extend(more)
             for source in self._sessions(root):
-                once, grown = self._whole(source), SessionGraph(source.uid, events[source.uid])
-                if _said(once) != _said(grown):
+                once, grown = self._load(source), SessionGraph(source.uid, events[source.uid])
+                if _current_events(once) != _current_events(grown):
                     yield f"{source.uid}: other events than when read at once"
                 if once.about != grown.about:
                     yield f"{source.uid}: it says something else of itself than when read at once"
@@ -313,9 +313,9 @@ class AgentSuite:
         chance = random.Random(self._seed)  # noqa: S311 - an order, no secret
         with self._samples() as root:
             for source in self._sessions(root):
-                once = self._whole(source)
+                once = self._load(source)
                 turned = msgspec.structs.replace(source, files=source.files[::-1])
-                yield from _differences(f"{source.uid} turned round", once, self._whole(turned))
+                yield from _differences(f"{source.uid} turned round", once, self._load(turned))
                 events, _ = read_all(self.adapter, source)
                 lines: dict[tuple[str, int], list[Fact]] = {}  # what one line gave stays together
                 for fact in events:
@@ -334,14 +334,14 @@ class AgentSuite:
             for source in self._sessions(root):
                 self._insert(source, b'{"type": "of the future"}', b"not json", b"", b"[]")
                 events, batch = read_all(self.adapter, source)
-                told = {(fact.file, fact.line) for fact in events if fact.blocks}
+                reported = {(fact.file, fact.line) for fact in events if fact.blocks}
                 marks = batch.cursor.marks
-                told |= {(key, mark.line) for key, mark in marks.items() if mark.torn}
+                reported |= {(key, mark.line) for key, mark in marks.items() if mark.torn}
                 for file in _logs(source):
                     if _name(file) in self._mirrors:
                         continue
-                    told |= {(file.key, s.line) for s in batch.skipped if s.source == file.path}
-                    silent = [n for n in _lines(file) if (file.key, n) not in told]
+                    reported |= {(file.key, s.line) for s in batch.skipped if s.source == file.path}
+                    silent = [n for n in _lines(file) if (file.key, n) not in reported]
                     if silent:
                         yield f"{_name(file)}: nobody tells of lines {silent[:5]}"
 
@@ -357,16 +357,16 @@ class AgentSuite:
         chance = random.Random(self._seed)  # noqa: S311 - places to cut at, no secret
         with self._samples() as root:
             for source in self._sessions(root):
-                once = self._whole(source)
+                once = self._load(source)
                 for file in _logs(source):
                     lines = _content(file)
-                    whole = b"".join(lines)
-                    if file.path.endswith(".zst") or not whole:
+                    data = b"".join(lines)
+                    if file.path.endswith(".zst") or not data:
                         continue
-                    cut = chance.randrange(len(whole))
-                    _put(file, [whole[:cut]])
+                    cut = chance.randrange(len(data))
+                    _put(file, [data[:cut]])
                     events, cursor = self._read(source, None)
-                    _put(file, [whole])
+                    _put(file, [data])
                     more, _ = self._read(source, cursor)
                     again = SessionGraph(source.uid, [*events, *more])
                     yield from _differences(f"{_name(file)} cut at {cut}", once, again)
@@ -376,11 +376,11 @@ class AgentSuite:
         with self._samples() as root:
             for source in self._sessions(root):
                 for file in _logs(source):
-                    yield from self._rewritten(source, file)
+                    yield from self._rewrite_log(source, file)
                 for path in _databases(source):
                     yield from self._rows_replaced(source, path)
 
-    def _rewritten(self, source: Source, file: File) -> Iterator[str]:
+    def _rewrite_log(self, source: Source, file: File) -> Iterator[str]:
         lines = _content(file)
         events, cursor = self._read(source, None)
         first = _ids(SessionGraph(source.uid, events))
@@ -401,7 +401,7 @@ class AgentSuite:
         events, cursor = self._read(source, None)
         first = _ids(SessionGraph(source.uid, events))
         data = path.read_bytes()
-        with rows.changing(path) as database:
+        with rows.open_for_change(path) as database:
             rows.delete_last(database)
         more, cursor = self._read(source, cursor)
         path.write_bytes(data)
@@ -416,11 +416,11 @@ class AgentSuite:
         with self._samples() as root:
             for source in self._sessions(root):
                 for file in (file for file in source.files if file.is_document):
-                    (whole,) = _content(file)
-                    cuts = [whole[: chance.randrange(len(whole))] for _ in range(3)]
+                    (data,) = _content(file)
+                    cuts = [data[: chance.randrange(len(data))] for _ in range(3)]
                     events, cursor = self._read(source, None)
                     first = SessionGraph(source.uid, events)
-                    for damaged in (*cuts, *_BAD, b"{}", whole):
+                    for damaged in (*cuts, *_BAD, b"{}", data):
                         _put(file, [damaged])
                         more, cursor = self._read(source, cursor)
                         events += more
@@ -443,14 +443,14 @@ class AgentSuite:
                 more, _ = self._read(after[uid], cursor)
                 if more:
                     yield f"{uid}: {len(more)} facts were read again after the move"
-                yield from _differences(uid, SessionGraph(uid, events), self._whole(after[uid]))
+                yield from _differences(uid, SessionGraph(uid, events), self._load(after[uid]))
 
     def hostile_lines(self) -> Iterator[str]:
         """Garbage costs itself: everything else is there, and nothing raises."""
         chance = random.Random(self._seed)  # noqa: S311 - garbage, no secret
         with self._samples() as root:
             for source in self._sessions(root):
-                known = _ids(self._whole(source))
+                known = _ids(self._load(source))
                 for file in _logs(source):
                     lines = _content(file)
                     for _ in range(max(1, self._rounds // 10)):
@@ -459,7 +459,7 @@ class AgentSuite:
                         for line in bad:
                             mixed.insert(chance.randrange(1, len(mixed) + 1), line)
                         _put(file, mixed)
-                        lost = known - _ids(_used(self._whole(source)))
+                        lost = known - _ids(_use_all(self._load(source)))
                         if lost:
                             yield f"{_name(file)}: garbage between lines cost {len(lost)} events"
                     _put(file, lines)
@@ -476,11 +476,11 @@ class AgentSuite:
                         continue
                     lines = _content(file)
                     for _ in range(self._rounds):
-                        lied = [_lied(line, chance) for line in lines]
+                        lied = [_lie_in(line, chance) for line in lines]
                         _put(file, lied)
-                        _used(self._whole(source))
-                        for found in self.adapter.find(root):
-                            self.adapter.at(Path(found.path))
+                        _use_all(self._load(source))
+                        for again in self.adapter.find(root):
+                            self.adapter.at(Path(again.path))
                     _put(file, lines)
         yield from ()
 
@@ -488,11 +488,11 @@ class AgentSuite:
         """Put something unexpected in a cell, or in the JSON of one, again and again."""
         data = path.read_bytes()
         for _ in range(self._rounds):
-            with rows.changing(path) as database:
-                rows.lie(database, chance, _LIES, lambda cell: _lied(cell, chance).rstrip(b"\n"))
-            _used(self._whole(source))
-            for found in self.adapter.find(root):
-                self.adapter.at(Path(found.path))
+            with rows.open_for_change(path) as database:
+                rows.lie(database, chance, _LIES, lambda cell: _lie_in(cell, chance).rstrip(b"\n"))
+            _use_all(self._load(source))
+            for again in self.adapter.find(root):
+                self.adapter.at(Path(again.path))
             path.write_bytes(data)
 
     def no_trace(self) -> Iterator[str]:
@@ -500,7 +500,7 @@ class AgentSuite:
         with self._samples() as root:
             before = _state(root)
             for source in self._sessions(root):
-                _used(self._whole(source))
+                _use_all(self._load(source))
                 self.adapter.at(Path(source.path))
             list(self.adapter.live(root))
             list(self.adapter.prompts(root))
@@ -532,41 +532,48 @@ def _name(file: File) -> str:
     return Path(file.path).name
 
 
-def _stored(cursor: Cursor) -> Cursor:
+def _round_trip(cursor: Cursor) -> Cursor:
     return msgspec.json.decode(msgspec.json.encode(cursor), type=Cursor)
 
 
-def _ids(whole: SessionGraph) -> set[int]:
-    return {event.event_id for event in whole.events}
+def _ids(session: SessionGraph) -> set[int]:
+    return {event.event_id for event in session.events}
 
 
-def _said(whole: SessionGraph) -> list[SessionEvent]:
+def _current_events(session: SessionGraph) -> list[SessionEvent]:
     """Return the events of a session as its files have them now, without book-keeping."""
-    return [e for e in whole.events if e.why != REWRITTEN and e.role != "system"]
+    return [e for e in session.events if e.why != REWRITTEN and e.role != "system"]
 
 
-def _used(whole: SessionGraph) -> SessionGraph:
+def _use_all(session: SessionGraph) -> SessionGraph:
     """Ask a session for everything."""
-    _ = whole.derived, whole.spent, whole.unbilled, whole.title, whole.edges, whole.turn()
-    whole.messages()
-    whole.session()
-    return whole
+    _ = (
+        session.derived,
+        session.spent,
+        session.unbilled,
+        session.title,
+        session.edges,
+        session.turn(),
+    )
+    session.messages()
+    session.session()
+    return session
 
 
-def _differences(what: str, one: SessionGraph, other: SessionGraph) -> Iterator[str]:
+def _differences(what: str, expected: SessionGraph, actual: SessionGraph) -> Iterator[str]:
     """Say in what two readings of one session differ."""
-    if one.events == other.events and one.about == other.about:
+    if expected.events == actual.events and expected.about == actual.about:
         return
-    lost, more = _ids(one) - _ids(other), _ids(other) - _ids(one)
-    told = f"{len(lost)} events missing, {len(more)} too many"
+    lost, more = _ids(expected) - _ids(actual), _ids(actual) - _ids(expected)
+    difference = f"{len(lost)} events missing, {len(more)} too many"
     if not lost and not more:
         names = [
             mine.native_id
-            for mine, theirs in zip(one.events, other.events, strict=True)
+            for mine, theirs in zip(expected.events, actual.events, strict=True)
             if mine != theirs
         ]
-        told = f"the same events, but differently read or ordered: {names[:3]}"
-    yield f"{what}: {told}"
+        difference = f"the same events, but differently read or ordered: {names[:3]}"
+    yield f"{what}: {difference}"
 
 
 # -- files ----------------------------------------------------------------------------------
@@ -603,13 +610,13 @@ def _lines(file: File) -> list[int]:
 def _state(root: Path) -> dict[str, tuple[bytes, int, int]]:
     out: dict[str, tuple[bytes, int, int]] = {}
     for path in sorted(root.rglob("*")):
-        told = path.lstat()
+        status = path.lstat()
         data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-        out[str(path.relative_to(root))] = (data, told.st_mtime_ns, told.st_mode)
+        out[str(path.relative_to(root))] = (data, status.st_mtime_ns, status.st_mode)
     return out
 
 
-def _lied(line: bytes, chance: random.Random) -> bytes:
+def _lie_in(line: bytes, chance: random.Random) -> bytes:
     """Put something unexpected in one place of a record."""
     try:
         value = msgspec.json.decode(line)

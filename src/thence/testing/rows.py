@@ -14,7 +14,7 @@ from thence.format.records import JSON
 
 
 @contextlib.contextmanager
-def changing(path: Path) -> Iterator[apsw.Connection]:
+def open_for_change(path: Path) -> Iterator[apsw.Connection]:
     """Open a database to change it; nobody can take it for unchanged then."""
     before = path.stat().st_mtime_ns
     database = apsw.Connection(str(path))

@@ -104,11 +104,11 @@ class StoreSuite:
         """What is written is read back: row, cursor, facts, states, payloads."""
         change = _session(store, "one", "hello there", "general reply")
         store.write([change])
-        held = store.load_session("claude:one")
-        if held is None:
+        stored = store.load_session("claude:one")
+        if stored is None:
             yield "a session that was written is not held"
             return
-        if held.cursor != change.cursor or len(held.facts) != len(change.events):
+        if stored.cursor != change.cursor or len(stored.facts) != len(change.events):
             yield "cursor or facts came back changed"
         prints = sorted(fingerprint(row, with_ref=False) for row in change.events)
         if _prints(store, "claude:one") != prints:
@@ -116,7 +116,7 @@ class StoreSuite:
         yield from self._ranges(store)
         bodies = [
             store.blobs.read(block.ref)
-            for fact in held.facts
+            for fact in stored.facts
             for block in fact.blocks
             if block.ref is not None
         ]
@@ -147,11 +147,11 @@ class StoreSuite:
         change = _session(store, "one", "hello")
         store.write([change])
         store.write(digests=[_digest("claude:one", 1)])
-        held = store.load_session("claude:one")
-        if held is None:
+        stored = store.load_session("claude:one")
+        if stored is None:
             yield "the session is not held"
             return
-        more = _grown(store, held, "one", "hello", "again")
+        more = _grow(store, stored, "one", "hello", "again")
         first = change.events[0].event
         event = msgspec.structs.replace(first, state=State.DEAD, tokens=7, tool="Bash")
         row = StoredEvent(event, derived=(DerivedEvent("retry", "again"),))
@@ -164,14 +164,17 @@ class StoreSuite:
         elif fingerprint(rows[0]) != fingerprint(row):
             yield "an event that changed is the old one"
         retries = store.search(parse("kind:retry hello")).matches
-        if [derived_id("claude:one", "retry", event.event_id)] != [one.event_id for one in retries]:
+        if [derived_id("claude:one", "retry", event.event_id)] != [hit.event_id for hit in retries]:
             yield "an event is not found by the kind that is derived from it"
         if after is not None:
-            last = _grown(store, after, "one", "hello", "again", "and again")
+            last = _grow(store, after, "one", "hello", "again", "and again")
             last.vanished = [event.event_id]
             store.write([last])
-        found = len(store.search(parse("hello")).matches), len(store.search(parse("again")).matches)
-        if found != (0, 2):
+        counts = (
+            len(store.search(parse("hello")).matches),
+            len(store.search(parse("again")).matches),
+        )
+        if counts != (0, 2):
             yield "an event that vanished is found, or others are not"
         if store.known().sessions["claude:one"].analysed:
             yield "a session that grew still counts as analysed"
@@ -181,26 +184,26 @@ class StoreSuite:
         texts = [f"text number{n}" for n in range(_LINES)]
         store.write([_session(store, "one", texts[0])])
         for count in range(2, _LINES + 1):
-            held = store.load_session("claude:one")
-            store.write([_grown(store, held, "one", *texts[:count])] if held else [])
+            stored = store.load_session("claude:one")
+            store.write([_grow(store, stored, "one", *texts[:count])] if stored else [])
         tail = store.tail("claude:one")
         if tail is None or tail.state is None:
             yield "no state is kept by which the session could be continued"
             return
-        new = _grown(store, _stored(store, "claude:one"), "one", *texts, "the last")
+        new = _grow(store, _load(store, "claude:one"), "one", *texts, "the last")
         new.calls = [call_key("made")]
         store.write([new])
-        yield from self._indexed(store, new)
+        yield from self._check_index(store, new)
         if (
             store.facts_after("claude:one", tail.position, tail.state.lines)
-            != _stored(store, "claude:one").facts[-1:]
+            != _load(store, "claude:one").facts[-1:]
         ):
             yield "the facts after those that were known are not the new one"
-        grown = _shown(store, "claude:one")
+        grown = _comparable(store, "claude:one")
         again = _session(store, "one", *texts, "the last")
         again.row = msgspec.structs.replace(again.row, change=new.row.change + 1)
         store.write([again])
-        if grown != _shown(store, "claude:one"):
+        if grown != _comparable(store, "claude:one"):
             yield "a session that grew differs from the same session written at once"
         tail = store.tail("claude:one")
         if tail is None or tail.has_call("made"):
@@ -209,7 +212,7 @@ class StoreSuite:
         if store.tail("claude:one") is not None:
             yield "an evicted session has an end"
 
-    def _indexed(self, store: Store, new: SessionChange) -> Iterator[str]:
+    def _check_index(self, store: Store, new: SessionChange) -> Iterator[str]:
         """Look up what is stored of a session, and what is not."""
         tail = store.tail("claude:one")
         known = tail is not None and (
@@ -242,8 +245,8 @@ class StoreSuite:
         change = _session(store, "one", "hello", "world")
         store.write([change])
         store.write([change])
-        held = store.load_session("claude:one")
-        if held is None or len(_prints(store, "claude:one")) != 2 or len(held.facts) != 2:
+        stored = store.load_session("claude:one")
+        if stored is None or len(_prints(store, "claude:one")) != 2 or len(stored.facts) != 2:
             yield "writing twice doubled something"
         if len(store.search(parse("hello")).matches) != 1:
             yield "writing twice doubled the words of an event"
@@ -260,11 +263,11 @@ class StoreSuite:
             yield "the session does not count as analysed"
         if known.digest != _DIGEST_VERSION:
             yield f"the version of the digest came back as {known.digest}"
-        kept = list(store.read_table("digests"))
-        if [(one["uid"], one.get("title")) for one in kept] != [("claude:one", "t")]:
-            yield f"the digest came back as {kept}"
+        digests = list(store.read_table("digests"))
+        if [(entry["uid"], entry.get("title")) for entry in digests] != [("claude:one", "t")]:
+            yield f"the digest came back as {digests}"
         signals = list(store.read_table("signals"))
-        if [(one["uid"], one["kind"]) for one in signals] != [("claude:one", "retry_loop")]:
+        if [(entry["uid"], entry["kind"]) for entry in signals] != [("claude:one", "retry_loop")]:
             yield f"signals came back as {signals}"
         if [row.session.outcome for row in store.sessions()] != ["success"]:
             yield "the outcome is not in the list"
@@ -273,10 +276,10 @@ class StoreSuite:
         """Who claims first owns; who claims later is told of it."""
         first, second = _session(store, "one", "a"), _session(store, "two", "b")
         first.claims, second.claims = [1, 2], [2, 3]
-        if told := store.write([first]):
-            yield f"a first claim met {told}"
-        if (told := store.write([second])) != {"claude:two": {"claude:one"}}:
-            yield f"a second claim was told of {told}"
+        if kin := store.write([first]):
+            yield f"a first claim met {kin}"
+        if (kin := store.write([second])) != {"claude:two": {"claude:one"}}:
+            yield f"a second claim was told of {kin}"
         store.remove(["claude:one"], why={})
         third = _session(store, "three", "c")
         third.claims = [1]
@@ -290,19 +293,19 @@ class StoreSuite:
         first.claims, second.claims = [bill], [bill]
         store.write([first])
         store.write([second])
-        held = store.load_session("claude:two")
-        if held is None or held.foreign:
+        stored = store.load_session("claude:two")
+        if stored is None or stored.foreign:
             yield "a bill is foreign though its owner is held"
         store.remove(["claude:one"], why={})
-        held = store.load_session("claude:two")
-        if held is None or held.foreign != {bill}:
+        stored = store.load_session("claude:two")
+        if stored is None or stored.foreign != {bill}:
             yield "a bill that an evicted session owns is not foreign"
             return
-        more = _grown(store, held, "two", "b", "c")
+        more = _grow(store, stored, "two", "b", "c")
         more.owned = [(bill, "claude:two")]
         store.write([more])
-        held = store.load_session("claude:two")
-        if held is None or held.foreign:
+        stored = store.load_session("claude:two")
+        if stored is None or stored.foreign:
             yield "a bill that was taken over is foreign"
 
     def restating(self, store: Store) -> Iterator[str]:
@@ -317,11 +320,11 @@ class StoreSuite:
             yield f"restated as {known}"
         if (known.redactor, known.reader, known.fold) != (row.redactor, row.reader, row.fold):
             yield "the versions that a session was derived by came back as others"
-        held = store.load_session("claude:one")
+        stored = store.load_session("claude:one")
         events = len(_prints(store, "claude:one"))
-        if held is None or events != 1 or not list(store.read_table("spend")):
+        if stored is None or events != 1 or not list(store.read_table("spend")):
             yield "restating the row lost what it did not tell"
-        store.write([_grown(store, held, "one", "hello", "again")] if held else [])
+        store.write([_grow(store, stored, "one", "hello", "again")] if stored else [])
         if not store.known().sessions["claude:one"].pinned:
             yield "growing unpinned a session"
 
@@ -335,14 +338,16 @@ class StoreSuite:
             yield "nobody is told that old payloads are left"
         if [len(store.search(parse(text)).matches) for text in ("old", "new")] != [0, 1]:
             yield "the index holds what was replaced"
-        held = store.load_session("claude:one")
-        if held is None or len(held.facts) != 1:
+        stored = store.load_session("claude:one")
+        if stored is None or len(stored.facts) != 1:
             yield "what was replaced is still held"
             return
-        refs = {block.ref: block.ref for fact in held.facts for block in fact.blocks if block.ref}
-        store.write([SessionChange(held.row, held.cursor, pack_facts(held.facts), renamed=refs)])
+        refs = {block.ref: block.ref for fact in stored.facts for block in fact.blocks if block.ref}
+        store.write(
+            [SessionChange(stored.row, stored.cursor, pack_facts(stored.facts), renamed=refs)]
+        )
         after = store.load_session("claude:one")
-        if store.known().untidy or after is None or after.facts != held.facts:
+        if store.known().untidy or after is None or after.facts != stored.facts:
             yield "renaming refs changed more, or was forgotten"
 
     # -- reading ------------------------------------------------------------------------
@@ -369,10 +374,10 @@ class StoreSuite:
             "none": (Filter(uids=()), []),
             "agent": (Filter(agent="grok"), []),
         }
-        for what, (given, expected) in wanted.items():
-            found = [row.session.native_session_id for row in store.sessions(given)]
-            if found != expected:
-                yield f"{what}: {found} instead of {expected}"
+        for what, (filter_, expected) in wanted.items():
+            names = [row.session.native_session_id for row in store.sessions(filter_)]
+            if names != expected:
+                yield f"{what}: {names} instead of {expected}"
 
     def spending(self, store: Store) -> Iterator[str]:
         """What was spent is told by day and model, and written anew, not added, on growth."""
@@ -397,10 +402,10 @@ class StoreSuite:
             ),
         }
         for what, (totals, expected) in wanted.items():
-            found = {one.key: (one.sessions, one.input, one.unpriced) for one in totals}
-            if found != expected:
-                yield f"totals, {what}: {found} instead of {expected}"
-        if sum(one.raw_bytes for one in store.totals(["agent"])) != store.totals()[0].raw_bytes:
+            sums = {total.key: (total.sessions, total.input, total.unpriced) for total in totals}
+            if sums != expected:
+                yield f"totals, {what}: {sums} instead of {expected}"
+        if sum(total.raw_bytes for total in store.totals(["agent"])) != store.totals()[0].raw_bytes:
             yield "what sessions take depends on how they are grouped"
 
     def searching(self, store: Store) -> Iterator[str]:
@@ -419,13 +424,13 @@ class StoreSuite:
             ("kind:tool_call flies", 0),
             ("no", 0),
         ):
-            found = len(store.search(parse(text)).matches)
-            if found != expected:
-                yield f"{text!r} finds {found}"
+            hit_count = len(store.search(parse(text)).matches)
+            if hit_count != expected:
+                yield f"{text!r} finds {hit_count}"
         store.write(digests=[_digest("claude:one", 1)])
-        held = store.load_session("claude:one")
-        if held is not None:
-            store.write([_grown(store, held, "one", *"ab", f"one more {CANARY}")])
+        stored = store.load_session("claude:one")
+        if stored is not None:
+            store.write([_grow(store, stored, "one", *"ab", f"one more {CANARY}")])
         for hit in store.search(query).matches:
             shown = _numbers(store, hit.session_uid)
             if shown.get(hit.event_id or 0) != hit.seq:
@@ -441,18 +446,18 @@ class StoreSuite:
             yield f"still pending: {pending}"
         if store.load_session("claude:one") is not None:
             yield "an evicted session is held"
-        if found := self._left(store):
-            yield f"the words of an evicted session are in {found}"
+        if places := self._left(store):
+            yield f"the words of an evicted session are in {places}"
         if [hit.kind for hit in store.search(parse("digested")).matches] != ["digest"]:
             yield "an evicted session is not found by its digest"
         if store.load_session("claude:two") is None or not store.search(parse("other")).matches:
             yield "another session went with it"
-        if [(one["what"], one["why"]) for one in store.read_table("removals")] != [
+        if [(row["what"], row["why"]) for row in store.read_table("removals")] != [
             ("evict", "asked")
         ]:
             yield "nobody wrote down why"
         store.remove(["claude:two"], why={"claude:two": "no room"}, lost=True)
-        last = [(one["what"], one["uid"]) for one in store.read_table("removals")][-1]
+        last = [(row["what"], row["uid"]) for row in store.read_table("removals")][-1]
         if last != (DATA_LOSS, "claude:two"):
             yield f"a data loss was written down as {last}"
         known = store.known().sessions["claude:one"]
@@ -469,8 +474,8 @@ class StoreSuite:
             yield "a forgotten session is listed"
         if not inventory.is_forgotten("claude:one") or inventory.is_forgotten("claude:two"):
             yield "the wrong sessions are remembered as forgotten"
-        if found := self._left(store):
-            yield f"the words of a forgotten session are in {found}"
+        if places := self._left(store):
+            yield f"the words of a forgotten session are in {places}"
         try:
             store.remove(["claude:one"], why={})
         except ThenceError:
@@ -502,7 +507,7 @@ class StoreSuite:
 _DAY, _THIRD = ("2026-01-03",), 1_767_398_400_000
 
 
-class _Said:
+class _BatchReader:
     """An adapter that knows one session."""
 
     name = "claude"
@@ -563,26 +568,26 @@ def _session(
     store: Store, name: str, *texts: str, day: str = "2026-01-01", dead: bool = False
 ) -> SessionChange:
     batch = Batch(_facts(name, texts, day, dead=dead), [], Cursor({"": Mark(1, 2, 3, 4)}))
-    return _kept(store, name, batch, None)
+    return _ingest(store, name, batch, None)
 
 
-def _grown(store: Store, held: StoredSession, name: str, *texts: str) -> SessionChange:
-    facts = _facts(name, texts, "2026-01-01", dead=False)[len(held.facts) :]
-    return _kept(store, name, Batch(facts, [], Cursor({"": Mark(1, 2, len(texts), 6)})), held)
+def _grow(store: Store, stored: StoredSession, name: str, *texts: str) -> SessionChange:
+    facts = _facts(name, texts, "2026-01-01", dead=False)[len(stored.facts) :]
+    return _ingest(store, name, Batch(facts, [], Cursor({"": Mark(1, 2, len(texts), 6)})), stored)
 
 
-def _kept(store: Store, name: str, batch: Batch, held: StoredSession | None) -> SessionChange:
+def _ingest(store: Store, name: str, batch: Batch, stored: StoredSession | None) -> SessionChange:
     ingester = Ingester(store.blobs, Redactor(key=_KEY))
     source = Source("claude", name, (File(f"{name}.jsonl"),))
-    tail = store.tail(f"claude:{name}") if held is not None else None
+    tail = store.tail(f"claude:{name}") if stored is not None else None
     grown = (
         Growing(tail, lambda: store.load_session(f"claude:{name}")) if tail is not None else None
     )
-    kept: IngestResult = ingester.read(_Said(batch), source, None, grown)
+    result: IngestResult = ingester.read(_BatchReader(batch), source, None, grown)
     ingester.sync()
-    if kept.change is None:
+    if result.change is None:
         raise AssertionError("nothing was kept")
-    return kept.change
+    return result.change
 
 
 _DIGEST_VERSION = 7
@@ -596,12 +601,12 @@ def _digest(
     title: str = "t",
 ) -> DigestRecord:
     signals = [{"kind": "retry_loop", "text": "again and again"}]
-    told = {"version": _DIGEST_VERSION, "title": title, "text": "digested"}
-    return DigestRecord(uid, change, told, signals, outcome)
+    values = {"version": _DIGEST_VERSION, "title": title, "text": "digested"}
+    return DigestRecord(uid, change, values, signals, outcome)
 
 
 def _numbers(store: Store, uid: str) -> dict[int, int | None]:
-    """Give the numbers that events of a session are shown with."""
+    """Return the numbers that events of a session are shown with."""
     return {row.event.event_id: row.event.seq for row in store.events(uid)}
 
 
@@ -610,7 +615,7 @@ def _prints(store: Store, uid: str) -> list[int]:
     return sorted(fingerprint(row, with_ref=False) for row in store.events(uid))
 
 
-def _stored(store: Store, uid: str) -> StoredSession:
+def _load(store: Store, uid: str) -> StoredSession:
     """Return what is stored of a session."""
     stored = store.load_session(uid)
     if stored is None:
@@ -618,11 +623,14 @@ def _stored(store: Store, uid: str) -> StoredSession:
     return stored
 
 
-def _shown(store: Store, uid: str) -> tuple[object, ...]:
+def _comparable(store: Store, uid: str) -> tuple[object, ...]:
     """Return all of a session that does not depend on when it was written."""
-    stored = _stored(store, uid)
+    stored = _load(store, uid)
     row = stored.row
     sums = (row.events, row.states, row.spent, row.ticks, row.title, row.turn, row.edges)
-    spend = [{k: v for k, v in one.items() if k != "uid"} for one in store.read_table("spend")]
+    spend = [
+        {k: v for k, v in spend_row.items() if k != "uid"}
+        for spend_row in store.read_table("spend")
+    ]
     facts = [(fact.node, fact.line, fact.usage_key) for fact in stored.facts]
     return _prints(store, uid), facts, sums, spend
