@@ -113,7 +113,7 @@ def test_a_session_is_shown_and_resumed(home: Path, agent: str) -> None:
 
     assert "Mend it" in shown
     assert "exit 2" in shown
-    assert command.format(session) in thence(home, "resume", f"{agent}:{session}")
+    assert command.format(session) in thence(home, "resume", f"{agent}:{session}", "--json")
 
 
 @pytest.mark.parametrize("agent", ["cline", "continue"])

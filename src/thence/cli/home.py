@@ -489,7 +489,9 @@ class FirstScreen:
         )
         yield ""
         present = [agent for agent in self.agents if agent["sessions"]]
-        yield from table(_FOUND, [self._cells(agent) for agent in present or self.agents], room)
+        yield from table(
+            _FIRST_RUN_NOTES, [self._cells(agent) for agent in present or self.agents], room
+        )
         if present and len(present) < len(self.agents):
             absent = ", ".join(
                 label_of(agent["agent"]) for agent in self.agents if not agent["sessions"]
@@ -543,7 +545,7 @@ class FirstScreen:
         ]
 
 
-_FOUND = (
+_FIRST_RUN_NOTES = (
     *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
     *(TextColumn(slack=True), TextColumn(right=True)),
 )

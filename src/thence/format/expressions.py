@@ -11,7 +11,17 @@ from __future__ import annotations
 import re
 from typing import AnyStr, Generic, cast
 
-_TOLD = ("match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer", "pattern")
+_METHODS = (
+    "match",
+    "search",
+    "fullmatch",
+    "sub",
+    "subn",
+    "split",
+    "findall",
+    "finditer",
+    "pattern",
+)
 
 
 class Late(Generic[AnyStr]):
@@ -23,7 +33,7 @@ class Late(Generic[AnyStr]):
     def __getattr__(self, name: str) -> object:
         """Compile, once: what is found here then is not asked for in this way again."""
         made = re.compile(*self._of)
-        self.__dict__.update((method, getattr(made, method)) for method in _TOLD)
+        self.__dict__.update((method, getattr(made, method)) for method in _METHODS)
         return getattr(made, name)
 
 

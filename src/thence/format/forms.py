@@ -53,7 +53,7 @@ class BranchChoice(NamedTuple):
 LIVE = BranchChoice()
 BORDER = "border"
 """The piece that stands where the part of another session ends."""
-_SAID = {"user_msg": "You", "assistant_msg": "Assistant", "thinking": "Thought"}
+_SPEAKERS = {"user_msg": "You", "assistant_msg": "Assistant", "thinking": "Thought"}
 
 
 class Piece(NamedTuple):
@@ -209,10 +209,10 @@ def _outputs(session: SessionGraph, branch: BranchChoice) -> _Outputs:
 
 def _piece(event: SessionEvent, outputs: _Outputs) -> Piece | None:
     payload = event.payload
-    if event.kind in _SAID:
+    if event.kind in _SPEAKERS:
         text = payload.get("thinking") if isinstance(payload, dict) else None
         body = text if isinstance(text, str) else _text(payload) or event.summary
-        return Piece(event.kind, _SAID[event.kind], body, event.ts)
+        return Piece(event.kind, _SPEAKERS[event.kind], body, event.ts)
     if event.kind == "tool_call":
         arguments = json.dumps(payload, indent=2, ensure_ascii=False)
         return Piece("tool_call", f"Tool: {event.tool or 'unknown'}", arguments, event.ts)

@@ -45,7 +45,7 @@ _OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
 the copies of what it goes on from."""
 
 
-_TOLD = _OFF_LINE | Is.REPLAYED
+_NOT_ON_LINE_FLAGS = _OFF_LINE | Is.REPLAYED
 """Flags that say the state of their node, whatever line it is on."""
 
 _REST = Is.PROMPT | Is.ENDS | Is.SUMMARY
@@ -676,7 +676,7 @@ class Graph:
         for i, node in enumerate(nodes):
             if node.calls and i in live and is_open(i):
                 out[i] = orphaned
-            if node.flags & _TOLD:
+            if node.flags & _NOT_ON_LINE_FLAGS:
                 out[i] = _state_told(node.flags)
         for i in self._copies:
             out[i] = State.REPLAYED

@@ -32,7 +32,7 @@ _MAX_TRIES = 16
 OFF_LINE = Is.INTERNAL | Is.SIDE | Is.ROLLED_BACK
 """Flags of records that no line of conversation ends in."""
 
-_SAID = Is.PROMPT | Is.REPLY | Is.INTERRUPTS
+_TURN_FLAGS = Is.PROMPT | Is.REPLY | Is.INTERRUPTS
 _RESTS = Is.ENDS | Is.INTERRUPTS
 _LIVE = (State.LIVE, State.ORPHANED)
 
@@ -117,7 +117,7 @@ def calls_in(fact: Fact) -> set[str]:
 
 def is_said(node: Node) -> bool:
     """Return whether a record is part of a turn."""
-    return bool(node.flags & _SAID or node.calls or node.answers)
+    return bool(node.flags & _TURN_FLAGS or node.calls or node.answers)
 
 
 def names_others(node: Node) -> bool:

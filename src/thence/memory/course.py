@@ -29,7 +29,7 @@ from thence.format.wording import without_editor_context
 
 _SHOWN = (State.LIVE, State.ORPHANED)
 _GONE = (State.DEAD, State.ROLLED_BACK)
-_SAID = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
+_MESSAGE_KINDS = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
 _LONE = re.compile("[\ud800-\udfff]")  # half a character, which nothing can store
 _MESSY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -173,7 +173,9 @@ class SessionTimeline:
     @cached_property
     def spoken(self) -> list[SessionEvent]:
         """The line without notes of the harness: what was said, called and answered."""
-        return [event for event in self.line if event.kind in _SAID and not _is_blank(event)]
+        return [
+            event for event in self.line if event.kind in _MESSAGE_KINDS and not _is_blank(event)
+        ]
 
     @cached_property
     def turns(self) -> list[TimelineTurn]:

@@ -228,7 +228,7 @@ def _fit_lines(rated: list[tuple[int, str]], room: int) -> list[str]:
 
 _BOOK_KEEPING: Final = ("lifecycle", "digest", "title")
 """Kinds of matches that say nothing by themselves."""
-_SAID: Final = {
+_KIND_WORDS: Final = {
     "user_msg": "prompt",
     "assistant_msg": "answer",
     "thinking": "thought",
@@ -252,7 +252,7 @@ def _session(session: RecalledSession) -> Iterator[tuple[int, str]]:
             yield 1 + at, f"  asked: {_flat(text)}"
     for at, quote in enumerate(session.quotes):
         if quote.what not in _BOOK_KEEPING:
-            what = _SAID.get(quote.what, quote.what)
+            what = _KIND_WORDS.get(quote.what, quote.what)
             yield at, f"  {what}{_at(quote)}: {_flat(quote.text)}"
     for at, decided in enumerate(session.decided[:5]):
         what = "decided" if decided.event_id is None else "corrected"

@@ -134,7 +134,7 @@ class Job(msgspec.Struct):
     """Older than all sessions that were stored when the sweep began."""
 
 
-Told = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
 def _quiet(_progress: Progress) -> None:
@@ -155,7 +155,7 @@ class Sweep:
         tasks: Iterable[TaskPattern] | None = None,
         digesters: Mapping[str, Digester] | None = None,
         policy: retention.Policy | None = None,
-        progress: Told = _quiet,
+        progress: ProgressCallback = _quiet,
         address: str | None = None,
         digests: bool = True,
         anew: Collection[str] = (),
