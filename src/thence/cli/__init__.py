@@ -74,9 +74,9 @@ COMMANDS = {
 
 GROUPS = {
     "Start": ("setup", "serve", "demo"),
-    "Find": ("ls", "search", "ask", "files", "history"),
-    "Read and continue": ("show", "export", "import", "share", "resume", "sync", "brief"),
-    "Understand": ("cost", "patterns", "sql"),
+    "Find": ("ls", "search", "ask", "files"),
+    "Read and continue": ("show", "export", "import", "share", "resume", "sync"),
+    "Understand": ("cost", "patterns"),
     "Keep": ("sweep", "store", "doctor", "config"),
 }
 """The commands that `--help` lists, by title; `thence help` lists all of them."""

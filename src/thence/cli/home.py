@@ -490,7 +490,7 @@ class FirstScreen:
         yield ""
         present = [agent for agent in self.agents if agent["sessions"]]
         yield from table(
-            _FIRST_RUN_NOTES, [self._cells(agent) for agent in present or self.agents], room
+            _AGENT_COLUMNS, [self._cells(agent) for agent in present or self.agents], room
         )
         if present and len(present) < len(self.agents):
             absent = ", ".join(
@@ -545,7 +545,7 @@ class FirstScreen:
         ]
 
 
-_FIRST_RUN_NOTES = (
+_AGENT_COLUMNS = (
     *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
     *(TextColumn(slack=True), TextColumn(right=True)),
 )
