@@ -147,7 +147,7 @@ def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
 
 def anew_of(store: Any, uid: str) -> Readout:
     """Put a session together from all facts that are stored of it."""
-    held = store.held(uid)
+    held = store.load_session(uid)
     return readout_of(SessionGraph(uid, held.facts, replayed=held.replayed, billed=held.billed))
 
 
