@@ -89,7 +89,7 @@ def test_a_session_is_shown_and_resumed(home: Path, agent: str) -> None:
     assert "Mend it" in shown
     assert "exit 2" in shown
     assert "Try this" in shown
-    assert command.format(session) in thence(home, "resume", f"{agent}:{session}")
+    assert command.format(session) in thence(home, "resume", f"{agent}:{session}", "--json")
 
 
 def test_what_was_said_is_found(home: Path) -> None:

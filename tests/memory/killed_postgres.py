@@ -26,7 +26,7 @@ _SWEEPING = (
 _PUSHING = (
     *((Postgres, name) for name in ("push", "write", "_connect")),
     *((Objects, name) for name in ("append", "sync")),
-    *((Writer, name) for name in ("push", "put_packs", "digested", "_tell", "_many")),
+    *((Writer, name) for name in ("push", "put_packs", "write_digests", "_tell", "_many")),
     *((Writer, name) for name in ("_put_sessions", "_put_events", "_stage", "_claim")),
     (Writer, "_copy_packed"),
 )
