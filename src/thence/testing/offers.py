@@ -67,6 +67,7 @@ def resuming(agent: Agent) -> Iterator[str]:
 
 def tool_forms(agent: Agent) -> Iterator[str]:
     """Say which tools are not known for what they are."""
+    _ = agent.reader  # its tools are known from when it is loaded
     known = {kind for kind, _ in kinds.TOOLS}
     for kind, names in agent.profile.tools.items():
         if kind not in known:
