@@ -54,7 +54,7 @@ class Lineage:
             segments.close()
 
     def open(self, name: str, folder: Path | None = None) -> Segments | None:
-        """Return the bytes of a session, looked for if its folder is not told; None if not there."""
+        """Return the bytes of a session, sought if no folder is named; None if not there."""
         if name not in self._opened:
             if folder is None:
                 path = self._catalog.path_of(name)
