@@ -208,10 +208,10 @@ class Database:
                     vfs=_VFS_NAME,
                     statementcachesize=16,
                 )
-            except BaseException:
+            except BaseException:  # whatever it was: let go of the name, then pass it on
                 del layer.open[self._name]
                 raise
-        except BaseException:
+        except BaseException:  # whatever it was: close the files, then pass it on
             self._close_files()
             raise
         self._until = time.monotonic() + MAX_QUERY_S

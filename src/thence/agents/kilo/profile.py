@@ -1,8 +1,9 @@
-"""What people call Kilo, and how it resumes a session."""
+"""What people call Kilo, and how it resumes a session. It is a fork of OpenCode: same tools."""
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.opencode.profile import PROFILE as OPENCODE
+from thence.agents.profiles import Profile, ServerFile
 
 PROFILE = Profile(
     label="Kilo",
@@ -15,13 +16,7 @@ PROFILE = Profile(
     home_variable="XDG_DATA_HOME",
     rewind_hint="in Kilo: /undo",
     home_is_parent=True,
-    forms={
-        "shell": ToolForm("bash", {"command": "command"}, {"description": "run by another agent"}),
-        "read": ToolForm("read", {"path": "filePath"}),
-        "write": ToolForm("write", {"path": "filePath", "content": "content"}),
-        "edit": ToolForm("edit", {"path": "filePath", "old": "oldString", "new": "newString"}),
-        "search": ToolForm("grep", {"pattern": "pattern"}),
-    },
+    forms=OPENCODE.forms,
     servers=ServerFile(
         "kilo/kilo.json",
         key="mcp",
