@@ -18,14 +18,16 @@ from tests.memory.stored import KEY, dump, opened, sweep
 from thence.agents import adapters
 from thence.format.readout import Readout
 from thence.format.whole import SessionGraph
+from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import read_end, readout_of
 from thence.memory.redact import Redactor
 from thence.memory.sweep import Sweep, SweepReport
 from thence.serve.lines import EventLine
 
 WHOLE = settings.get_current_profile_name() == "whole"
-SIZES = (100, 1000, 4000) if WHOLE else (60, 600)
-"""Turns of the sessions that are compared; a turn is four events."""
+SIZES = (96, 992, 4000) if WHOLE else (64, 608)
+"""Turns of the sessions that are compared: four events each, so that all end alike in a page."""
+assert all(4 * turns % PAGE_EVENTS == 0 for turns in SIZES)
 
 
 def grow(home: Path, script: Script, text: str = "and one thing more") -> None:
@@ -87,7 +89,7 @@ def test_a_line_more_in_a_family_of_six_costs_what_one_session_costs(
     assert work[1] <= 1.2 * work[0]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_a_line_more_costs_the_same_at_288_000_events(tmp_path: Path) -> None:
     """As at 9,000, 36,000 and 72,000; counted in executed lines, and nothing is rebuilt."""
     work = []

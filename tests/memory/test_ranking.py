@@ -220,7 +220,7 @@ def test_both_stores_answer_all_questions_alike(
     """The questions of the benchmark, over real logs, give the same sessions in the same order."""
     for module in (index, postgres_search):
         monkeypatch.setattr(module, "BUDGET_S", 600.0)  # a busy machine must not cut one of them
-    for name in ("CAP", "WORD_CAP"):  # the newest rows of a copy are those that came last
+    for name in ("MAX_ROWS", "MAX_WORD_ROWS"):  # the newest rows of a copy are those that came last
         monkeypatch.setattr(ranking, name, 100_000)
     from bench import bench_questions
     from tests.memory.stored import sweep

@@ -299,7 +299,7 @@ class FolderTarget:
                 return 0
             left = {
                 uid: msgspec.structs.replace(
-                    entry, stamp="", held=entry.has_events and uid not in gone
+                    entry, stamp="", has_events=entry.has_events and uid not in gone
                 )
                 if not days.isdisjoint(entry.days)
                 else entry
