@@ -26,7 +26,6 @@ from thence.format import gather, joins
 from thence.format.copies import place_of
 from thence.format.facts import Block, Edge, Fact, Share, is_line_name
 from thence.format.graph import State
-from thence.format.kinds import tool_kind
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import Session, SessionEvent, event_ids, in_order
 from thence.format.records import JSON, Usage
@@ -46,6 +45,7 @@ from thence.format.sealing import (
     spoken_files,
 )
 from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
+from thence.format.tools import tool_kind
 from thence.format.whole import (
     NEVER_BILLED,
     UNDERSTATED,
