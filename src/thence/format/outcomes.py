@@ -5,7 +5,8 @@ at hand and stored with the facts; facts without them are classified when somebo
 same functions. The verdict (`CallOutcome`) needs nothing more, so the terminal, the viewer, the
 API, the digest and the export cannot disagree. Pure.
 
-Never here: the tables by which tools, failures and test runs are recognised (see tools, errors, testruns).
+Never here: the tables by which tools, failures and test runs are recognised (see tools, errors and
+testruns).
 """
 
 from __future__ import annotations
