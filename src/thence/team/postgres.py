@@ -76,6 +76,7 @@ from thence.memory.store import (
     unpack_fold,
 )
 from thence.team.objects import Objects
+from thence.team.postgres_access import admit
 from thence.team.postgres_blobs import CONNECTION_ERRORS, PostgresBlobs
 from thence.team.postgres_events import STAGE
 from thence.team.postgres_index import PostgresSessionIndex
@@ -86,7 +87,6 @@ from thence.team.postgres_schema import (
     LEAST_ROOM,
     SCHEMA,
     TABLES,
-    admit,
     is_migrated,
     lock_key,
     migrate,
