@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import psycopg
 
 from thence.team.objects import BackendError, ObjectAbsent
+from thence.team.postgres_events import TenantConnection
 from thence.team.postgres_text import first_line
 from thence.team.postgres_write import Writer
-
-if TYPE_CHECKING:
-    from thence.team.postgres import Postgres
 
 CONNECTION_ERRORS: Final = (psycopg.OperationalError, psycopg.InterfaceError)
 """What is raised where a connection is lost: the same may be tried once more on another."""
@@ -24,7 +22,7 @@ class PostgresBlobs:
 
     parallel = False
 
-    def __init__(self, store: Postgres) -> None:
+    def __init__(self, store: TenantConnection) -> None:
         self._store = store
 
     def put(self, name: str, body: bytes) -> None:

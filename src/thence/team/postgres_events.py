@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import psycopg
 
@@ -20,6 +21,19 @@ from thence.team.postgres_search import mark_again, marks_of, vectors
 from thence.team.postgres_text import clean_value, copy_text
 
 Db = psycopg.Connection[Any]
+
+
+class TenantConnection(Protocol):
+    """What the parts of a store in Postgres work with: whose rows, and the thread's connection."""
+
+    tenant: str
+    machine: str
+
+    @property
+    def _db(self) -> Db: ...
+
+    def _translate_errors(self) -> AbstractContextManager[None]: ...
+
 
 _BATCH_TEXTS = 500  # texts in one transaction
 _CHUNK_CHARS = 256 << 10  # characters that are sent together

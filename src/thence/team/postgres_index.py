@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from thence.format.facts import Fact
 from thence.format.normal import event_ids
 from thence.format.sealing import calls_in
 from thence.memory.store import call_key, owner_key
+from thence.team.postgres_events import TenantConnection
 from thence.team.postgres_text import text
-
-if TYPE_CHECKING:
-    from thence.team.postgres import Postgres
 
 _HAS: Final = {
     "events": b"SELECT event_id FROM events"
@@ -25,7 +23,7 @@ _HAS: Final = {
 class PostgresSessionIndex:
     """What is stored of one session, looked up by id, call and bill."""
 
-    def __init__(self, store: Postgres, uid: str) -> None:
+    def __init__(self, store: TenantConnection, uid: str) -> None:
         self._store = store
         self._uid = uid
         self._known: dict[tuple[str, int], bool] = {}
