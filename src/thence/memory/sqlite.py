@@ -38,6 +38,7 @@ from thence.memory.rows import (
     WITHOUT_OWN,
     inventory,
     now,
+    plain_conditions,
     with_marks,
 )
 from thence.memory.search import Query, SearchAnswer, SearchMatch, as_asked
@@ -491,14 +492,11 @@ def _sums(keys: str, where: str) -> str:
 def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
     """Turn a filter into conditions on the table of sessions."""
     tests: dict[str, Any] = {
-        "agent=?": wanted.agent,
         "instr(lower(ifnull(project, '')), lower(?))>0": wanted.project,
         "instr(lower(ifnull(sessions.model, '')), lower(?))>0": wanted.model,
-        "outcome=?": wanted.outcome,
-        "ended>=?": wanted.after,
-        "started<?": wanted.before,
     }
     conditions = [(test, value) for test, value in tests.items() if value is not None]
+    conditions += plain_conditions(wanted, "?")
     plain = [test for test, _ in conditions]
     values = [value for _, value in conditions]
     if wanted.uid is not None:
