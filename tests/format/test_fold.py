@@ -133,7 +133,7 @@ def logs(draw: st.DrawFn) -> list[Fact]:
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 
 
-@settings(max_examples=by_pace(everyday=15, whole=60, prove=300), phases=PHASES)
+@settings(max_examples=by_pace(everyday=10, whole=25, prove=300), phases=PHASES)
 @given(logs(), st.data())
 def test_a_session_that_grows_is_the_session_read_at_once(
     log: list[Fact], data: st.DataObject
@@ -151,7 +151,7 @@ def test_a_session_that_grows_is_the_session_read_at_once(
             assert [] == differences(grown)
 
 
-@settings(max_examples=by_pace(everyday=10, whole=40, prove=150), phases=PHASES)
+@settings(max_examples=by_pace(everyday=8, whole=20, prove=150), phases=PHASES)
 @given(st.data())
 def test_a_log_without_links_that_is_rolled_back_grows_as_well(data: st.DataObject) -> None:
     """Rollbacks by number of turns and to a turn, of turns in the window and before it."""
