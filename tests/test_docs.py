@@ -69,6 +69,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "thence"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["start.md", "recipes.md", "privacy.md", "formats.md", "sync.md"])
 def test_commands_for_samples_work(samples: Path, page: str) -> None:
     """Who types them after `thence demo` gets an answer and no error.

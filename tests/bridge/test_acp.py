@@ -90,6 +90,7 @@ class Editor:
 Sdk = Callable[[str], ModuleType]
 
 
+@pytest.mark.slow
 def test_the_owners_client_lists_loads_and_replays(
     session: str, env: dict[str, str], sdk: Sdk, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def swept(folder: Path, patch: pytest.MonkeyPatch, order: Iterable[Sequence[int]
     return desk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [2000, 7])
 def test_answers_do_not_depend_on_the_order_of_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int

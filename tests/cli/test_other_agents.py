@@ -80,6 +80,7 @@ def test_its_settings_hold_our_hook_and_our_server(machine: Machine) -> None:
     assert before == (machine.pebble / "settings.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_session_goes_from_it_to_another_agent_and_back(machine: Machine) -> None:
     """Its shell is another's shell, both ways."""
     given = json.loads(machine.thence("handoff", "pebble:blue", "--to", "claude", "--json"))

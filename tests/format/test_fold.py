@@ -133,6 +133,7 @@ def logs(draw: st.DrawFn) -> list[Fact]:
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 
 
+@pytest.mark.slow
 @settings(max_examples=by_pace(everyday=10, whole=25, prove=300), phases=PHASES)
 @given(logs(), st.data())
 def test_a_session_that_grows_is_the_session_read_at_once(
@@ -198,6 +199,7 @@ def counted(run: Any) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_work_for_one_line_does_not_grow_with_the_session() -> None:
     """Counted in executed lines, for sessions of 400 to 40,000 events; and nothing is rebuilt."""
     work = []

@@ -48,6 +48,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     return number, reports[0]
 
 
+@pytest.mark.slow
 def test_a_line_more_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -> None:
     """For a sweep, counted in executed lines; nothing is rebuilt."""
     work = []

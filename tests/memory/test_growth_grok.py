@@ -63,6 +63,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     return number, reports[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_session_swept_after_every_write_is_the_session_swept_once(
     tmp_path: Path, seed: int

@@ -73,6 +73,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
     return out
 
 
+@pytest.mark.slow
 @settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
 @given(logs())
 def test_the_end_of_any_session_is_drawn_from_its_last_records(log: list[Fact]) -> None:

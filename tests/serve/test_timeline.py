@@ -58,6 +58,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
     return out
 
 
+@pytest.mark.slow
 @settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
 @given(logs(), st.integers(1, 4))
 def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: int) -> None:
@@ -87,6 +88,7 @@ SIZES = (60, 600)
 """Turns of the sessions that are compared; a turn is four events."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["events", "chain", "event", "session"])
 def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
     tmp_path: Path, path: str
@@ -127,6 +129,7 @@ def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
     assert max(work) <= 1.2 * min(work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["first", "middle", "event", "session"])
 def test_stored_events_are_read_at_the_same_cost_at_any_length(tmp_path: Path, path: str) -> None:
     """Counted in executed lines, of sessions that nobody asked for before."""
