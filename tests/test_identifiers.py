@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,20 @@ SHARED = {
 """Public class names that more than one module defines, and why."""
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    """Yield every module of the package: its name below the package, and its tree."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def sources() -> list[tuple[str, ast.Module]]:
+    """Return every module of the package: its name below the package, and its tree."""
+    return [
+        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget_sources() -> Iterator[None]:
+    """Let go of the trees at the end: they are large."""
+    yield
+    sources.cache_clear()
 
 
 def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -39,7 +39,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / Path(f"{place}").name).symlink_to(f"{place}")
         return folder
     venv.create(folder, symlinks=True, with_pip=True)
-    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", *TOOLS]
+    pip = [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", *TOOLS]
     fetched = subprocess.run(pip, capture_output=True, text=True, check=False)
     if fetched.returncode:
         pytest.skip(f"uv and pipx cannot be had here: {fetched.stderr.strip()[-200:]}")
@@ -48,8 +48,10 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(home: Path, *command: str | Path) -> str:
     """Run a command in an empty home of a user, away from the checkout; it must go well."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))}
-    env = kept | {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "NO_COLOR": "1"}
+    names = ("PIP_", "UV_", "SSL_", "HTTP_", "HTTPS_", "NO_PROXY")
+    env = {name: value for name, value in os.environ.items() if name.upper().startswith(names)}
+    env |= {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "NO_COLOR": "1"}
+    env |= {"UV_SYSTEM_CERTS": "1"}  # the registry may be reached through a mirror of the company
     done = subprocess.run(
         command, cwd=home, env=env, capture_output=True, text=True, check=False, timeout=600
     )
