@@ -228,11 +228,13 @@ def test_only_the_command_line_prints() -> None:
     assert [] == offences(prints, PACKAGE, but="cli/")
 
 
+@pytest.mark.slow
 def test_format_is_pure() -> None:
     """What a session is depends on its bytes alone."""
     assert [] == offences(impure, PACKAGE / "format")
 
 
+@pytest.mark.slow
 def test_no_module_imports_a_command() -> None:
     """A command is run by `load_command`; it is no library of another one."""
     assert [] == offences(imported_commands, PACKAGE)

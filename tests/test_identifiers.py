@@ -80,6 +80,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
+@pytest.mark.slow
 def test_names_say_what_a_thing_is() -> None:
     """No identifier is a word that says how something came about."""
     wrong = [place for name, tree in sources() for place in banned_names(name, tree)]
@@ -99,6 +100,7 @@ def test_docstrings_say_what_is_returned() -> None:
     assert [] == wrong
 
 
+@pytest.mark.slow
 def test_a_public_class_name_is_used_once() -> None:
     """Whoever reads a class name knows which class is meant."""
     places: defaultdict[str, list[str]] = defaultdict(list)
@@ -112,6 +114,7 @@ def test_a_public_class_name_is_used_once() -> None:
     }
 
 
+@pytest.mark.slow
 def test_every_exception_is_needed() -> None:
     """An exception whose name is gone goes, too."""
     used = {

@@ -147,6 +147,7 @@ def _without_paths(told: Any) -> Any:
     return told
 
 
+@pytest.mark.slow
 def test_a_first_sweep_that_is_killed_has_kept_the_newest(desk: Desk) -> None:
     """They are listed and searched after its first commit; the next sweep gets all the others."""
     for day in range(DAYS):
