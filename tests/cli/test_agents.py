@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from tests.agents import (
     test_qwen,
 )
 from tests.agents.databases import state
+from tests.cli.desk import in_process
 
 FOLDERS = {
     "copilot": (".copilot", test_copilot),
@@ -53,9 +55,11 @@ RESUMED = {
 def thence(home: Path, *arguments: str) -> str:
     """Run a command as a user of this machine would, and return what it prints."""
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "COLUMNS": "100", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "thence", *arguments]
-    done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, check=True)
-    return done.stdout
+    with contextlib.chdir(home):
+        done = in_process(*arguments, env=env)
+
+    assert 0 == done.code, done.err
+    return done.out
 
 
 @pytest.fixture(scope="module")

@@ -241,6 +241,7 @@ PAYLOADS = (
 )
 
 
+@pytest.mark.slow
 def test_payloads_never_leave_the_frame(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -311,6 +312,7 @@ def test_sessions_of_a_folder_with_a_like_name_do_not_hide_ours(
     assert "Ours is old." in hook_text(desk, monkeypatch, tmp_path / "tide")
 
 
+@pytest.mark.slow
 def test_a_folder_without_sessions_loads_no_store(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.mark.slow
 def test_it_has_what_real_machines_have(elsewhere: Path, run: Run, tmp_path: Path) -> None:
     """All agents; a fork, a rewind, a subagent, a compaction, a crash, a secret."""
     told = json.loads(run("demo", "--dir", str(tmp_path / "demo"), "--json").stdout)

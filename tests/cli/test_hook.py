@@ -298,6 +298,7 @@ def test_files_that_the_agent_takes_are_taken(
     assert body == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_pipe_in_place_of_settings_is_said_and_never_waited_for(home: Path) -> None:
     """Neither status nor doctor hangs; the other agents are still told of."""
     os.mkfifo(home / ".claude/settings.json")

@@ -48,6 +48,7 @@ def row(name: str) -> SessionRow:
 # -- gc -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_under_all_caps_there_is_nothing_to_do(machine: Homes, run: Run) -> None:
     """Nothing goes, and it says how much there is."""
     told = json.loads(run("gc", "--json").stdout)

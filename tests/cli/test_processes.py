@@ -511,6 +511,7 @@ def starts(name: str, source: str) -> Iterator[str]:
             yield f"{name} {word.removeprefix('thence.cli.')}"
 
 
+@pytest.mark.slow
 def test_every_place_that_starts_a_process_is_tried() -> None:
     """Whoever starts a process somewhere new lists it in STARTS, with a trial that runs it."""
     found = {

@@ -191,6 +191,7 @@ def test_every_kind_of_the_help_finds_its_events(trials: Desk) -> None:
     assert 14 == len(kinds)
 
 
+@pytest.mark.slow
 def test_every_filter_of_the_help_finds_the_session(
     trials: Desk,
 ) -> None:

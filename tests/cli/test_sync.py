@@ -77,6 +77,7 @@ def _facts(machine: Machine) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
     """After a sync on each, both list and show the same sessions, with their machine."""
     first, second, _ = _pair(tmp_path, target)
@@ -91,6 +92,7 @@ def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
     assert "on beta-host" in first.run("ls").stdout
 
 
+@pytest.mark.slow
 def test_a_second_sync_changes_nothing(tmp_path: Path, target: str) -> None:
     """Sync twice is sync once: nothing is written, nothing is received."""
     first, second, _ = _pair(tmp_path, target)
@@ -129,6 +131,7 @@ def test_a_log_that_was_written_anew_is_written_anew(tmp_path: Path, folder: str
     assert _messages(first, ONE) == _messages(second, ONE)
 
 
+@pytest.mark.slow
 def test_three_machines_in_any_order_end_alike(tmp_path: Path) -> None:
     """Whoever syncs first, all have the same sessions, names, tags and pins."""
     ends = []
@@ -181,6 +184,7 @@ def test_the_last_name_and_the_last_pin_win(tmp_path: Path, folder: str) -> None
     assert ("second name", ["later"], False) == _facts(first)[f"claude:{ONE}"][:3]
 
 
+@pytest.mark.slow
 def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str) -> None:
     """No word, id, name of a machine, folder, agent or project is in it, nor in names of files."""
     first, second, phrase = _pair(tmp_path, target)
@@ -212,6 +216,7 @@ def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str)
         assert [] == [word for word in words if word.encode() in body or word in path.name]
 
 
+@pytest.mark.slow
 def test_what_is_deleted_on_one_machine_is_deleted_on_all(tmp_path: Path, target: str) -> None:
     """It goes from every store and from the place, does not come back, and leaves no trace."""
     first, second, _ = _pair(tmp_path, target)
@@ -335,6 +340,7 @@ def test_a_sync_that_ends_anywhere_is_made_up_for(
     assert _messages(first, ONE) == _messages(second, ONE)
 
 
+@pytest.mark.slow
 def test_a_deletion_that_ends_anywhere_is_made_up_for(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +365,7 @@ def test_a_deletion_that_ends_anywhere_is_made_up_for(
         assert {f"claude:{TWO}", f"claude:{THREE}"} == set(machine.sessions())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 3, 5, 8])
 def test_a_killed_process_is_made_up_for(tmp_path: Path, folder: str, calls: int) -> None:
     """A process that dies in the middle of a write leaves no half of anything."""
@@ -381,6 +388,7 @@ def test_a_killed_process_is_made_up_for(tmp_path: Path, folder: str, calls: int
     assert {f"claude:{ONE}", f"claude:{TWO}"} == set(first.sessions())
 
 
+@pytest.mark.slow
 def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str) -> None:
     """Who has the new phrase goes on; the lost machine reads and adds nothing."""
     first, second, phrase = _pair(tmp_path, target)
@@ -568,6 +576,7 @@ def test_who_leaves_keeps_sessions_and_no_key(tmp_path: Path, folder: str) -> No
     assert f"claude:{ONE}" in second.sessions()
 
 
+@pytest.mark.slow
 def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, target: str) -> None:
     """Begun in Claude Code on one machine, continued in Codex on another that lacks the log."""
     first, second, _ = _pair(tmp_path, target)

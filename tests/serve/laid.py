@@ -17,8 +17,11 @@ from thence.agents.claude.sample import SampleTranscript
 LARGE_BYTES = 40_000_000
 
 
-def real(shared: Path, folder: Path) -> House:
-    """Return a machine with the real sessions of all clients; it is not swept yet."""
+def real(shared: Path, folder: Path, each: int = 1) -> House:
+    """Return a machine with the real sessions of all clients; it is not swept yet.
+
+    Of the many public logs it has every one, or each so many-th.
+    """
     data = shared / "data"
     (folder / ".thence").mkdir(parents=True)
     for home in sorted(data.glob("claude-code/*/*/claude")):
@@ -29,7 +32,7 @@ def real(shared: Path, folder: Path) -> House:
         _merge(home, folder / ".grok")
     for home in sorted(data.glob("agents/*/*/home")):
         _merge(home, folder)
-    for log in sorted(data.glob("public/claude/**/*.jsonl")):
+    for log in sorted(data.glob("public/claude/**/*.jsonl"))[::each]:
         place = folder / ".claude" / "projects" / f"-public-{log.parent.name}"
         place.mkdir(parents=True, exist_ok=True)
         shutil.copy(log, place / log.name)

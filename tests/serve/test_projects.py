@@ -87,6 +87,7 @@ def test_a_project_has_a_page_of_its_own(browser: Browser, house: House) -> None
             assert [] == tab.errors
 
 
+@pytest.mark.slow
 def test_no_project_is_a_page_that_says_so(house: House) -> None:
     """Whatever is asked for."""
     for path in ("/nowhere", "", "<script>"):

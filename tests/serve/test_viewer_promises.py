@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.pace import by_pace
 from tests.serve import browser as browsers
 from tests.serve import laid
 from tests.serve.conftest import House, built
@@ -25,16 +26,16 @@ from thence.memory.store import Filter
 from thence.serve import list_page, pattern_page, projects, year
 from thence.serve.clock import DisplayClock
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 
 PAGES = (
     *("/", "/sessions", "/sessions?q=error", "/projects", "/costs?days=0", "/costs?by=time&days=0"),
     *("/patterns?days=365", "/store", "/year"),
 )
 LOOKS = [(390, True), (1440, False), (2560, True)]
-MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS", "1500"))
+MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS") or by_pace(everyday=200, whole=400, prove=1500))
 """Sessions of the large machine; 10000 in the run that the notes of a release quote."""
-LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 4_000_000
+LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 2_500 * MANY
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def real_house(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """The real sessions of all clients, laid out as the clients lay them, and served."""
-    house = laid.real(shared, tmp_path_factory.mktemp("real"))
+    each = by_pace(everyday=20, whole=10, prove=1)
+    house = laid.real(shared, tmp_path_factory.mktemp("real"), each)
     house.swept()
     with house.serving():
         yield house
@@ -89,6 +91,7 @@ def forks(house: House) -> list[tuple[str, str]]:
 # -- everything, everywhere -----------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
 def test_pages_are_sound_on_real_sessions(
     browser: Browser, real_house: House, width: int, dark: bool
@@ -107,6 +110,7 @@ def test_pages_are_sound_on_real_sessions(
             is_sound(tab, path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
 def test_pages_are_sound_on_very_many_sessions(
     browser: Browser, large_house: House, width: int, dark: bool
@@ -175,6 +179,7 @@ def test_costs_are_seen_by_day_week_month_and_all_time(browser: Browser, house: 
         assert [] == tab.complaints()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
 def test_a_fork_stands_beside_its_origin_from_where_they_part(
     browser: Browser, house: House, width: int, dark: bool

@@ -319,9 +319,20 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     if results == ["ok"]:
         where = clean(tilde(str(path)))
         yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)} in {where}")
-        return
-    for result in results:
-        yield Finding("store", "bad", clean(" ".join(result.split())), RECOVERY_HINT)
+    else:
+        for result in results:
+            yield Finding("store", "bad", clean(" ".join(result.split())), RECOVERY_HINT)
+    yield from _upgrade_copies(path)
+
+
+def _upgrade_copies(store: Path) -> Iterator[Finding]:
+    """Yield the copies that were saved before the store was migrated, each with where it is."""
+    from thence.memory import backup
+
+    for path in backup.upgrade_copies(store):
+        words = f"saved before the upgrade from {path.suffix.lstrip('.').replace('-', ' ')}:"
+        where = clean(tilde(str(path)))
+        yield Finding("", "note", f"{words} {where}", None, {"upgrade_copy": str(path)})
 
 
 def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
