@@ -218,9 +218,10 @@ def replay(session: Readout) -> Iterator[Object]:
 
 
 def _updates(session: Readout, events: Iterable[SessionEvent]) -> Iterator[Object]:
-    failed = {pair.call.event_id: pair.outcome.failed for pair in session.calls}
-    effects = {pair.call.event_id: pair.effect for pair in session.calls}
-    results = {pair.result.event_id: pair.call.event_id for pair in session.calls if pair.result}
+    calls = session.every_call
+    failed = {pair.call.event_id: pair.outcome.failed for pair in calls}
+    effects = {pair.call.event_id: pair.effect for pair in calls}
+    results = {pair.result.event_id: pair.call.event_id for pair in calls if pair.result}
     for event in events:
         if event.role == "system":
             continue

@@ -16,6 +16,7 @@ import msgspec
 
 from thence.format import repair, spills
 from thence.format.facts import Edge, full_output
+from thence.format.gather import MADE_RESULT
 from thence.format.graph import Graph, State
 from thence.format.joins import Call, Spent
 from thence.format.kinds import Effect
@@ -183,7 +184,8 @@ class Readout:
                 groups.append(group)
             else:
                 begun[row.event.native_id].append(row)
-        groups.sort(key=lambda group: (group[0].file, group[0].line))
+        if not _share_lines(groups):
+            groups.sort(key=lambda group: (group[0].file, group[0].line))
         return [_record(group, anchors, events) for group in groups]
 
     @property
@@ -444,6 +446,24 @@ def read_window(
     name = event_ids(uid)
     ids = [name(fact.node.id, at, 0) for fact in state.anchors for at in range(len(fact.blocks))]
     return Readout(uid, fetch([*ids, *state.rows]), head, read=read, anchors=anchors)
+
+
+def _share_lines(groups: Iterable[Sequence[StoredEvent]]) -> bool:
+    """Whether records of different places stand on the same lines.
+
+    Then only the order in which they come, that of their numbers, is the order of the session.
+    """
+    seen: set[tuple[str, int]] = set()
+    before: tuple[str, int] | None = None
+    for first in (group[0] for group in groups):
+        line = first.file, first.line
+        if line == before or first.event.native_id.startswith(MADE_RESULT):
+            continue  # read from one line
+        if line in seen:
+            return True
+        seen.add(line)
+        before = line
+    return False
 
 
 def _record(
