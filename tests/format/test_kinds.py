@@ -179,7 +179,7 @@ def test_touched_files_are_those_the_input_names(
 ) -> None:
     """Files come from edit tools, patches and evident shell edits, with lines where told."""
     assert expected == kinds.touches(tool, given)
-    assert any(touch.how != "read" for touch in expected) == kinds.is_edit(tool, given)
+    assert any(touch.how != "read" for touch in expected) == kinds.action_of(tool, given).edits
 
 
 # -- endings -------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_nothing_raises_on_any_json(tool: Any, given: Any, result: Any) -> None:
     """Every function answers for arguments of every shape, as values and as JSON text."""
     for value in (given, json.dumps(given)):
         line = kinds.summary(tool, value)
-        kinds.is_edit(tool, value)
+        kinds.action_of(tool, value)
         script = kinds.command(tool, value)
         assert isinstance(kinds.touches(tool, value), list)
         assert None is script or script.strip()
