@@ -453,9 +453,12 @@ def _share_lines(groups: Iterable[Sequence[StoredEvent]]) -> bool:
 
     Then only the order in which they come, that of their numbers, is the order of the session.
     """
+    firsts = [group[0] for group in groups]
+    if len({(first.file, first.line) for first in firsts}) == len(firsts):
+        return False  # as nearly always
     seen: set[tuple[str, int]] = set()
     before: tuple[str, int] | None = None
-    for first in (group[0] for group in groups):
+    for first in firsts:
         line = first.file, first.line
         if line == before or first.event.native_id.startswith(MADE_RESULT):
             continue  # read from one line
@@ -491,4 +494,6 @@ def _event(row: StoredEvent) -> SessionEvent:
 
 
 def _calls(blocks: Sequence[SessionEvent], kind: str) -> tuple[str, ...]:
+    if len(blocks) == 1 and blocks[0].kind != kind:  # as in nearly every log
+        return ()
     return tuple([b.call for b in blocks if b.kind == kind and b.call is not None])
