@@ -17,8 +17,8 @@ import msgspec
 
 from thence.errors import ThenceError
 from thence.format.facts import words_of
-from thence.format.kinds import Effect
 from thence.format.records import JSON, text_of
+from thence.format.tools import Effect
 from thence.memory import recall
 from thence.memory.readouts import open_session
 from thence.memory.store import Filter
