@@ -22,6 +22,7 @@ from thence.agents import Cursor, adapters
 from thence.agents.sessions import load, read_all
 from thence.format.facts import Fact
 from thence.format.whole import REWRITTEN, SessionGraph
+from thence.memory.readouts import readout_of
 
 SECONDS = 2.0
 MEGABYTES = 300
@@ -267,7 +268,7 @@ def test_file_read_as_it_grows_is_the_file_read_at_once(
     whole = SessionGraph(again.uid, facts)
 
     assert standing(again) == standing(whole)
-    assert again.messages().messages == whole.messages().messages
+    assert readout_of(again).messages().messages == readout_of(whole).messages().messages
     assert case.get("records", len(standing(whole))) == len(standing(whole))
 
 

@@ -20,6 +20,7 @@ from thence.format.joins import time_of
 from thence.format.records import Usage
 from thence.format.whole import SessionGraph
 from thence.memory.prices import price
+from thence.memory.readouts import readout_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "rules.md"
@@ -400,7 +401,7 @@ def test_records_of_one_response_are_one_message(tmp_path: Path) -> None:
     log.user("Go.")
     for said_now in ("One.", "Two.", "Three."):
         log.reply([text(said_now)], id="m", stop="end_turn")
-    messages = whole(tmp_path, log).messages().messages
+    messages = readout_of(whole(tmp_path, log)).messages().messages
 
     assert ["user", "assistant"] == [message["role"] for message in messages]
     assert ["One.", "Two.", "Three."] == [block["text"] for block in messages[1]["content"]]

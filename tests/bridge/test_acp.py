@@ -21,6 +21,7 @@ from thence.agents.sessions import load
 from thence.cli.processes import thence
 from thence.format.records import JSON
 from thence.journal import Journal
+from thence.memory.readouts import readout_of
 
 USAGE = {"input_tokens": 10, "output_tokens": 5}
 
@@ -269,7 +270,7 @@ def test_bytes_pass_and_the_journal_says_what_was_said(
             ],
         },
         {"role": "assistant", "content": [{"type": "text", "text": "Two."}]},
-    ] == whole.messages().messages
+    ] == readout_of(whole).messages().messages
     assert ["Let me look."] == [e.summary for e in whole.events if e.kind == "thinking"]
     assert not whole.bills
     assert "SECRETOPTION" not in log.read_text()

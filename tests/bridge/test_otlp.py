@@ -18,6 +18,7 @@ from thence.bridge import otlp
 from thence.errors import BadConfig
 from thence.format.joins import sum_usages
 from thence.journal import Journal
+from thence.memory.readouts import readout_of
 
 PHOENIX = os.environ.get("THENCE_PHOENIX", "")
 USAGE = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 7}
@@ -45,7 +46,7 @@ def loaded(tmp_path: Path) -> LoadedSession:
 
 
 def _trace(loaded: LoadedSession, **more: bool) -> otlp.Trace:
-    return otlp.trace_of(loaded.whole, agent="Made-up", version="0", **more)
+    return otlp.trace_of(readout_of(loaded.whole), agent="Made-up", version="0", **more)
 
 
 def _attributes(span: dict[str, Any]) -> dict[str, Any]:

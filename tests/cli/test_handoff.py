@@ -17,6 +17,7 @@ from thence.bridge.handoff import targets
 from thence.bridge.portable import writer_of
 from thence.cli.madeup import Homes, made_id
 from thence.format.repair import problems
+from thence.memory.readouts import readout_of
 
 CLOCK, IMPORT = made_id("clock-change"), made_id("gauge-import")
 WRITTEN = [name for name in targets() if writer_of(name).accept is None]
@@ -55,7 +56,7 @@ def test_every_session_can_be_handed_to_every_agent(looked_at: Homes, run: Run, 
         told = json.loads(run("handoff", uid, "--to", to, "--json").stdout)
         path = next(Path(name) for name in told["files"] if "summary.json" not in name)
         source = json.loads(run("export", uid, "--as", "messages").stdout)
-        made = load(path).whole.messages().messages
+        made = readout_of(load(path).whole).messages().messages
 
         assert [] == problems(made), uid
         assert f"{to}:{told['session']}" == load(path).whole.uid

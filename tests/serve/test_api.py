@@ -174,7 +174,9 @@ def test_every_event_of_every_session_can_be_asked_for(house: House) -> None:
         ]
 
         assert (
-            len(house.context.load_session(row).whole.events) == len(every) == sum(map(len, parts))
+            len(house.context.open_session(row).session.events)
+            == len(every)
+            == sum(map(len, parts))
         )
 
 
@@ -206,14 +208,14 @@ def test_messages_are_those_that_a_model_would_get(house: House) -> None:
 
     answer = house.ask(f"/api/sessions/{MAIN}/messages").json
 
-    assert house.context.load_session(row).whole.messages().messages == answer["messages"]
+    assert house.context.open_session(row).session.messages().messages == answer["messages"]
 
 
 def test_a_subagent_is_found_by_project_and_id(house: House) -> None:
     """One on a channel of its session, and one with a session of its own."""
     row = house.context.row(MAIN)
     channel = next(
-        e.channel for e in house.context.load_session(row).whole.events if e.channel != "main"
+        e.channel for e in house.context.open_session(row).session.events if e.channel != "main"
     )
     below = next(r for r in house.store.sessions() if any(e.link == "subagent" for e in r.edges))
     told = [(row, channel.removeprefix("agent:")), (below, below.session.native_session_id)]

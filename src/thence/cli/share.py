@@ -51,9 +51,10 @@ def command(
 ) -> int:
     """Write a share file, and say what was redacted."""
     from thence.bridge.share import encrypt_file, share_file
+    from thence.cli.lookup import load_named
     from thence.memory.labels import Label
 
-    loaded = _stored_first(wanted)
+    loaded = load_named(wanted)  # as it is stored, redacted; else as its file has it
     uid = loaded.whole.uid
     redactor = wiring.redactor()
     label = wiring.labels().get(uid, Label())
@@ -73,19 +74,13 @@ def command(
     return 0
 
 
-def _stored_first(wanted: str) -> LoadedSession:
-    """Return a session as it is stored, redacted; one that is not stored as its file has it."""
-    from thence.cli.lookup import load_named
-
-    return load_named(wanted)
-
-
 def _page(loaded: LoadedSession, name: str | None) -> bytes:
     from thence.bridge.share import redact_session
     from thence.format import forms
+    from thence.memory.readouts import readout_of
 
-    clean_session = redact_session(loaded, wiring.redactor())
-    return "\n".join(forms.page(clean_session.whole, name=name)).encode("utf-8", "replace")
+    session = readout_of(redact_session(loaded, wiring.redactor()).whole)
+    return "\n".join(forms.page(session, name=name)).encode("utf-8", "replace")
 
 
 def _file_name(uid: str, *, html: bool, is_encrypted: bool) -> str:

@@ -35,7 +35,6 @@ from thence.memory.labels import tagged_uids, with_tagged
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
 from thence.memory.places import only_copies
-from thence.memory.readouts import place_in
 from thence.memory.recap import Recap, recap
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
@@ -399,8 +398,8 @@ def messages(
     With `own=1` without those of the sessions that it continues.
     """
     row = context.row(uid)
-    session = context.load_session(row).whole
-    place = place_in(session, at) if at else None
+    session = context.open_session(row).session
+    place = recall.place_of(session, at) if at else None
     return MessagesOut(list(session.messages(to=place, own=own).messages), row.change)
 
 

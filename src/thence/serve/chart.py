@@ -10,7 +10,7 @@ events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
@@ -321,18 +321,6 @@ class Chart:
         if call.outcome.failed:
             return "error"
         return "edit" if call.outcome.edited else "tool"
-
-    def row_places(self, row: ChartRow) -> Sequence[int]:
-        """Return the records that a row folds."""
-        if row.kind == "branch":
-            return self.branches[row.number].events
-        if row.kind == "copied":
-            return self.copies[row.number]
-        if row.kind == "boundary" and row.number >= 0:
-            return self.bounds[row.number].places
-        if row.kind == "agent":
-            return self.channels[self.agents[self.records[row.place].blocks[row.block].call or ""]]
-        return (row.place,)
 
     # -- branches -----------------------------------------------------------------------
 
