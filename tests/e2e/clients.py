@@ -308,6 +308,7 @@ ALL = (
         {"CLINE_TELEMETRY_DISABLED": "1"},
         wraps=True,
         needs_terminal=True,
+        search=[("thence__search", EARLIER)],
         prepare=(("auth", "-p", "openai-compatible", "-k", "none", "-m", MODEL, "-b", OPENAI),),
     ),
     Client(
@@ -336,10 +337,11 @@ ALL = (
         ("-q", "{}", "-Q", "--yolo"),
         ("terminal", "command"),
         ("read_file", {"path": f"{PROJECT}/tide.py"}),
-        {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": OPENAI},
+        {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": OPENAI, "HERMES_ACCEPT_HOOKS": "1"},
         {".hermes/config.yaml": _HERMES},
         headless=("chat",),
         logs="state.db*",
+        search=[("mcp_thence_search", EARLIER)],
     ),
 )
 BY_NAME = {client.name: client for client in ALL}

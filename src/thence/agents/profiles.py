@@ -82,13 +82,28 @@ class HookFile(msgspec.Struct, frozen=True):
     path: str
     """Below the agent's folder."""
     events: tuple[str, ...] = ()
-    form: Literal["hooks", "notify"] = "hooks"
-    """Lists of commands by event in JSON, or one program named `notify` in TOML."""
+    form: Literal["hooks", "notify", "tables", "script", "yaml"] = "hooks"
+    """Lists of commands by event in JSON; one program named `notify` in TOML; tables `hooks` in
+    TOML, each with its event; a script whose name is the event, one file each; lists of commands by
+    event in YAML. All files of the usual form are used together."""
     timeout: int = 3
     """How long the agent waits for the command at most, in the agent's own unit. Codex takes no
     more than 3 seconds at the end of a session: it would say so, as an error, in every one."""
     is_own_file: bool = False
     """It holds nothing but our lines, and so may the folder that it is in."""
+    command_name: str = ""
+    """The name of the command in an entry of JSON, where that is no list of `hooks`; its time limit
+    is `timeoutSec` then."""
+    more: dict[str, JSON] = {}
+    """What a file that we make says besides."""
+    has_shell: bool = True
+    """A shell runs the command."""
+    needs_consent: str = ""
+    """What the user has to do before the agent runs our command."""
+    config_variable: str = ""
+    """The variable that names the folder that it lies in, where that is not the one of sessions."""
+    config_folder: str = ".config"
+    """That folder below the home, while the variable has no value."""
     brief: BriefHook | None = None
     """How the brief is asked for; None where what a hook prints does not reach the model."""
 
@@ -98,13 +113,18 @@ class ServerFile(msgspec.Struct, frozen=True):
 
     path: str
     """Below the agent's folder."""
-    form: Literal["json", "toml"] = "json"
+    form: Literal["json", "toml", "yaml"] = "json"
     key: str = "mcpServers"
+    is_list: bool = False
+    """Servers stand in a list, each with its `name`; in TOML or YAML only."""
+    renamed: dict[str, str] = {}
+    """How `command`, `args` and `env` are called there, where not so."""
     is_beside: bool = False
     """While no variable names the agent's folder, it lies beside that folder, not in it."""
     config_variable: str = ""
-    """The variable that names the folder that it lies in, where that is not the agent's own;
-    without a value that is `.config` in the home."""
+    """The variable that names the folder that it lies in, where that is not the one of sessions."""
+    config_folder: str = ".config"
+    """That folder below the home, while the variable has no value."""
     is_command_list: bool = False
     """An entry has its program and arguments in one list, and variables under `environment`."""
     more: dict[str, JSON] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import HookFile, Profile, ServerFile
+
+EVENTS = ("TaskStart", "TaskComplete", "TaskError", "TaskCancel", "SessionShutdown")
 
 PROFILE = Profile(
     label="Cline",
@@ -15,5 +17,21 @@ PROFILE = Profile(
     more_variables=("CLINE_DATA_DIR", "CLINE_SESSION_DATA_DIR"),
     rewind_hint="in Cline: restore a checkpoint",
     records=("user", "assistant", "session"),
+    hooks=tuple(
+        HookFile(
+            f"hooks/{event}.sh",
+            (event,),
+            form="script",
+            is_own_file=True,
+            config_variable="CLINE_DIR",
+            config_folder=".cline",
+        )
+        for event in EVENTS
+    ),
+    servers=ServerFile(
+        "data/settings/cline_mcp_settings.json",
+        config_variable="CLINE_DIR",
+        config_folder=".cline",
+    ),
     sample="thence.agents.cline.sample:write",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ToolForm
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Continue",
@@ -23,5 +23,6 @@ PROFILE = Profile(
         "edit": ToolForm("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
         "search": ToolForm("Search", {"pattern": "pattern"}),
     },
+    servers=ServerFile("config.yaml", form="yaml", is_list=True),
     sample="thence.agents.continue_.sample:write",
 )

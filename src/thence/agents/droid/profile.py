@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+
+EVENTS = (
+    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
+    *("Notification", "Stop", "SessionEnd"),
+)
 
 PROFILE = Profile(
     label="Droid",
@@ -23,6 +28,7 @@ PROFILE = Profile(
         "edit": ToolForm("Edit", {"path": "file_path", "old": "old_str", "new": "new_str"}),
         "search": ToolForm("Grep", {"pattern": "pattern"}),
     },
+    hooks=(HookFile("settings.json", EVENTS),),
     servers=ServerFile("mcp.json", more={"type": "stdio"}),
     sample="thence.agents.droid.sample:write",
 )

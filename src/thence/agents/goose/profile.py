@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ToolForm
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="goose",
@@ -21,5 +21,19 @@ PROFILE = Profile(
         "write": ToolForm("write", {"path": "path", "content": "content"}),
         "edit": ToolForm("edit", {"path": "path", "old": "before", "new": "after"}),
     },
+    servers=ServerFile(
+        "goose/config.yaml",
+        form="yaml",
+        key="extensions",
+        renamed={"command": "cmd", "env": "envs"},
+        config_variable="XDG_CONFIG_HOME",
+        more={
+            "type": "stdio",
+            "name": "thence",
+            "description": "past sessions",
+            "enabled": True,
+            "timeout": 60,
+        },
+    ),
     sample="thence.agents.goose.sample:write",
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ToolForm
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+
+EVENTS = ("on_session_start", "on_session_end", "subagent_stop", "on_session_finalize")
 
 PROFILE = Profile(
     label="Hermes",
@@ -23,5 +25,16 @@ PROFILE = Profile(
             "patch", {"path": "path", "old": "old_string", "new": "new_string"}, {"mode": "replace"}
         ),
     },
+    hooks=(
+        HookFile(
+            "config.yaml",
+            EVENTS,
+            form="yaml",
+            has_shell=False,
+            needs_consent="Hermes asks you to allow the hook when it starts next; without a"
+            " terminal: hermes --accept-hooks",
+        ),
+    ),
+    servers=ServerFile("config.yaml", form="yaml", key="mcp_servers"),
     sample="thence.agents.hermes.sample:write",
 )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+
+EVENTS = (
+    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
+    *("Stop", "StopFailure", "Interrupt", "SessionEnd"),
+)
 
 PROFILE = Profile(
     label="Kimi Code",
@@ -21,6 +26,7 @@ PROFILE = Profile(
         "edit": ToolForm("Edit", {"path": "path", "old": "old_string", "new": "new_string"}),
         "search": ToolForm("Grep", {"pattern": "pattern"}),
     },
+    hooks=(HookFile("config.toml", EVENTS, form="tables"),),
     servers=ServerFile("mcp.json"),
     handoff="thence.agents.kimi.handoff:WRITER",
     newest_version="2.1.0",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ToolForm
+from thence.agents.profiles import Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Mistral Vibe",
@@ -20,5 +20,12 @@ PROFILE = Profile(
         "read": ToolForm("read_file", {"path": "path"}),
         "write": ToolForm("write_file", {"path": "path", "content": "content"}),
     },
+    servers=ServerFile(
+        "config.toml",
+        form="toml",
+        key="mcp_servers",
+        is_list=True,
+        more={"transport": "stdio"},
+    ),
     sample="thence.agents.vibe.sample:write",
 )

@@ -1,0 +1,176 @@
+"""Our commands in settings that are no JSON: tables in TOML, scripts, lists in YAML.
+
+Each form has three functions: what commands are there, the text with ours, the text without. A
+change leaves all other text as it is, and is refused where that cannot be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from thence.cli import hooking, yaml_text
+from thence.cli.hooking import EditRefused, HookPlace
+
+HookCommands = Iterator[tuple[str, str]]
+"""Events, and what is run at each."""
+
+
+class TextForm(NamedTuple):
+    """How commands stand in one kind of file."""
+
+    commands: Callable[[HookPlace, str], HookCommands]
+    add: Callable[[HookPlace, str, str], str]
+    """The text with a command at every event."""
+    drop: Callable[[HookPlace, str], str]
+    """The text without our commands."""
+
+
+def commands_in(place: HookPlace, body: bytes) -> HookCommands:
+    """Yield the events of a file, with the command that is run at each."""
+    yield from FORMS[place.file.form].commands(place, body.decode("utf-8", "replace"))
+
+
+def install(place: HookPlace, body: bytes | None, home: Path) -> bytes:
+    """Return the file with our commands in it; those of another place are replaced."""
+    form = FORMS[place.file.form]
+    text = form.drop(place, (body or b"").decode())
+    command = hooking.command_of(place, home, "capture")
+    after = form.add(place, text, command)
+    wanted = [*form.commands(place, text), *((event, command) for event in place.file.events)]
+    if sorted(form.commands(place, after)) != sorted(wanted):
+        raise _refused(place, "our commands cannot be read back")
+    return after.encode()
+
+
+def uninstall(place: HookPlace, body: bytes) -> bytes:
+    """Return the file without our commands."""
+    return FORMS[place.file.form].drop(place, body.decode()).encode()
+
+
+def _refused(place: HookPlace, why: str) -> EditRefused:
+    events = ", ".join(place.file.events)
+    return EditRefused(f"{place.path}: {why}", hint=f"add the command yourself, at {events}")
+
+
+def _is_ours(command: object) -> bool:
+    return hooking.is_ours(command, hooking.CAPTURE)
+
+
+# -- tables in TOML -------------------------------------------------------------------------
+
+_TABLE: Final = re.compile(r"^[ \t]*\[\[[ \t]*hooks[ \t]*\]\][ \t]*(?:#[^\n]*)?$", re.MULTILINE)
+_HEADER: Final = re.compile(r"^[ \t]*\[", re.MULTILINE)
+
+
+def _table_commands(place: HookPlace, text: str) -> HookCommands:
+    tables = hooking.toml_of(place.path, text.encode()).get("hooks", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise _refused(place, "hooks: not a list of tables")
+    for table in tables:
+        yield f"{table.get('event', '')}", f"{table.get('command', '')}"
+
+
+def _add_tables(place: HookPlace, text: str, command: str) -> str:
+    gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
+    end = "" if text and not text.endswith("\n") else "\n"
+    lines = [
+        f'[[hooks]]\nevent = "{event}"\ncommand = {json.dumps(command)}\n'
+        f"timeout = {place.file.timeout}\n"
+        for event in place.file.events
+    ]
+    return text + gap + "\n".join(lines).removesuffix("\n") + end
+
+
+def _drop_tables(_place: HookPlace, text: str) -> str:
+    """Return the text without our tables; the blank line before each goes too."""
+    for match in reversed(list(_TABLE.finditer(text))):
+        following = _HEADER.search(text, match.end())
+        end = following.start() if following else len(text)
+        try:
+            (table,) = tomllib.loads(text[match.start() : end])["hooks"]
+        except ValueError:  # a table inside it, or no list at all
+            continue
+        if _is_ours(table.get("command")):
+            before, after = text[: match.start()], text[end:]
+            if before.endswith("\n\n") and not after.startswith("\n"):
+                before = before[:-1] if after or text.endswith("\n") else before[:-2]
+            text = before + after
+    return text
+
+
+# -- a script per event ---------------------------------------------------------------------
+
+
+def _script_commands(place: HookPlace, text: str) -> HookCommands:
+    lines = text.splitlines()
+    if lines:
+        yield place.path.stem, lines[-1] if _is_ours(lines[-1]) else text
+
+
+def _add_script(place: HookPlace, text: str, command: str) -> str:
+    if text.strip():
+        raise EditRefused(
+            f"{place.path} is a hook of yours", hint="give it another extension, then try again"
+        )
+    return (
+        "#!/bin/sh\n# Tells thence that a session went on."
+        f" `thence hook uninstall {place.agent}` removes it.\n{command}\n"
+    )
+
+
+def _drop_script(_place: HookPlace, text: str) -> str:
+    return "" if _is_ours(text) else text
+
+
+# -- lists in YAML --------------------------------------------------------------------------
+
+
+def _yaml_commands(place: HookPlace, text: str) -> HookCommands:
+    try:
+        for event, entries in yaml_text.items(text, ["hooks"]):
+            for entry in entries if isinstance(entries, list) else []:
+                if isinstance(entry, dict):
+                    yield event, f"{entry.get('command', '')}"
+    except yaml_text.NotUnderstood as error:
+        raise _refused(place, f"not understood: {error}") from error
+
+
+def _add_yaml(place: HookPlace, text: str, command: str) -> str:
+    entry = {"command": command, "timeout": place.file.timeout}
+    try:
+        for event in place.file.events:
+            text = yaml_text.insert(text, ["hooks", event], entry)
+    except yaml_text.NotUnderstood as error:
+        raise _refused(place, f"not understood: {error}") from error
+    return text
+
+
+def _drop_yaml(place: HookPlace, text: str) -> str:
+    try:
+        for event, _ in yaml_text.items(text, ["hooks"]):
+            text = yaml_text.remove(text, ["hooks", event], _is_ours)
+        text = yaml_text.remove(text, ["hooks"], _is_our_list)
+    except yaml_text.NotUnderstood as error:
+        raise _refused(place, f"not understood: {error}") from error
+    return text
+
+
+def _is_our_list(item: str) -> bool:
+    """Return whether an event and its list, in one line, hold our commands only."""
+    try:
+        entries = json.loads(item.partition(": ")[2])
+    except ValueError:
+        return False
+    return bool(entries) and all(_is_ours(json.dumps(entry)) for entry in entries)
+
+
+FORMS: Final = {
+    "tables": TextForm(_table_commands, _add_tables, _drop_tables),
+    "script": TextForm(_script_commands, _add_script, _drop_script),
+    "yaml": TextForm(_yaml_commands, _add_yaml, _drop_yaml),
+}
