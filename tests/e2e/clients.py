@@ -57,6 +57,10 @@ class Client(msgspec.Struct, frozen=True):
     """It takes no prompt with the id of a session but on a terminal."""
     not_resumed: str = ""
     """Why no session can be resumed here."""
+    is_copied: bool = False
+    """It resumes a copy, a session of its own."""
+    hides_failures: bool = False
+    """A command that fails and says nothing on stderr is a success in its log."""
     prepare: Sequence[Sequence[str]] = ()
     """Commands that set it up."""
     search: Sequence[tuple[str, dict[str, Any]]] = ()
@@ -170,6 +174,47 @@ _HERMES = f"""model:
   base_url: {OPENAI}
   api_key: none
   context_length: 128000
+"""
+_CONTINUE = f"""name: made up
+version: 1.0.0
+schema: v1
+models:
+  - name: {MODEL}
+    provider: openai
+    model: {MODEL}
+    apiBase: {OPENAI}
+    apiKey: none
+    roles: [chat, edit, apply]
+"""
+_VIBE = f"""active_model = "made"
+enable_telemetry = false
+enable_auto_update = false
+enable_update_checks = false
+
+[[providers]]
+name = "made"
+api_base = "{OPENAI}"
+api_key_env_var = "MADE_UP_KEY"
+api_style = "openai"
+backend = "generic"
+
+[[models]]
+name = "{MODEL}"
+provider = "made"
+alias = "made"
+input_price = 1.0
+output_price = 2.0
+"""
+_GOOSE = f"""GOOSE_PROVIDER: openai
+GOOSE_MODEL: {MODEL}
+GOOSE_TELEMETRY_ENABLED: false
+extensions:
+  developer:
+    type: builtin
+    name: developer
+    enabled: true
+    timeout: 300
+    bundled: true
 """
 _QWEN = {
     "model": {"name": MODEL, "generationConfig": {"contextWindowSize": 128_000}},
@@ -341,7 +386,54 @@ ALL = (
         {".hermes/config.yaml": _HERMES},
         headless=("chat",),
         logs="state.db*",
-        search=[("mcp_thence_search", EARLIER)],
+        search=[("mcp__thence__search", EARLIER)],
+    ),
+    Client(
+        "continue",
+        "cn",
+        ".continue",
+        ("-p", "{}", "--config", f"{cell.HOME}/.continue/config.yaml", "--auto"),
+        ("-p", "{}", "--config", f"{cell.HOME}/.continue/config.yaml", "--auto"),
+        ("Bash", "command"),
+        ("Read", {"filepath": f"{PROJECT}/tide.py"}),
+        {"CONTINUE_TELEMETRY_ENABLED": "0"},
+        {".continue/config.yaml": _CONTINUE},
+        logs="sessions/*.json",
+        is_copied=True,
+        hides_failures=True,
+        search=[("search", EARLIER)],
+    ),
+    Client(
+        "goose",
+        "goose",
+        ".local/share/goose",
+        ("run", "-t", "{}"),
+        ("-t", "{}"),
+        ("shell", "command"),
+        ("tree", {"path": PROJECT}),
+        {
+            "OPENAI_API_KEY": "none",
+            "OPENAI_HOST": ADDRESS,
+            "GOOSE_DISABLE_KEYRING": "1",
+            "GOOSE_MODE": "auto",
+        },
+        {".config/goose/config.yaml": _GOOSE},
+        logs="sessions/*",
+        headless=("run",),
+        search=[("thence__search", EARLIER)],
+    ),
+    Client(
+        "vibe",
+        "vibe",
+        ".vibe",
+        ("-p", "{}", "--auto-approve", "--trust", "--output", "json"),
+        ("-p", "{}", "--auto-approve", "--trust", "--output", "json"),
+        ("bash", "command"),
+        ("read_file", {"path": f"{PROJECT}/tide.py"}),
+        {"MADE_UP_KEY": "none", "MISTRAL_API_KEY": "none"},
+        {".vibe/config.toml": _VIBE},
+        logs="logs/session/unified/**/*",
+        search=[("thence_search", EARLIER)],
     ),
 )
 BY_NAME = {client.name: client for client in ALL}
