@@ -66,7 +66,7 @@ def test_nothing_of_the_users_is_touched(elsewhere: Path, run: Run, tmp_path: Pa
         timeout=60,
     )
 
-    assert 26 == len(json.loads(done.stdout))
+    assert 27 == len(json.loads(done.stdout))
     assert before == sorted(elsewhere.rglob("*"))
 
 

@@ -19,9 +19,11 @@ HOME_FOLDERS = {
     "cline": ".cline",
     "droid": ".factory",
     "hermes": ".hermes",
+    "vibe": ".vibe",
 }
 BODIES = {
     "kimi": '# mine\ntelemetry = false\n\n[[hooks]] # a bell\nevent = "Stop"\ncommand = "bell"\n',
+    "vibe": '[[hooks]]\nname = "bell"\ntype = "post_agent"\ncommand = "bell"',
     "droid": '{\n  "model": "x",\n  "hooks": {"Stop": [{"hooks": [{"command": "bell"}]}]}\n}',
     "hermes": "model: x # mine\nhooks:\n  on_session_end:\n    - command: bell\n\n# the end\n",
 }
@@ -67,6 +69,8 @@ def installed_command(folder: Path, agent: str) -> list[str]:
     if agent == "kimi":
         tables = tomllib.loads(file.read_text())["hooks"]
         lines = [table["command"] for table in tables if table["event"] == "Stop"]
+    elif agent == "vibe":
+        lines = [table["command"] for table in tomllib.loads(file.read_text())["hooks"]]
     elif agent == "hermes":
         yaml = pytest.importorskip("yaml")
         entries = yaml.safe_load(file.read_text())["hooks"]["on_session_end"]
@@ -174,7 +178,7 @@ def test_what_the_user_must_allow_is_said(home: Path) -> None:
 def test_an_agent_without_hooks_is_named_with_those_that_have_them(home: Path) -> None:
     """Nothing is installed, and nothing is pretended."""
     assert (home / ".kimi-code").is_dir()
-    for agent in ("pi", "opencode", "goose", "continue", "vibe", "kilo"):
+    for agent in ("pi", "opencode", "goose", "continue", "aider", "kilo"):
         result = run("install", agent, "--yes")
 
         assert result.exit_code

@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e import cell
 from tests.e2e.agents import ADDRESS, CLIENTS, ENV
+from thence.agents.profiles import agents
 
 PROJECT = f"{cell.HOME}/project"
 MODEL = "made-up"
@@ -61,6 +62,8 @@ class Client(msgspec.Struct, frozen=True):
     """It resumes a copy, a session of its own."""
     hides_failures: bool = False
     """A command that fails and says nothing on stderr is a success in its log."""
+    hides_cache: bool = False
+    """Its log does not say how much of the input came from the cache."""
     prepare: Sequence[Sequence[str]] = ()
     """Commands that set it up."""
     search: Sequence[tuple[str, dict[str, Any]]] = ()
@@ -96,7 +99,7 @@ class Client(msgspec.Struct, frozen=True):
 
     def ask_again(self, argv: Sequence[str], prompt: str) -> list[str]:
         """Return the printed command, with a prompt."""
-        _, *words = argv
+        words = argv[len(agents()[self.name].profile.start_command) or 1 :]
         program = [str(CLIENTS / "bin" / self.program), *self.headless]
         return [*program, *words, *(w.replace("{}", prompt) for w in self.goes_on)]
 
@@ -420,6 +423,7 @@ ALL = (
         {".config/goose/config.yaml": _GOOSE},
         logs="sessions/*",
         headless=("run",),
+        hides_cache=True,
         search=[("thence__search", EARLIER)],
     ),
     Client(
@@ -433,7 +437,9 @@ ALL = (
         {"MADE_UP_KEY": "none", "MISTRAL_API_KEY": "none"},
         {".vibe/config.toml": _VIBE},
         logs="logs/session/unified/**/*",
-        search=[("thence_search", EARLIER)],
+        search=[  # it calls tools of servers from a program of the model's
+            ("run_typescript", {"code": "return await tools.mcp_thence.search({query: 'tide'})"})
+        ],
     ),
 )
 BY_NAME = {client.name: client for client in ALL}

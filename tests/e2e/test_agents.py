@@ -39,7 +39,10 @@ def answers(found: Client) -> dict[str, list[Any]]:
 def billed(bills: list[dict[str, Any]], found: Client) -> list[int]:
     """Return input, cached input and output of all that the client's files can know of."""
     known = [bill for bill in bills if found.logs_side_calls or not bill["side"]]
-    return [sum(bill[name] for bill in known) for name in ("input", "cached", "output")]
+    fresh, cached, output = (
+        sum(bill[name] for bill in known) for name in ("input", "cached", "output")
+    )
+    return [fresh, 0 if found.hides_cache else cached, output]
 
 
 def counted(session: dict[str, Any]) -> list[int]:

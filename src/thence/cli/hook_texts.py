@@ -72,15 +72,16 @@ def _table_commands(place: HookPlace, text: str) -> HookCommands:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise _refused(place, "hooks: not a list of tables")
     for table in tables:
-        yield f"{table.get('event', '')}", f"{table.get('command', '')}"
+        yield f"{table.get(place.file.event_name, '')}", f"{table.get('command', '')}"
 
 
 def _add_tables(place: HookPlace, text: str, command: str) -> str:
     gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
     end = "" if text and not text.endswith("\n") else "\n"
+    more = "".join(f"{name} = {json.dumps(value)}\n" for name, value in place.file.more.items())
     lines = [
-        f'[[hooks]]\nevent = "{event}"\ncommand = {json.dumps(command)}\n'
-        f"timeout = {place.file.timeout}\n"
+        f'[[hooks]]\n{place.file.event_name} = "{event}"\ncommand = {json.dumps(command)}\n'
+        f"timeout = {place.file.timeout}\n{more}"
         for event in place.file.events
     ]
     return text + gap + "\n".join(lines).removesuffix("\n") + end

@@ -36,9 +36,8 @@ class Aider(QuietAgent):
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return the folder of the file that the variable names, and aider's own folder."""
-        named = env.get(VARIABLE)
-        own = [Path(named).expanduser().parent] if named else []
-        return list(dict.fromkeys([*own, home / ".aider"]))
+        named = Path(env.get(VARIABLE) or home / ".aider" / NAME).expanduser()
+        return list(dict.fromkeys([named if named.is_dir() else named.parent, home / ".aider"]))
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield the chats of a repository, or of the repositories in a folder."""

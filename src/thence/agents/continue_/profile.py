@@ -12,6 +12,7 @@ PROFILE = Profile(
     colours=("#a3335f", "#f08fb4"),
     newest_version="1.5.47",
     resume_option=("cn", "--fork"),  # `--resume` takes no id: it is always the last session
+    prompt_words=("-p", "{}"),
     home_variable="CONTINUE_GLOBAL_DIR",
     rewind_hint="in Continue: start a new session",
     lost_on_resume="Continue resumes a copy of the session.",

@@ -14,6 +14,7 @@ PROFILE = Profile(
     reader="thence.agents.copilot.reader:Copilot",
     usual_folders=(".copilot",),
     resume_option=("copilot", "--resume"),
+    prompt_words=("-p", "{}"),
     home_variable="COPILOT_HOME",
     rewind_hint="in Copilot CLI: /rewind",
     needs_equals=True,

@@ -15,6 +15,7 @@ PROFILE = Profile(
     usual_folders=(".kimi-code",),
     has_status=False,
     resume_option=("kimi", "--session"),
+    prompt_words=("-p", "{}"),
     home_variable="KIMI_CODE_HOME",
     id_prefix="session_",
     rewind_hint="in Kimi Code: /undo",
