@@ -126,7 +126,7 @@ def test_the_viewer_is_opened_when_that_is_asked_for(
     monkeypatch.setattr(serve, "command", stub)
     run("demo", "--dir", str(tmp_path / "demo"), "--serve")
 
-    assert [(0 if taken else 7331, 26)] == served
+    assert [(0 if taken else 7331, 27)] == served
 
 
 def test_nobody_is_asked_where_nobody_can_answer(elsewhere: Path, run: Run, tmp_path: Path) -> None:

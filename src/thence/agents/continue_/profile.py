@@ -11,6 +11,7 @@ PROFILE = Profile(
     has_status=False,
     colours=("#a3335f", "#f08fb4"),
     newest_version="1.5.47",
+    records=("user", "assistant", "thinking", "tool", "system", "summary", "session", "result"),
     resume_option=("cn", "--fork"),  # `--resume` takes no id: it is always the last session
     prompt_words=("-p", "{}"),
     home_variable="CONTINUE_GLOBAL_DIR",

@@ -11,6 +11,7 @@ PROFILE = Profile(
     has_status=False,
     colours=("#7a5c1e", "#d1ab63"),
     newest_version="1.34",
+    records=("user", "assistant", "session", "usage"),
     resume_option=("goose", "session", "--resume", "--session-id"),
     start_command=("goose", "session"),
     prompt_command=("goose", "run"),

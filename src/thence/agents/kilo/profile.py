@@ -12,6 +12,7 @@ PROFILE = Profile(
     has_status=False,
     colours=("#8a6d00", "#d6bd4a"),
     newest_version="7.7",
+    records=OPENCODE.records,
     resume_option=("kilo", "--session"),
     prompt_command=("kilo", "run"),
     prompt_words=("{}",),
