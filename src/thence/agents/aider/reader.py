@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, subfolders
+from thence.agents.records import QuietAgent, is_regular, subfolders
 
 NAME = ".aider.chat.history.md"
 VARIABLE = "AIDER_CHAT_HISTORY_FILE"
@@ -25,7 +25,7 @@ _START = re.compile(
     rb"\s*# aider chat started at (\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\s*\n"
     rb"\s*((?:>[^\n]*\n)+)\s*\n"
 )
-_HEAD_BYTES = 64 << 10
+_HEAD_BYTES = 8 << 10
 
 
 class Aider(QuietAgent):
@@ -42,13 +42,13 @@ class Aider(QuietAgent):
     def find(self, root: Path) -> Iterator[Source]:
         """Yield the chats of a repository, or of the repositories in a folder."""
         for folder in (root, *subfolders(root)):
-            if (source := _source(folder / NAME)) is not None:
+            if (source := _source(f"{folder}/{NAME}")) is not None:
                 yield source
 
     def at(self, path: Path) -> Source | None:
         """Return the chats in a file, whatever it is called."""
         path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
-        return _source(path) if path.suffix == ".md" else None
+        return _source(str(path)) if path.suffix == ".md" else None
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
@@ -57,16 +57,16 @@ class Aider(QuietAgent):
         return read(source, cursor)
 
 
-def _source(path: Path) -> Source | None:
+def _source(path: str) -> Source | None:
     """Return the chats in a file; None for a file that is not there or not aider's.
 
     They are known by the time of the first one and by what aider said at its start, which stays
     when the file is moved. Before aider has said that, nobody has asked it anything.
     """
-    start = files.start_of(str(path), _HEAD_BYTES) if path.is_file() else None
-    if path.is_symlink() or (match := _START.match(start or b"")) is None:
+    start = files.start_of(path, _HEAD_BYTES) if is_regular(path) else None
+    if (match := _START.match(start or b"")) is None:
         return None
     time = b"".join(match.groups()[:6]).decode()
     mark = blake2b(match[7], digest_size=4).hexdigest()
     session = f"{time[:8]}-{time[8:]}-{mark}"
-    return Source(Aider.name, session, (File(str(path), "main"),), str(path.parent))
+    return Source(Aider.name, session, (File(path, "main"),), path.rpartition("/")[0])
