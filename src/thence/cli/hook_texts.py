@@ -11,35 +11,53 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from thence.cli import hooking, yaml_text
-from thence.cli.hooking import EditRefused, HookPlace
+from thence.cli import yaml_text
+
+if TYPE_CHECKING:
+    from thence.agents.profiles import HookFile
 
 HookCommands = Iterator[tuple[str, str]]
 """Events, and what is run at each."""
 
 
+class TextRefused(Exception):
+    """A text cannot be changed safely: why, and what to do instead."""
+
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(why)
+        self.why, self.hint = why, hint
+
+
+class TextPlace(NamedTuple):
+    """A file of settings that is no JSON, and what our commands are known by."""
+
+    agent: str
+    path: Path
+    file: HookFile
+    is_ours: Callable[[object], bool]
+
+
 class TextForm(NamedTuple):
     """How commands stand in one kind of file."""
 
-    commands: Callable[[HookPlace, str], HookCommands]
-    add: Callable[[HookPlace, str, str], str]
+    commands: Callable[[TextPlace, str], HookCommands]
+    add: Callable[[TextPlace, str, str], str]
     """The text with a command at every event."""
-    drop: Callable[[HookPlace, str], str]
+    drop: Callable[[TextPlace, str], str]
     """The text without our commands."""
 
 
-def commands_in(place: HookPlace, body: bytes) -> HookCommands:
+def commands_in(place: TextPlace, body: bytes) -> HookCommands:
     """Yield the events of a file, with the command that is run at each."""
     yield from FORMS[place.file.form].commands(place, body.decode("utf-8", "replace"))
 
 
-def install(place: HookPlace, body: bytes | None, home: Path) -> bytes:
-    """Return the file with our commands in it; those of another place are replaced."""
+def install(place: TextPlace, body: bytes | None, command: str) -> bytes:
+    """Return the file with our command at every event; those of another place are replaced."""
     form = FORMS[place.file.form]
     text = form.drop(place, (body or b"").decode())
-    command = hooking.command_of(place, home, "capture")
     after = form.add(place, text, command)
     wanted = [*form.commands(place, text), *((event, command) for event in place.file.events)]
     if sorted(form.commands(place, after)) != sorted(wanted):
@@ -47,18 +65,14 @@ def install(place: HookPlace, body: bytes | None, home: Path) -> bytes:
     return after.encode()
 
 
-def uninstall(place: HookPlace, body: bytes) -> bytes:
+def uninstall(place: TextPlace, body: bytes) -> bytes:
     """Return the file without our commands."""
     return FORMS[place.file.form].drop(place, body.decode()).encode()
 
 
-def _refused(place: HookPlace, why: str) -> EditRefused:
+def _refused(place: TextPlace, why: str) -> TextRefused:
     events = ", ".join(place.file.events)
-    return EditRefused(f"{place.path}: {why}", hint=f"add the command yourself, at {events}")
-
-
-def _is_ours(command: object) -> bool:
-    return hooking.is_ours(command, hooking.CAPTURE)
+    return TextRefused(f"{place.path}: {why}", f"add the command yourself, at {events}")
 
 
 # -- tables in TOML -------------------------------------------------------------------------
@@ -67,15 +81,18 @@ _TABLE: Final = re.compile(r"^[ \t]*\[\[[ \t]*hooks[ \t]*\]\][ \t]*(?:#[^\n]*)?$
 _HEADER: Final = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
-def _table_commands(place: HookPlace, text: str) -> HookCommands:
-    tables = hooking.toml_of(place.path, text.encode()).get("hooks", [])
+def _table_commands(place: TextPlace, text: str) -> HookCommands:
+    try:
+        tables = tomllib.loads(text.removeprefix("\ufeff")).get("hooks", [])
+    except (ValueError, RecursionError) as error:
+        raise _refused(place, f"not TOML: {error}") from error
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise _refused(place, "hooks: not a list of tables")
     for table in tables:
         yield f"{table.get(place.file.event_name, '')}", f"{table.get('command', '')}"
 
 
-def _add_tables(place: HookPlace, text: str, command: str) -> str:
+def _add_tables(place: TextPlace, text: str, command: str) -> str:
     gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
     end = "" if text and not text.endswith("\n") else "\n"
     more = "".join(f"{name} = {json.dumps(value)}\n" for name, value in place.file.more.items())
@@ -87,7 +104,7 @@ def _add_tables(place: HookPlace, text: str, command: str) -> str:
     return text + gap + "\n".join(lines).removesuffix("\n") + end
 
 
-def _drop_tables(_place: HookPlace, text: str) -> str:
+def _drop_tables(place: TextPlace, text: str) -> str:
     """Return the text without our tables; the blank line before each goes too."""
     for match in reversed(list(_TABLE.finditer(text))):
         following = _HEADER.search(text, match.end())
@@ -96,7 +113,7 @@ def _drop_tables(_place: HookPlace, text: str) -> str:
             (table,) = tomllib.loads(text[match.start() : end])["hooks"]
         except ValueError:  # a table inside it, or no list at all
             continue
-        if _is_ours(table.get("command")):
+        if place.is_ours(table.get("command")):
             before, after = text[: match.start()], text[end:]
             if before.endswith("\n\n") and not after.startswith("\n"):
                 before = before[:-1] if after or text.endswith("\n") else before[:-2]
@@ -107,16 +124,16 @@ def _drop_tables(_place: HookPlace, text: str) -> str:
 # -- a script per event ---------------------------------------------------------------------
 
 
-def _script_commands(place: HookPlace, text: str) -> HookCommands:
+def _script_commands(place: TextPlace, text: str) -> HookCommands:
     lines = text.splitlines()
     if lines:
-        yield place.path.stem, lines[-1] if _is_ours(lines[-1]) else text
+        yield place.path.stem, lines[-1] if place.is_ours(lines[-1]) else text
 
 
-def _add_script(place: HookPlace, text: str, command: str) -> str:
+def _add_script(place: TextPlace, text: str, command: str) -> str:
     if text.strip():
-        raise EditRefused(
-            f"{place.path} is a hook of yours", hint="give it another extension, then try again"
+        raise TextRefused(
+            f"{place.path} is a hook of yours", "give it another extension, then try again"
         )
     return (
         "#!/bin/sh\n# Tells thence that a session went on."
@@ -124,14 +141,14 @@ def _add_script(place: HookPlace, text: str, command: str) -> str:
     )
 
 
-def _drop_script(_place: HookPlace, text: str) -> str:
-    return "" if _is_ours(text) else text
+def _drop_script(place: TextPlace, text: str) -> str:
+    return "" if place.is_ours(text) else text
 
 
 # -- lists in YAML --------------------------------------------------------------------------
 
 
-def _yaml_commands(place: HookPlace, text: str) -> HookCommands:
+def _yaml_commands(place: TextPlace, text: str) -> HookCommands:
     try:
         for event, entries in yaml_text.items(text, ["hooks"]):
             for entry in entries if isinstance(entries, list) else []:
@@ -141,7 +158,7 @@ def _yaml_commands(place: HookPlace, text: str) -> HookCommands:
         raise _refused(place, f"not understood: {error}") from error
 
 
-def _add_yaml(place: HookPlace, text: str, command: str) -> str:
+def _add_yaml(place: TextPlace, text: str, command: str) -> str:
     entry = {"command": command, "timeout": place.file.timeout}
     try:
         for event in place.file.events:
@@ -151,23 +168,23 @@ def _add_yaml(place: HookPlace, text: str, command: str) -> str:
     return text
 
 
-def _drop_yaml(place: HookPlace, text: str) -> str:
+def _drop_yaml(place: TextPlace, text: str) -> str:
     try:
         for event, _ in yaml_text.items(text, ["hooks"]):
-            text = yaml_text.remove(text, ["hooks", event], _is_ours)
-        text = yaml_text.remove(text, ["hooks"], _is_our_list)
+            text = yaml_text.remove(text, ["hooks", event], place.is_ours)
+        text = yaml_text.remove(text, ["hooks"], lambda item: _is_our_list(place, item))
     except yaml_text.NotUnderstood as error:
         raise _refused(place, f"not understood: {error}") from error
     return text
 
 
-def _is_our_list(item: str) -> bool:
+def _is_our_list(place: TextPlace, item: str) -> bool:
     """Return whether an event and its list, in one line, hold our commands only."""
     try:
         entries = json.loads(item.partition(": ")[2])
     except ValueError:
         return False
-    return bool(entries) and all(_is_ours(json.dumps(entry)) for entry in entries)
+    return bool(entries) and all(place.is_ours(json.dumps(entry)) for entry in entries)
 
 
 FORMS: Final = {

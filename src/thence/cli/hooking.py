@@ -14,6 +14,7 @@ unless somebody else changed it meanwhile; then only our lines go.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 import json
@@ -26,7 +27,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
-from thence.cli import json_text, launcher
+from thence.cli import hook_texts, json_text, launcher
 from thence.errors import BadConfig
 
 if TYPE_CHECKING:
@@ -189,15 +190,29 @@ def state(place: HookPlace, home: Path) -> HookState:
     )
 
 
+def _text_place(place: HookPlace) -> hook_texts.TextPlace:
+    return hook_texts.TextPlace(
+        place.agent, place.path, place.file, lambda command: is_ours(command, CAPTURE)
+    )
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Say of a text that cannot be changed what is said of all settings."""
+    try:
+        yield
+    except hook_texts.TextRefused as error:
+        raise EditRefused(error.why, hint=error.hint) from error
+
+
 def _text_state(place: HookPlace, body: bytes, home: Path) -> HookState:
     """Look how our lines stand in a file that is no JSON."""
-    from thence.cli import hook_texts
-
-    commands = [
-        (event, command)
-        for event, command in hook_texts.commands_in(place, body)
-        if is_ours(command, place.roles)
-    ]
+    with _refusing():
+        commands = [
+            (event, command)
+            for event, command in hook_texts.commands_in(_text_place(place), body)
+            if is_ours(command, place.roles)
+        ]
     there = {event for event, _ in commands}
     return HookState(
         installed=bool(commands),
@@ -230,9 +245,10 @@ def install(place: HookPlace, home: Path) -> Edit:
     if place.is_notify:
         return Edit(place.path, body, _with_notify(place, body or b"", home))
     if place.is_text:
-        from thence.cli import hook_texts
-
-        return Edit(place.path, body, hook_texts.install(place, body, home))
+        command = command_of(place, home, "capture")
+        with _refusing():
+            after = hook_texts.install(_text_place(place), body, command)
+        return Edit(place.path, body, after)
     data = json_of(place.path, body) if body and body.strip() else {**place.file.more}
     cleared = _text_without(place, body) if body and now.installed else body
     _without(place, data)
@@ -253,9 +269,8 @@ def uninstall(place: HookPlace, home: Path) -> Edit:
     if place.is_notify:
         return Edit(place.path, body, _without_notify(place, body, before))
     if place.is_text:
-        from thence.cli import hook_texts
-
-        after = hook_texts.uninstall(place, body)
+        with _refusing():
+            after = hook_texts.uninstall(_text_place(place), body)
         is_new = before is None and not after.strip()
         return Edit(place.path, body, None if is_new else after)
     data = json_of(place.path, body)

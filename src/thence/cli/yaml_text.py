@@ -130,14 +130,14 @@ def _lines(text: str) -> list[str]:
 
 def _parents(lines: list[str], path: Path) -> list[YamlItem] | None:
     """Return the items on the way to a value; None where it is not there."""
-    found: list[YamlItem] = []
+    parents: list[YamlItem] = []
     for key in path:
-        block = _children(lines, found[-1] if found else None)
+        block = _children(lines, parents[-1] if parents else None)
         child = next((child for child in block if child.key == key), None)
         if child is None:
             return None
-        found.append(child)
-    return found
+        parents.append(child)
+    return parents
 
 
 def _children(lines: list[str], parent: YamlItem | None) -> list[YamlItem]:
@@ -263,8 +263,8 @@ def _value(lines: list[str], item: YamlItem) -> Any:
     if not item.key:  # an element: what stands behind its dash is a value of its own
         inner = [lines[item.start].replace("-", " ", 1), *lines[item.start + 1 : item.end]]
         if _KEY.match(inner[0]):
-            whole = YamlItem("", -1, -1, len(inner), "")
-            return dict(_pairs(inner, whole))
+            mapping = YamlItem("", -1, -1, len(inner), "")
+            return dict(_pairs(inner, mapping))
         return _scalar("".join(inner))
     if not _BLANK.match(item.rest) or item.end == item.start + 1:
         return _scalar(item.rest)
