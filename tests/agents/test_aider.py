@@ -180,3 +180,5 @@ def test_the_variable_names_the_place(tmp_path: Path) -> None:
     named = {"AIDER_CHAT_HISTORY_FILE": str(tmp_path / "x" / NAME)}
 
     assert [tmp_path / "x", tmp_path / ".aider"] == Aider().roots(tmp_path, named)
+    at_home = {"AIDER_CHAT_HISTORY_FILE": str(tmp_path / NAME)}
+    assert [tmp_path / ".aider"] == Aider().roots(tmp_path, at_home)

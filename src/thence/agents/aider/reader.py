@@ -35,9 +35,13 @@ class Aider(QuietAgent):
     looks_for = f"{NAME}, in the folder or one below it"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return the folder of the file that the variable names, and aider's own folder."""
-        named = Path(env.get(VARIABLE) or home / ".aider" / NAME).expanduser()
-        return list(dict.fromkeys([named if named.is_dir() else named.parent, home / ".aider"]))
+        """Return the folder that the variable names, or the one of its file, and aider's own.
+
+        The user's home is none: all that lies in it would be watched.
+        """
+        named = Path(env.get(VARIABLE) or home / ".aider").expanduser()
+        folder = named.parent if named.suffix == ".md" else named
+        return list(dict.fromkeys([*([folder] if folder != home else []), home / ".aider"]))
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield the chats of a repository, or of the repositories in a folder."""
