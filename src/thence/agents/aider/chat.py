@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from thence.agents import Batch, Cursor, File, Mark, Source, files
+from thence.agents.contents import Plain
 from thence.agents.records import (
     LineReader,
     answer,
@@ -87,7 +88,7 @@ def _skipped(file: File, why: str, place: Place | None = None) -> Skipped:
 
 def _read_lines(source: Source, file: File, before: Mark | None, handle: int, batch: Batch) -> None:
     status = os.fstat(handle)
-    content = files.Plain(handle, status.st_size)
+    content = Plain(handle, status.st_size)
     mark = files.mark_of(status, file.path)
     if before is not None and _goes_on(before, content):
         mark = msgspec.structs.replace(
@@ -135,12 +136,12 @@ def _read_lines(source: Source, file: File, before: Mark | None, handle: int, ba
     )
 
 
-def _goes_on(mark: Mark, content: files.Plain) -> bool:
+def _goes_on(mark: Mark, content: Plain) -> bool:
     """Return whether a file begins and goes on as it did when it was read."""
     return _edges(content, mark.offset) == (mark.head, mark.anchor)
 
 
-def _edges(content: files.Plain, end: int) -> tuple[str, str]:
+def _edges(content: Plain, end: int) -> tuple[str, str]:
     """Return hashes of the first bytes of a file, and of the last ones before an offset."""
     length = min(end, _EDGE_BYTES)
     pieces = (content.piece(0, length), content.piece(end - length, length))
