@@ -67,7 +67,7 @@ def test_nothing_of_the_users_is_touched(elsewhere: Path, run: Run, tmp_path: Pa
         timeout=60,
     )
 
-    assert 26 == len(json.loads(done.stdout))
+    assert 27 == len(json.loads(done.stdout))
     assert before == sorted(elsewhere.rglob("*"))
 
 
@@ -127,7 +127,7 @@ def test_the_viewer_is_opened_when_that_is_asked_for(
     monkeypatch.setattr(serve, "command", stub)
     run("demo", "--dir", str(tmp_path / "demo"), "--serve")
 
-    assert [(0 if taken else 7331, 26)] == served
+    assert [(0 if taken else 7331, 27)] == served
 
 
 def test_nobody_is_asked_where_nobody_can_answer(elsewhere: Path, run: Run, tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ def install(
     if own is not None:
         edits.append((hooks.OWN, own))
     code = _change(edits, dry_run=dry_run, yes=yes, json=json, keep=True)
+    if not json:
+        tell(hooks.consents(names))
     if brief and not json:
         tell(hooks.without_brief(names))
     if missing and not json:

@@ -53,6 +53,10 @@ def view(name: str, does: str) -> Callable[[Command], Command]:
     return click.option(name, is_flag=True, expose_value=False, help=does)
 
 
+MAX_CHOICE_CHARS = 40
+"""Characters of names that help lists; more would not fit a terminal."""
+
+
 class AgentName(click.ParamType[str]):
     """The name of an agent that has a part; of one that lacks it, it is said what that means.
 
@@ -77,6 +81,8 @@ class AgentName(click.ParamType[str]):
     ) -> str:
         """Return the names, as click writes choices."""
         joined = "|".join(self.names())
+        if len(joined) > MAX_CHOICE_CHARS:  # a wrong name is answered with all of them
+            return "AGENT"
         is_bare = param.required and param.param_type_name == "argument"
         return f"{{{joined}}}" if is_bare else f"[{joined}]"
 

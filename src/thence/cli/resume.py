@@ -55,6 +55,11 @@ PROJECT_COLUMNS = 12
 @click.option("--last", is_flag=True, help="Resume the most recent session.")
 @click.option("--exec", "run", is_flag=True, help="Run the command instead of printing it.")
 @click.option(
+    "--prompt",
+    metavar="TEXT",
+    help="Resume without the agent's interface: it answers this prompt and ends.",
+)
+@click.option(
     "--with",
     "other",
     type=options.AgentName("handoff"),
@@ -69,6 +74,7 @@ def command(
     agent: str | None,
     project: str | None,
     other: str | None,
+    prompt: str | None,
     *,
     last: bool,
     run: bool,
@@ -76,8 +82,7 @@ def command(
     json: bool,
 ) -> int:
     """Print how a session is resumed, or resume it."""
-    if last and wanted is not None:
-        raise click.UsageError("give an ID or --last, not both")
+    _check_options(wanted, prompt, last=last)
     known = wiring.adapters()
     with wiring.store() as store:
         _refresh_folders(store)
@@ -99,9 +104,9 @@ def command(
         other = _offer_copy(row, obstacle)
         yes = yes or other is not None
     if other is not None and (obstacle is not None or other != row.session.flavor):
-        plan = _hand_over(row, other, run=run, yes=yes or json)
+        plan = _hand_over(row, other, prompt, run=run, yes=yes or json)
     else:
-        plan = plan_resume(row, known)
+        plan = plan_resume(row, known, prompt)
     if json:
         say(as_json(plan.as_object()))
         return 0
@@ -114,8 +119,19 @@ def command(
     return 0
 
 
-def _hand_over(row: SessionRow, other: str, *, run: bool, yes: bool) -> ResumePlan:
+def _check_options(wanted: str | None, prompt: str | None, *, last: bool) -> None:
+    if last and wanted is not None:
+        raise click.UsageError("give an ID or --last, not both")
+    if prompt is not None and wanted is None and not last:
+        raise click.UsageError("--prompt: give an ID or --last")
+
+
+def _hand_over(
+    row: SessionRow, other: str, prompt: str | None, *, run: bool, yes: bool
+) -> ResumePlan:
     """Hand a session over; return how the other agent resumes the copy."""
+    if prompt is not None:
+        raise click.UsageError("--prompt: not with a copy; hand it over first, then resume it")
     from thence.agents.profiles import agents
     from thence.cli.handoffs import hand_over
 

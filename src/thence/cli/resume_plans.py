@@ -12,6 +12,7 @@ from thence.errors import NotReadable, ThenceError
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
+    from thence.agents.profiles import Agent
     from thence.format.records import JSON
     from thence.memory.store import SessionRow
 
@@ -54,20 +55,42 @@ class ResumePlan(NamedTuple):
         }
 
 
-def plan_resume(row: SessionRow, known: dict[str, Adapter]) -> ResumePlan:
-    """Return how a session is resumed; raise if its agent has no command for it."""
+def plan_resume(
+    row: SessionRow, known: dict[str, Adapter], prompt: str | None = None
+) -> ResumePlan:
+    """Return how a session is resumed; raise if its agent has no command for it.
+
+    With a prompt the agent answers without its interface.
+    """
     from thence.agents.profiles import agent_of
 
     session = row.session
     name, agent = session.native_session_id, agent_of(session.flavor)
     if agent is not None and agent.offers("resume"):
         argv = agent.profile.resume_command(name)
+        if prompt is not None:
+            argv = _with_prompt(agent, name, prompt)
     elif session.flavor != OURS:
         raise _no_way(session.flavor)
+    elif prompt is not None:
+        raise NotReadable(
+            "sessions of the journal take no prompt", hint="their harness resumes them"
+        )
     else:
         opened = f"import thence; session = thence.Journal().resume({name!r})"
         argv = processes.python("-i", "-c", opened)
     return ResumePlan(row, argv, _env(row, known), session.cwd or None)
+
+
+def _with_prompt(agent: Agent, session: str, prompt: str) -> list[str]:
+    """Return the command that resumes a session with a prompt; raise if there is none."""
+    agent.require("prompt")
+    if not agent.profile.resumes_with_prompt:
+        raise NotReadable(
+            f"{agent.label} takes no prompt when it resumes a session",
+            hint="leave out --prompt: it opens its interface",
+        )
+    return agent.profile.prompt_argv(prompt, session=session)
 
 
 def obstacle_of(row: SessionRow) -> str | None:

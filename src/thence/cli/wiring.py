@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from thence.agents import Adapter
-    from thence.agents.profiles import Agent, Part
+    from thence.agents.profiles import Agent, HookFile, Part, ServerFile
     from thence.bridge.folders import FolderBook
     from thence.memory.budgets import BudgetUse
     from thence.memory.derivation import Fingerprint
@@ -208,6 +208,14 @@ def agents_here(part: Part) -> list[str]:
 def root_of(agent: Agent) -> Path:
     """Return the folder of an agent of this machine."""
     return agent.root(Path.home(), os.environ)
+
+
+def settings_folder(agent: Agent, file: HookFile | ServerFile) -> Path:
+    """Return the folder that a file of an agent's settings is named from."""
+    if not file.config_variable:
+        return root_of(agent)
+    named = os.environ.get(file.config_variable, "")
+    return Path(named).expanduser() if named else Path.home() / file.config_folder
 
 
 def roots(
