@@ -190,6 +190,8 @@ class SweepRun:
             report.notes += write_losses(report.losses)
             if problem := post_digests(store, sweep.digested):
                 report.notes.append(problem)
+        if sweep.digested:
+            wiring.refresh_briefs(store, sweep.digested)
         return report
 
     def _embed(self, store: Store, report: SweepReport, *, limit_s: float | None) -> None:

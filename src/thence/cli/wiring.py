@@ -129,6 +129,18 @@ def _translate_errors(opened: Store) -> contextlib.AbstractContextManager[None]:
     return translate_errors(path)
 
 
+def refresh_briefs(opened: Store, uids: Sequence[str]) -> None:
+    """Keep briefs ready of the repositories that sessions were digested of, where hooks ask."""
+    from thence.serve import ready_briefs
+
+    if not (home() / ready_briefs.FOLDER).is_dir():
+        return
+    from thence.memory.notes import read_notes
+    from thence.serve.brief import refresh_briefs
+
+    refresh_briefs(opened, read_notes(home()), home(), uids, latest_redactor().redact)
+
+
 @contextlib.contextmanager
 def team(url: str) -> Iterator[Store]:
     """Open the store of a team to read what all machines wrote."""
@@ -164,7 +176,11 @@ def let_go(opened: Store, redacted: Collection[str] = ()) -> None:
     """Take what the store has let go out of the home's own export as well.
 
     So are the sessions in `redacted`: the next export writes them as they are in the store now.
+    Briefs that were ready may quote any of them.
     """
+    from thence.serve import ready_briefs
+
+    ready_briefs.remove_all(home())
     if analytics().is_dir():
         from thence.analytics.exports import FolderTarget
 
