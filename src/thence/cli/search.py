@@ -108,7 +108,9 @@ def command(
         began = time.monotonic()
         matches = search(store, asked, number + 1, offset)  # one more tells whether that is all
         more = len(matches.matches) > number
-        answer = hits(replace(matches, matches=matches.matches[:number]), asked, store.blobs)
+        hints = (*matches.hints, *filter(None, [wiring.semantic_problem(store)]))
+        matches = replace(matches, matches=matches.matches[:number], hints=hints)
+        answer = hits(matches, asked, store.blobs)
         took = round(1000 * (time.monotonic() - began))
         if json:
             say(as_json({**as_object(answer), "notes": [_note_object(n, asked) for n in notes]}))

@@ -198,8 +198,8 @@ class SweepRun:
         """Make vectors that are missing, where semantic search is on; all if somebody watches."""
         vectors = getattr(store, "vectors", None)
         if vectors is None:
-            if wiring.settings()["session_memory.semantic"]:
-                report.notes.append("semantic search needs a store in SQLite; this one has none")
+            if problem := wiring.semantic_problem(store):
+                report.notes.append(problem)
             return
         from thence.memory.reports import Progress
 

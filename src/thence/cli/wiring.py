@@ -119,6 +119,13 @@ def _use_encoder(opened: Store) -> None:
         opened.use_encoder(MiniLM())
 
 
+def semantic_problem(opened: Store) -> str:
+    """Return why a store does not search by meaning though the settings ask for it; else empty."""
+    if not settings()["session_memory.semantic"] or getattr(opened, "vectors", None) is not None:
+        return ""
+    return "semantic search needs a store in SQLite; this store is searched by words only"
+
+
 def _translate_errors(opened: Store) -> contextlib.AbstractContextManager[None]:
     """Let what a damaged file makes SQLite say be an error like any other."""
     path = getattr(opened, "path", None)
