@@ -72,12 +72,6 @@ def address() -> str:
     return f"sqlite:{_path(url)}" if url.startswith("sqlite:") else url
 
 
-def store_file() -> Path | None:
-    """Return the file of the store; None if the store is no file."""
-    url = address()
-    return Path(_path(url)) if url.startswith("sqlite:") else None
-
-
 def _full_address() -> str:
     """Return where the store is, and where its payloads are if not with it."""
     objects: str | None = settings()["session_memory.objects"]
@@ -320,11 +314,6 @@ def fingerprint() -> Fingerprint:
     from thence.memory.redact import RULES, rules_version
 
     return derivation.fingerprint(rules_version((*RULES, *_user_rules())))
-
-
-def has_decisions() -> bool:
-    """Whether a decision was ever written down; the notes themselves are not read."""
-    return (home() / "notes" / "decisions.jsonl").exists()
 
 
 def labels() -> dict[str, Label]:
