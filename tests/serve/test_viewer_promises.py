@@ -252,6 +252,14 @@ def test_days_of_the_list_are_those_of_the_zone(tmp_path: Path) -> None:
         assert b"by day, Asia/Tokyo" in house.ask("/?tz=Asia%2FTokyo").body.replace(
             b"by hour and by day", b"by day"
         )
+        asked = "?q=late+after%3A2026-03-04+before%3A2026-03-05&tz="
+        for zone, is_found in (("UTC", False), ("Asia%2FTokyo", True)):
+            assert is_found == (
+                b"late" in house.ask(f"/sessions{asked}{zone}").body.partition(b"srow")[2]
+            )
+            for path in ("/api/search", "/api/sessions"):
+                answer = house.ask(f"{path}{asked}{zone}").json
+                assert is_found == bool(answer.get("hits") or answer.get("sessions")), path
         uid = f"claude:{log.id}"
         assert b"Wed 4 Mar, 08:30" in house.ask(f"/sessions/{uid}?tz=Asia%2FTokyo").body
         assert 400 <= house.ask("/sessions?tz=Mars%2FOlympus").status < 500

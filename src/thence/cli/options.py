@@ -32,11 +32,9 @@ class AgentFilter(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's
         """Return the stored name; a name that nobody knows stays as it is."""
-        from thence.agents.profiles import agents
+        from thence.agents.profiles import stored_name
 
-        wanted = str(value).lower().replace("-", " ")
-        labels = {agent.label.lower(): name for name, agent in agents().items()}
-        return str(value) if str(value) in agents() else labels.get(wanted, str(value))
+        return stored_name(str(value))
 
 
 agent = click.option("--agent", type=AgentFilter(), help="Only sessions of this agent.")

@@ -190,14 +190,16 @@ class SweepRun:
             report.notes += write_losses(report.losses)
             if problem := post_digests(store, sweep.digested):
                 report.notes.append(problem)
+        if sweep.digested:
+            wiring.refresh_briefs(store, sweep.digested)
         return report
 
     def _embed(self, store: Store, report: SweepReport, *, limit_s: float | None) -> None:
         """Make vectors that are missing, where semantic search is on; all if somebody watches."""
         vectors = getattr(store, "vectors", None)
         if vectors is None:
-            if wiring.settings()["session_memory.semantic"]:
-                report.notes.append("semantic search needs a store in SQLite; this one has none")
+            if problem := wiring.semantic_problem(store):
+                report.notes.append(problem)
             return
         from thence.memory.reports import Progress
 

@@ -178,14 +178,14 @@ def page(
     began = time.monotonic()
     remarks = unknown_filters(wanted.q)
     try:
-        query = _with_cost(_parse_query(context, wanted.q, prefix_last=is_typing), wanted)
+        query = _with_cost(_parse_query(context, wanted.q, clock, prefix_last=is_typing), wanted)
         base = _filter(wanted, query, clock.zone)
     except BadQuery as error:
         return _page(context, wanted, "", [], wrong=error)
     if query.match and not query.lists_sessions:
         cards, lede = _search_cards(context, _narrow(query, base), base, wanted, clock)
         if not cards and not is_typing:
-            begins = _with_cost(_parse_query(context, wanted.q, prefix_last=True), wanted)
+            begins = _with_cost(_parse_query(context, wanted.q, clock, prefix_last=True), wanted)
             cards, lede = _search_cards(context, _narrow(begins, base), base, wanted, clock)
             if cards:
                 remarks.append("No exact match. These sessions have words that start with it.")
@@ -271,9 +271,12 @@ def unknown_filters(text: str) -> list[str]:
     return list(dict.fromkeys(remarks))[:3]
 
 
-def _parse_query(context: AppContext, text: str, *, prefix_last: bool) -> Query:
-    """Return what was typed as a question, tags looked up."""
-    return with_tagged(parse(text[:400], prefix_last=prefix_last), context.labels())
+def _parse_query(
+    context: AppContext, text: str, clock: DisplayClock, *, prefix_last: bool
+) -> Query:
+    """Return what was typed as a question, tags looked up; days are those of the clock's zone."""
+    query = parse(text[:400], prefix_last=prefix_last, zone=clock.zone)
+    return with_tagged(query, context.labels())
 
 
 def _with_cost(query: Query, wanted: ListQuery) -> Query:
@@ -288,7 +291,7 @@ def suggestions(
 ) -> tuple[list[SessionCard], str]:
     """Return the sessions to offer while somebody types, and how many matches there are."""
     try:
-        query = _parse_query(context, text, prefix_last=True)
+        query = _parse_query(context, text, clock, prefix_last=True)
     except BadQuery as error:
         return [], error.message
     if not query.match or query.lists_sessions:
@@ -339,7 +342,7 @@ def _day_start(text: str, zone: tzinfo | None, *, is_end: bool = False) -> int:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        return moment(text)
+        return moment(text, zone)
     return millis(midnight(day + timedelta(days=is_end), zone))
 
 
