@@ -8,13 +8,14 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.machines import Machine
+from tests.sshd import HOST, SshServer, missing_sshd
 from thence.bridge import sync
 from thence.bridge.sync_keys import phrase_of, secret_in
 from thence.errors import BadConfig
@@ -25,28 +26,60 @@ ONE, TWO, THREE = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "abc"
 PLANTED = "quagmire-lantern"
 
 
-def _git(target: Path) -> str:
+def _git(place: Path) -> str:
+    target = place.with_suffix(".git")
     subprocess.run(["git", "init", "--quiet", "--bare", str(target)], check=True)
     return str(target)
 
 
-def _folder(target: Path) -> str:
-    target.mkdir()
-    return str(target)
+def _folder(place: Path) -> str:
+    place.mkdir()
+    return str(place)
 
 
-def _bucket(target: Path) -> str:
+def _bucket(place: Path) -> str:
     pytest.importorskip("obstore")
-    return f"file://{target}"
+    return f"file://{place}"
 
 
 PLACES: dict[str, Callable[[Path], str]] = {"folder": _folder, "git": _git, "bucket": _bucket}
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """A server on loopback."""
+    if why := missing_sshd():
+        pytest.skip(why)
+    server = SshServer(tmp_path_factory.mktemp("sshd"))
+    yield server
+    server.stop()
+
+
+def _place(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of an empty shared place."""
+    place = tmp_path / "shared"
+    if name != "ssh":
+        return PLACES[name](place)
+    server: SshServer = request.getfixturevalue("sshd")
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    patch.setenv("PATH", f"{server.bin}{os.pathsep}{os.environ['PATH']}")
+    place.mkdir()
+    return server.address(place)
+
+
+FAR = pytest.param("ssh", marks=pytest.mark.slow)
+
+
+@pytest.fixture(params=[*PLACES, FAR])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return an empty shared place, one of each kind."""
-    return PLACES[request.param](tmp_path / "shared.git")
+    return _place(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["folder", FAR])
+def near_or_far(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return an empty shared folder, here or by ssh."""
+    return _place(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -189,7 +222,7 @@ def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str)
     first.run("tag", ONE, f"+{PLANTED}")
     for machine in (first, second, first):
         machine.sync()
-    place = Path(target.removeprefix("file://"))
+    place = Path(target.removeprefix("file://").removeprefix(f"ssh://{HOST}"))
     if (place / "HEAD").is_file():
         clone = tmp_path / "clone"
         subprocess.run(["git", "clone", "-q", "-b", "thence", str(place), str(clone)], check=True)
@@ -311,10 +344,10 @@ def _sync_until(machine: Machine, step: int, patch: pytest.MonkeyPatch) -> bool:
 
 @pytest.mark.parametrize("sender_ends", [True, False])
 def test_a_sync_that_ends_anywhere_is_made_up_for(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, *, sender_ends: bool
+    tmp_path: Path, near_or_far: str, monkeypatch: pytest.MonkeyPatch, *, sender_ends: bool
 ) -> None:
     """At each step of a sync: the next one ends as if nothing had happened."""
-    first, second, _ = _pair(tmp_path, folder)
+    first, second, _ = _pair(tmp_path, near_or_far)
     first.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
     first.run("sweep")
     first.run("name", THREE, "gulls")
@@ -336,10 +369,10 @@ def test_a_sync_that_ends_anywhere_is_made_up_for(
 
 
 def test_a_deletion_that_ends_anywhere_is_made_up_for(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, near_or_far: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while bundles are rewritten, nothing but the deleted session goes."""
-    first, second, phrase = _pair(tmp_path, folder)
+    first, second, phrase = _pair(tmp_path, near_or_far)
     first.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
     for machine in (first, second, first):
         machine.sync()
@@ -350,7 +383,7 @@ def test_a_deletion_that_ends_anywhere_is_made_up_for(
     while _sync_until(first, steps + 1, monkeypatch):
         steps += 1
     third = Machine(tmp_path / "gamma")
-    third.join(folder, phrase, "gamma-host")
+    third.join(near_or_far, phrase, "gamma-host")
     for machine in (second, first, third):
         machine.sync()
 
