@@ -14,6 +14,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,8 +48,11 @@ def _as_nobody() -> list[str]:
 class SshServer:
     """The server, and how it is reached."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, *, address: str = "127.0.0.1", within: Sequence[str] = ()
+    ) -> None:
+        """Start it; `within` is the command that runs another one in a network of its own."""
+        self.folder, self._address, self._within = folder, address, within
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
         self._ssh = shutil.which("ssh")  # before the one in `bin` is on the path
@@ -64,14 +68,14 @@ class SshServer:
     def _write_settings(self) -> None:
         folder, user = self.folder, "nobody" if os.geteuid() == 0 else getpass.getuser()
         (folder / "sshd_config").write_text(
-            f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {folder}/host\nPidFile none\n"
-            f"AuthorizedKeysFile {folder}/key.pub\nStrictModes no\nUsePAM no\n"
+            f"ListenAddress {self._address}\nPort {self.port}\nHostKey {folder}/host\n"
+            f"PidFile none\nAuthorizedKeysFile {folder}/key.pub\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nMaxStartups 100\nSubsystem sftp internal-sftp\n"
         )
         public = (folder / "host.pub").read_text()
-        (folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}")
+        (folder / "known_hosts").write_text(f"[{self._address}]:{self.port} {public}")
         (folder / "ssh_config").write_text(
-            f"Host {HOST}\n  HostName 127.0.0.1\n  Port {self.port}\n  User {user}\n"
+            f"Host {HOST}\n  HostName {self._address}\n  Port {self.port}\n  User {user}\n"
             f"  IdentityFile {folder}/key\n  IdentitiesOnly yes\n  IdentityAgent none\n"
             f"  UserKnownHostsFile {folder}/known_hosts\n  StrictHostKeyChecking yes\n"
         )
@@ -87,16 +91,16 @@ class SshServer:
 
     def _start(self) -> subprocess.Popen[bytes]:
         libraries = ":".join(str(path) for path in UNPACKED.glob("**/*-linux-gnu"))
-        program = [*_as_nobody(), str(_program()), "-D", "-e", "-f", f"{self.folder}/sshd_config"]
+        program = [*self._within, *_as_nobody(), str(_program()), "-D", "-e"]
+        program += ["-f", f"{self.folder}/sshd_config"]
         with (self.folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 program, stderr=log, env={**os.environ, "LD_LIBRARY_PATH": libraries}
             )
         until = time.monotonic() + START_S
         while time.monotonic() < until and process.poll() is None:
-            with socket.socket() as handle:
-                if handle.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return process
+            if b"Server listening" in (self.folder / "log").read_bytes():
+                return process
             time.sleep(0.05)
         process.kill()
         raise AssertionError((self.folder / "log").read_text())
