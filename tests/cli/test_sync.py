@@ -121,7 +121,9 @@ def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
     assert _facts(first) == _facts(second)
     assert _messages(first, ONE) == _messages(second, ONE)
     assert "beta-host" == first.sessions()[f"claude:{TWO}"]["machine"]
-    assert "on beta-host" in first.run("ls").stdout
+    assert "machine" in first.run("ls").stdout.splitlines()[0]
+    assert "  beta-host  " in first.run("ls").stdout
+    assert "  on beta-host  " in first.run("resume").stdout
 
 
 def test_a_second_sync_changes_nothing(tmp_path: Path, target: str) -> None:
@@ -621,6 +623,8 @@ def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, targ
     assert f"--with claude; read it: thence show {ONE[:13]}" in refused.stderr
     assert 0 == done.returncode, done.stderr
     assert done.stdout.startswith(f"cd {here} && codex resume ")
+    assert "Codex will ask" in done.stderr
+    assert "Claude Code will ask" not in done.stderr
     assert [] == [text for text in texts if text not in body]
     places = [body.index(text) for text in texts]
     assert places == sorted(places)

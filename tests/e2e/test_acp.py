@@ -116,7 +116,7 @@ def spoken(found: Client, home: Path) -> str:
     program = [f"{cell.ROOT}/.venv/clients/bin/{found.program}", *AGENTS[found.name]]
     tapped = ["/bin/sh", "-c", 'tee ~/into | "$@" | tee ~/out', "sh", *program]
     editor = [sys.executable, "-m", "tests.e2e.editor", PROMPT, NEXT, "--"]
-    answers = {PROMPT: [found.read, found.run(COUNT), ANSWER], NEXT: [DONE]}
+    answers: dict[str, list[Any]] = {PROMPT: [found.read, found.run(COUNT), ANSWER], NEXT: [DONE]}
     command = [f"PYTHONPATH={cell.ROOT}", *editor, *thence("acp", "--", *tapped)]
     (ran,) = order(found, home, answers, command)["ran"]
     assert 0 == ran["code"], ran["err"][-3000:]

@@ -77,7 +77,7 @@ class Machine:
         self, *commands: list[str], env: dict[str, str] | None = None, script: Any = None
     ) -> list[str]:
         """Run commands, which must succeed; return what they print."""
-        order = {"home": str(self.home), "commands": commands, "link": self._link}
+        order: dict[str, Any] = {"home": str(self.home), "commands": commands, "link": self._link}
         order |= {"env": {**ENV, **(env or {}), "PATH": self._path}, "script": script or {}}
         done = cell.run(order)
         self.asked = done["asked"]

@@ -94,9 +94,8 @@ def _page_sessions(house: House, path: str) -> list[str]:
     """Return the sessions that the page of a project links to, each as often as it is a row."""
     page = house.ask(f"/projects/one?path={quote(path)}", headers={"Accept": "text/html"})
     assert 200 == page.status
-    return re.findall(
-        r'class="title"><a class="cut" dir="auto" href="([^"?#]+)', page.body.decode()
-    )
+    titles = r'class="title"><a class="cut" dir="auto" href="([^"?#]+)'
+    return re.findall(titles, page.body.decode())
 
 
 def test_a_merged_folder_is_one_project_with_each_session_once(own_house: House) -> None:

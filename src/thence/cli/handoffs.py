@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
     from thence.bridge.handoff import HandoffReport
 
-REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
+STORED_COPY = "the original log is gone: this is the stored copy, secrets redacted"
 
 
 def ask_before(handoff: Handoff, *, yes: bool) -> None:
@@ -59,7 +59,9 @@ def load_original(wanted: str) -> tuple[LoadedSession, tuple[str, ...]]:
             with suppress(SessionNotFound):  # its agent deleted it from a database
                 uid, ancestors = row.session.session_uid, stored_ancestors(store)
                 return load(Path(source), uid=uid, elsewhere=ancestors), ()
-        return load_session(store, row), (REDACTED,)
+        if row.machine is not None:
+            return load_session(store, row), (f"recorded on {row.machine}; secrets are redacted",)
+        return load_session(store, row), (STORED_COPY,)
 
 
 def prepare(
