@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ from tests.cli.machines import Machine
 from tests.sshd import HOST, SshServer, missing_sshd
 from thence.bridge import sync
 from thence.bridge.sync_keys import phrase_of, secret_in
+from thence.bridge.sync_places import FolderPlace
 from thence.errors import BadConfig
 
 pytest.importorskip("pyrage")
@@ -247,6 +249,27 @@ def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str)
         assert [] == [word for word in words if word.encode() in body or word in path.name]
 
 
+def test_equal_sessions_cannot_be_recognised_in_two_places(tmp_path: Path) -> None:
+    """Names are keyed and contents encrypted: who has a session cannot ask whether it is there."""
+    header = b"age-encryption.org/v1\n"
+    names: list[set[str]] = []
+    blocks: list[set[bytes]] = []
+    for number in "12":
+        machine, place = Machine(tmp_path / number / "alpha"), tmp_path / number / "shared"
+        machine.write_claude(ONE, [f"mend the {PLANTED} gauge", "mended"], "/work/tidepool")
+        machine.begin(_folder(place), "alpha-host")
+        machine.sync()
+        bodies = [path.read_bytes() for path in place.iterdir()]
+        assert all(body.startswith(header) for body in bodies)
+        names.append({path.name for path in place.iterdir()})
+        rests = [body.removeprefix(header) for body in bodies]
+        blocks.append({rest[at : at + 16] for rest in rests for at in range(len(rest) - 15)})
+
+    assert 2 <= len(names[0]) == len(names[1])
+    assert not names[0] & names[1]
+    assert not blocks[0] & blocks[1]
+
+
 def test_what_is_deleted_on_one_machine_is_deleted_on_all(tmp_path: Path, target: str) -> None:
     """It goes from every store and from the place, does not come back, and leaves no trace."""
     first, second, _ = _pair(tmp_path, target)
@@ -441,6 +464,38 @@ def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str
     assert {f"claude:{ONE}", f"claude:{TWO}", f"claude:{THREE}"} == set(second.sessions())
     assert set(second.sessions()) == set(first.sessions())
     assert f"claude:{THREE}" not in lost.sessions()
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_rotation_that_ends_anywhere_is_made_up_for(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Between any two writes: the next one ends it, its phrase is the only one that opens all."""
+    first, second, phrase = _pair(tmp_path, folder)
+    first.sync()
+    real, counter = FolderPlace.write, itertools.count()
+
+    def write(self: FolderPlace, name: str, body: bytes) -> None:
+        if next(counter) == writes:
+            raise _Ended
+        real(self, name, body)
+
+    with monkeypatch.context() as context:
+        context.setattr(FolderPlace, "write", write)
+        with contextlib.suppress(_Ended):
+            first.run("sync", "rotate")
+    again = first.run("sync", "rotate")
+    new = next(line.strip() for line in again.stdout.splitlines() if line.startswith("  "))
+    late = second.run("sync")
+    refused = Machine(tmp_path / "thief").join(folder, phrase, "thief-host")
+    joined = second.join(folder, new, "beta-host")
+    for machine in (second, first):
+        machine.sync()
+
+    assert [0, 11, 0] == [again.returncode, late.returncode, joined.returncode]
+    assert _facts(first) == _facts(second)
+    assert new != phrase
+    assert 0 != refused.returncode or 11 == Machine(tmp_path / "thief").run("sync").returncode
 
 
 def test_what_is_written_with_a_closed_key_is_ignored(tmp_path: Path, folder: str) -> None:
