@@ -28,6 +28,7 @@ DIM: Final = "bright_black"
 NARROW: Final = 60
 """Under so many columns a row takes two lines."""
 TITLE_COLUMNS: Final = 30
+MACHINE_COLUMNS: Final = 16
 """Columns that a title keeps before others are left out."""
 WIDE: Final = 100
 """From so many columns on there are further columns, and a head line names them."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from thence.bridge.handoff import HandoffReport
     from thence.memory.readouts import OpenedSession
 
-REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
+STORED_COPY = "the original log is gone: this is the stored copy, secrets redacted"
 
 
 def ask_before(handoff: Handoff, *, yes: bool) -> None:
@@ -49,8 +49,12 @@ def read_original(wanted: str) -> tuple[OpenedSession, tuple[str, ...]]:
 
     if not wiring.has_store():
         return open_loaded(load(Path(wanted))), ()
-    opened, is_stored = open_original(wanted)
-    return opened, (REDACTED,) if is_stored else ()
+    opened, row = open_original(wanted)
+    if row is None:
+        return opened, ()
+    if row.machine is not None:
+        return opened, (f"recorded on {row.machine}; secrets are redacted",)
+    return opened, (STORED_COPY,)
 
 
 def prepare(

@@ -11,6 +11,7 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
+    MACHINE_COLUMNS,
     NARROW,
     TITLE_COLUMNS,
     WIDE,
@@ -161,6 +162,7 @@ class Listing:
 
             self.rows = with_lineage(store, list(store.sessions(wanted)), labels)
         self._ids = short_ids([row.session.native_session_id for row in self.rows])
+        self._has_machines = any(row.machine is not None for row in self.rows)
         self.total = _total(store, wanted, self.rows if running else None)
 
     def object(self, row: SessionRow) -> JSON:
@@ -181,7 +183,10 @@ class Listing:
         else:
             wide = room >= WIDE
             cells = [self._cells(row, depth, wide=wide) for row, depth in rows]
-            yield from table(_WIDE if wide else _USUAL, cells, room, head=wide and bool(rows))
+            columns_of: Sequence[TextColumn] = _WIDE if wide else _USUAL
+            if self._has_machines:
+                columns_of = (*_START, _MACHINE, *columns_of[len(_START) :])
+            yield from table(columns_of, cells, room, head=wide and bool(rows))
         yield self._sums(room)
 
     def _cells(self, row: SessionRow, depth: int, *, wide: bool) -> list[TextCell]:
@@ -194,6 +199,8 @@ class Listing:
             TextCell(clean(session.flavor)),
             TextCell(ago(when(session.ended_at), self.at), DIM),
         ]
+        if self._has_machines:
+            first.append(TextCell(cut(clean(row.machine or ""), MACHINE_COLUMNS)))
         title, cost = TextCell(_title(row)), TextCell(row_cost(row))
         if not wide:
             return [*first, title, cost]
@@ -222,6 +229,7 @@ class Listing:
                     self._ids[session.native_session_id],
                     clean(session.flavor),
                     ago(when(session.ended_at), self.at),
+                    *([clean(row.machine)] if row.machine is not None else []),
                 )
             )
             cost = row_cost(row)
@@ -247,6 +255,8 @@ class Listing:
 
 
 _START = (TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True))
+_MACHINE = TextColumn("machine")
+"""Shown when a session of the list was recorded on another machine."""
 _USUAL = (
     *_START,
     TextColumn("title", slack=True, least=TITLE_COLUMNS),
@@ -264,10 +274,9 @@ _WIDE = (
 
 
 def _title(row: SessionRow) -> str:
-    """Return the title of a session, its tags, and where it comes from if not from here."""
-    origin = ["· imported"] if row.imported is not None else []
-    if row.machine is not None:
-        origin = [f"· on {clean(row.machine)}"]
+    """Return the title of a session, its tags, and whether it was imported."""
+    is_imported = row.imported is not None and row.machine is None
+    origin = ["· imported"] if is_imported else []
     return " ".join([title_text(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
 
 

@@ -14,6 +14,7 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
+    MACHINE_COLUMNS,
     TITLE_COLUMNS,
     TextCell,
     TextColumn,
@@ -140,7 +141,7 @@ def _hand_over(
         raise NotReadable(f"{program} is not installed", hint="is it on your PATH?")
     here = row.project if row.project and Path(row.project).is_dir() else None
     report = hand_over(row.session.session_uid, other, yes=yes, here=here)
-    return ResumePlan(row, report.argv, {}, report.cwd, is_handed=True)
+    return ResumePlan(row, report.argv, {}, report.cwd, copied_to=other)
 
 
 def _refresh_folders(store: Store) -> None:
@@ -186,7 +187,7 @@ def _copy_agent(row: SessionRow) -> str | None:
 def _check(plan: ResumePlan, *, run: bool) -> None:
     """Refuse what cannot go well."""
     obstacle = obstacle_of(plan.row)
-    if obstacle is not None and not plan.is_handed:
+    if obstacle is not None and plan.copied_to is None:
         name = argument(plan.row.session.native_session_id[:13])
         agent = _copy_agent(plan.row) or "AGENT"
         raise SessionNotFound(
@@ -201,7 +202,7 @@ def _check(plan: ResumePlan, *, run: bool) -> None:
 def _notes(plan: ResumePlan) -> Iterator[str]:
     row = plan.row
     yield f"{cut(title_text(row.title), 72)}"
-    yield not_restored(row.session.flavor)
+    yield not_restored(plan.copied_to or row.session.flavor)
     if row.turn and row.turn != "done":
         yield f"its last turn: {row.turn.replace('_', ' ')}"
 
@@ -258,10 +259,12 @@ def _choose(rows: Sequence[SessionRow]) -> SessionRow | None:
     return rows[picker.pick(choices)]
 
 
+_WHERE = "where"
 _COLUMNS = (
     *(TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True)),
     *(
         TextColumn("title", slack=True, least=TITLE_COLUMNS),
+        TextColumn(_WHERE, right=True),
         TextColumn("project", right=True, drop=1),
     ),
 )
@@ -269,6 +272,7 @@ _COLUMNS = (
 
 def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
     ids = short_ids([row.session.native_session_id for row in rows])
+    places = [_elsewhere(row) or _gone_folder(row) for row in rows]
     cells = [
         [
             TextCell("○"),
@@ -276,11 +280,25 @@ def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
             TextCell(clean(row.session.flavor)),
             TextCell(ago(when(row.session.ended_at), now), DIM),
             TextCell(title_text(row.title)),
+            *([TextCell(place, DIM)] if any(places) else []),
             TextCell(cut(project(row.folder), 16)),
         ]
-        for row in rows
+        for row, place in zip(rows, places, strict=True)
     ]
-    yield from table(_COLUMNS, cells, width())
+    columns_of = [column for column in _COLUMNS if any(places) or column.head != _WHERE]
+    yield from table(columns_of, cells, width())
+
+
+def _elsewhere(row: SessionRow) -> str:
+    """Return where a session was recorded that only a copy continues here; empty if not so."""
+    if row.machine is not None:
+        return cut(f"on {clean(row.machine)}", MACHINE_COLUMNS + 3)
+    return "imported" if row.imported is not None else ""
+
+
+def _gone_folder(row: SessionRow) -> str:
+    folder = row.session.cwd
+    return "folder gone" if folder and not Path(folder).is_dir() else ""
 
 
 def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
@@ -295,10 +313,10 @@ def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
     left = row.turn.replace("_", " ") if row.turn else ""
     return picker.PickerChoice(
         f"{head}  {age:>6}  {pad_to(cut(place, PROJECT_COLUMNS), PROJECT_COLUMNS)}  {title}",
-        f"{session.session_uid} {title} {place} {branch}",
+        f"{session.session_uid} {title} {place} {branch} {clean(row.machine or '')}",
         (
             title,
-            clean(tilde(row.folder or "")),
+            "  ".join(filter(None, (clean(tilde(row.folder or "")), _elsewhere(row)))),
             " · ".join(fact for fact in facts if fact),
             f"last turn: {left}" if left else "",
         ),

@@ -27,8 +27,8 @@ class ResumePlan(NamedTuple):
     argv: list[str]
     env: dict[str, str]
     cwd: str | None
-    is_handed: bool = False
-    """Another agent continues a copy of it."""
+    copied_to: str | None = None
+    """The agent that continues a copy of it; None where its own agent resumes it."""
 
     @property
     def line(self) -> str:
@@ -50,8 +50,8 @@ class ResumePlan(NamedTuple):
             "argv": self.argv,
             "command": self.line,
             "machine": self.row.machine,
-            "obstacle": None if self.is_handed else obstacle_of(self.row),
-            "not_restored": [not_restored(session.flavor)],
+            "obstacle": None if self.copied_to is not None else obstacle_of(self.row),
+            "not_restored": [not_restored(self.copied_to or session.flavor)],
         }
 
 

@@ -31,8 +31,9 @@ MAX_LABEL: Final = 40
     "sync",
     invoke_without_command=True,
     help="Share sessions between your machines, encrypted. Without a command: send and receive.",
-    epilog="TARGET is a folder that some tool synchronises, a git remote, or an object store"
-    " (s3://…, gs://…, az://…). Who can read it learns sizes and times only.",
+    epilog="TARGET is a folder that some tool synchronises, a folder by ssh"
+    " (ssh://HOST/FOLDER), a git remote, or an object store (s3://…, gs://…, az://…)."
+    " Who can read it learns sizes and times only.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would happen; write nothing.")
 @options.as_json

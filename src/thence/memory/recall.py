@@ -92,8 +92,10 @@ def notices_of(row: SessionRow) -> Iterator[Notice]:
         notice = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", notice)
     if row.imported is not None:
-        kind = "synced" if row.machine is not None else "imported"
-        yield Notice(kind, f"from {row.imported.name} ({row.imported.form})")
+        if row.machine is not None:
+            yield Notice("synced", f"recorded on {row.machine}")
+        else:
+            yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
     elif row.gone:
         yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 
