@@ -27,13 +27,13 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 def test_list_at_80_columns(desk: Desk) -> None:
     """The newest first; mark, id, agent, age, title, cost; the sums last."""
     ran = desk.run("ls")
-    first, second, third, sums = ran.lines
+    first, second, third, sums, *_ = ran.lines
 
     assert 0 == ran.code
-    assert ["7f3a91c2", "claude", "3", "h"] == first.split()[1:5]
-    assert TITLE[:36] in first
-    assert ["01a00000-0000", "codex", "1", "d"] == second.split()[1:5]
-    assert ["a41e90bd", "claude", "2", "d"] == third.split()[1:5]
+    assert ["7f3a91c2", "Claude", "Code", "3", "h"] == first.split()[1:6]
+    assert TITLE[:30] in first
+    assert ["01a00000-0000", "Codex", "1", "d"] == second.split()[1:5]
+    assert ["a41e90bd", "Claude", "Code", "2", "d"] == third.split()[1:6]
     assert sums.startswith("3 sessions, $")
     assert "on discarded branches" in sums
     assert 80 >= max(map(columns, ran.lines))
@@ -47,7 +47,7 @@ def test_list_at_120_columns_has_more_columns(desk: Desk) -> None:
     assert ["id", "agent", "age", "project", "branch", "title", "graph", "discarded", "cost"] == (
         head.split()
     )
-    assert ["tidepool", "fix/dst-gap"] == first.split()[5:7]
+    assert ["tidepool", "fix/dst-gap"] == first.split()[6:8]
     assert "╾┬╴" in first
 
 
@@ -57,7 +57,7 @@ def test_narrow_list_takes_two_lines_a_session(desk: Desk) -> None:
 
     assert 44 >= max(map(columns, lines))
     assert lines[0].startswith("✗ Hourly windows")
-    assert ["7f3a91c2", "claude"] == lines[1].split()[:2]
+    assert ["7f3a91c2", "Claude", "Code"] == lines[1].split()[:3]
 
 
 def test_objects_are_sessions(desk: Desk) -> None:
@@ -125,7 +125,7 @@ def test_at_risk_is_what_is_deleted_soon_and_not_kept(desk: Desk) -> None:
 
     assert [(other, False)] == [(one["native_session_id"], one["kept"]) for one in found]
     assert 2 < found[0]["deleted_in_days"] < 3
-    assert ran.lines[0].startswith("  ▲ 2b90f4d1  claude")
+    assert ran.lines[0].startswith("  ▲ 2b90f4d1  Claude Code")
     assert ran.lines[0].endswith("in 2 d")
     assert [] == desk.run("ls", "--at-risk", "--agent", "codex", "--json").json
     desk.sweep()

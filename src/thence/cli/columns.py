@@ -9,7 +9,7 @@ Two spaces between columns, numbers to the right, one column takes the slack; wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -173,6 +173,24 @@ def tilde(path: str) -> str:
     """Write a path the way people do."""
     home = os.path.expanduser("~")  # noqa: PTH111 - text
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
+def agent_label(name: str) -> str:
+    """Return what people call an agent, clean; its id is only for what is typed."""
+    from thence.agents.profiles import label_of
+
+    return clean(label_of(name))
+
+
+def mark_legend(texts: Iterable[str]) -> str:
+    """Return what the marks in these amounts mean; nothing if there are none."""
+    amounts = [text for text in texts if text == "?" or text.startswith("$")]
+    parts = []
+    if any(amount.endswith("+") for amount in amounts):
+        parts.append("+ at least: some usage or prices are missing")
+    if "?" in amounts:
+        parts.append("? cost unknown")
+    return " · ".join(parts)
 
 
 def row_cost(row: SessionRow) -> str:

@@ -13,7 +13,7 @@ import click
 
 from thence.cli import hooking, hooks, launcher, options, wiring
 from thence.cli.changes import confirm, show
-from thence.cli.columns import DIM, TextCell, TextColumn, present, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, present, table, tell, tilde
 from thence.cli.screen import say, width
 from thence.cli.terminal import as_json, clean
 
@@ -155,11 +155,13 @@ def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
         )
         tell(
             [
-                clean(f"  ▲ {entry['agent']}  {entry['error']}")
+                clean(f"  ▲ {agent_label(entry['agent'])}  {entry['error']}")
                 for entry in statuses
                 if "error" in entry
             ]
         )
+        if any(not entry.get("installed", True) for entry in statuses):
+            tell(["", "  thence hook install    shows each change first, then asks"])
     return 1 if any("error" in entry for entry in statuses) else 0
 
 
@@ -175,7 +177,7 @@ def _cells(status: dict[str, JSON], now: datetime) -> list[TextCell]:
     mark, words, colour = hooks.describe_status(status, now)
     return [
         TextCell(mark, colour),
-        TextCell(status["agent"]),
+        TextCell(agent_label(status["agent"])),
         TextCell(words),
         TextCell(tilde(status["path"]), DIM),
     ]

@@ -107,8 +107,8 @@ def complete_ids(
 ) -> list[CompletionItem]:
     """Return the ids of the newest sessions that begin with what was typed."""
     from thence.cli import wiring
-    from thence.cli.columns import short_ids
-    from thence.cli.terminal import clean, cut
+    from thence.cli.columns import agent_label, short_ids, title_text
+    from thence.cli.terminal import cut
     from thence.errors import ThenceError
     from thence.memory.store import Filter
 
@@ -121,7 +121,7 @@ def complete_ids(
     return [
         CompletionItem(
             max(short[row.session.native_session_id], typed, key=len),
-            help=cut(clean(f"{row.session.flavor}: {' '.join((row.title or '').split())}"), 60),
+            help=cut(f"{agent_label(row.session.flavor)}: {title_text(row.title)}", 60),
         )
         for row in rows
     ]

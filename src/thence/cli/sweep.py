@@ -14,7 +14,7 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.columns import TextCell, TextColumn, present, table, tell, tilde
+from thence.cli.columns import TextCell, TextColumn, agent_label, present, table, tell, tilde
 from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
 from thence.errors import SKIPS, STOPPED, ThenceError
@@ -581,7 +581,7 @@ def _would(agents: Sequence[PendingSources]) -> str:
 def _cells(agent: PendingSources) -> list[TextCell]:
     return [
         TextCell(" "),
-        TextCell(agent.agent),
+        TextCell(agent_label(agent.agent)),
         TextCell(several(agent.sources, "session")),
         TextCell(f"{agent.new:,} new"),
         TextCell(f"{agent.changed:,} changed"),

@@ -54,11 +54,21 @@ def rule(policy: Policy) -> str:
     days, soft = policy.raw_max_age_days, size(policy.raw_soft_cap_bytes)
     by_size = f"until all transcripts exceed {soft}"
     if days <= 0:
-        return f"Transcripts are stored {by_size}; digests are never removed."
+        return f"Transcripts are stored {by_size}; digests (short summaries) are never removed."
     return (
         f"Transcripts are removed after {days} days if the original log still exists. The only copy"
-        f" of a session is stored {by_size}, and is removed last. Digests are never removed."
+        f" of a session is stored {by_size}, and is removed last. Digests (short summaries) are"
+        " never removed."
     )
+
+
+def brief_rule(policy: Policy) -> str:
+    """Return the rule in one line, for screens that are seen every day."""
+    if policy.raw_max_age_days <= 0:
+        limit = size(policy.raw_soft_cap_bytes)
+        return f"Transcripts stay until they exceed {limit}. Digests (summaries) stay."
+    days = f"{policy.raw_max_age_days} days"
+    return f"Transcripts stay {days}, longer if the agent deleted its log. Digests stay."
 
 
 class RetentionItem(msgspec.Struct, frozen=True):
