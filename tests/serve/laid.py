@@ -19,8 +19,14 @@ LARGE_BYTES = 40_000_000
 
 def real(shared: Path, folder: Path) -> House:
     """Return a machine with the real sessions of all clients; it is not swept yet."""
-    data = shared / "data"
     (folder / ".thence").mkdir(parents=True)
+    copy_real(shared, folder)
+    return House(folder)
+
+
+def copy_real(shared: Path, folder: Path) -> None:
+    """Copy the real sessions of all clients into a home, as the clients lay them."""
+    data = shared / "data"
     for home in sorted(data.glob("claude-code/*/*/claude")):
         _merge(home, folder / ".claude")
     for home in sorted(data.glob("codex/*/codex_home")):
@@ -35,7 +41,6 @@ def real(shared: Path, folder: Path) -> House:
         shutil.copy(log, place / log.name)
     for home in sorted(data.glob("public/codex/*/sessions")):
         _merge(home, folder / ".codex" / "sessions")
-    return House(folder)
 
 
 def many(folder: Path, number: int, large_bytes: int = LARGE_BYTES) -> House:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DIM: Final = "bright_black"
 NARROW: Final = 60
 """Under so many columns a row takes two lines."""
+MAX_ID_COLUMNS: Final = 13
 TITLE_COLUMNS: Final = 30
 """Columns that a title keeps before others are left out."""
 WIDE: Final = 100
@@ -139,8 +140,20 @@ def short_ids(names: Sequence[str]) -> dict[str, str]:
     for at, name in enumerate(ordered):
         beside = ordered[max(at - 1, 0) : at] + ordered[at + 1 : at + 2]
         shared = max((_alike(name, other) for other in beside), default=0)
-        out[name] = clean(name[: max(len(short_id(name)), shared + 1)])
+        start = name[: max(len(short_id(name)), shared + 1)]
+        out[name] = clean(start if len(start) <= MAX_ID_COLUMNS else _both_ends(name, ordered))
     return out
+
+
+def _both_ends(name: str, names: Sequence[str]) -> str:
+    """Return the start and the end of an id, if no other id has both; else all of it.
+
+    Sessions that one client starts within a millisecond differ at the end of their ids only.
+    """
+    size = MAX_ID_COLUMNS // 2
+    start, end = name[:size], name[-size:]
+    alike = sum(other.startswith(start) and other.endswith(end) for other in names)
+    return f"{start}…{end}" if alike == 1 and "…" not in name else name
 
 
 def _alike(first: str, other: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -102,6 +102,11 @@ class AgentName(click.ParamType[str]):
         return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
 
 
+def _completed(name: str, short: Mapping[str, str], typed: str) -> str:
+    """Return an id as it is completed: short, but never shorter than what was typed."""
+    return name if "…" in short[name] else max(short[name], typed, key=len)
+
+
 def complete_ids(
     _context: click.Context, _parameter: click.Parameter, typed: str
 ) -> list[CompletionItem]:
@@ -120,7 +125,7 @@ def complete_ids(
     short = short_ids([row.session.native_session_id for row in rows])
     return [
         CompletionItem(
-            max(short[row.session.native_session_id], typed, key=len),
+            _completed(row.session.native_session_id, short, typed),
             help=cut(f"{agent_label(row.session.flavor)}: {title_text(row.title)}", 60),
         )
         for row in rows

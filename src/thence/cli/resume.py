@@ -272,7 +272,7 @@ def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
 
 def _project_columns(head_columns: int) -> int:
     """Return how many columns a project gets in the picker: the title comes first."""
-    left = width() - MARK_COLUMNS - head_columns - len("  123 d   ") - TITLE_COLUMNS - 2
+    left = width() - MARK_COLUMNS - head_columns - len("  2026-01  ") - TITLE_COLUMNS - 2
     return max(min(left, MAX_PROJECT_COLUMNS), 0)
 
 
@@ -288,7 +288,7 @@ def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
     left = row.turn.replace("_", " ") if row.turn else ""
     return picker.PickerChoice(
-        "  ".join(filter(None, (head, f"{age:>6}", pad_to(cut(place, room), room), title))),
+        "  ".join(filter(None, (head, f"{age:>7}", pad_to(cut(place, room), room), title))),
         f"{session.session_uid} {title} {place} {branch}",
         (
             title,
