@@ -49,7 +49,7 @@ _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 @options.agent
 @options.project
 @click.option("--prefix", is_flag=True, help="Only prompts that start with the text.")
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @click.option("--pick", is_flag=True, help="Choose one by typing; print it in full.")
 @options.utc
 @options.as_json

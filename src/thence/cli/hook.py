@@ -49,8 +49,9 @@ def _wanted_agents(agents: Sequence[str]) -> list[str]:
 
 @command.command(
     "install",
-    help="Add our hooks to the agents' settings, so that new activity is imported at once."
-    " Shows the change and asks.",
+    help="Add hooks to the agents' settings: new activity is imported at once. Shows the change"
+    " and asks.",
+    short_help="Add hooks; shows the change and asks.",
 )
 @_agents
 @_via
@@ -85,9 +86,9 @@ def install(
     return code
 
 
-@command.command("uninstall", help="Remove our lines; the file is as it was before.")
+@command.command("uninstall", help="Remove the hooks; the rest of the file stays unchanged.")
 @_agents
-@click.option("--brief", is_flag=True, help="Take out the brief only.")
+@click.option("--brief", is_flag=True, help="Remove only the brief.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json

@@ -88,8 +88,14 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
     help="Only sessions that their agent deletes soon and that are not stored.",
 )
 @click.option("--tree", is_flag=True, help="Show forks and subagents below their parents.")
-@click.option("--sort", type=click.Choice(get_args(Sort)), default="recent", show_default=True)
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@click.option(
+    "--sort",
+    type=click.Choice(get_args(Sort)),
+    default="recent",
+    show_default=True,
+    help="Sort order.",
+)
+@options.rows(DEFAULT_ROWS)
 @options.view("--todos", "List open to-dos instead.")
 @options.utc
 @options.as_json

@@ -22,6 +22,20 @@ utc = click.option("--utc", is_flag=True, help="Show times in UTC.")
 tz = click.option(
     "--tz", metavar="ZONE", help="Time zone of days, such as Europe/Berlin or UTC; default: yours."
 )
+
+
+def rows(default: int) -> Callable[[Command], Command]:
+    """Return the option that says how many rows are shown."""
+    return click.option(
+        "-n",
+        "number",
+        type=click.IntRange(1),
+        default=default,
+        show_default=True,
+        help="How many to show.",
+    )
+
+
 own = click.option("--own", is_flag=True, help="Do not show the sessions that this one continues.")
 
 

@@ -56,7 +56,7 @@ class NotKept(ThenceError):
 
 @click.command(
     "sweep",
-    help="Import what your agents wrote since the last time.",
+    help="Import new lines of your agents' logs; deletes nothing.",
     epilog="Exit codes: 0 done, skipped lines included; 3 a session was not read or was lost, or"
     " with --strict anything was skipped; 11 another sweep is running; 130 stopped; what was read"
     " by then is stored.",
@@ -64,7 +64,11 @@ class NotKept(ThenceError):
 @click.option("--watch", is_flag=True, help="Keep running; import whenever something is written.")
 @click.option("--agent", "agents", multiple=True, help="Only this agent; may be repeated.")
 @click.option(
-    "--root", "root_options", multiple=True, metavar="AGENT=PATH", help="Read this folder instead."
+    "--root",
+    "root_options",
+    multiple=True,
+    metavar="AGENT=PATH",
+    help="Read the sessions of AGENT from this folder.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be read; write nothing.")
 @click.option("--strict", is_flag=True, help="Exit with 3 if anything was skipped.")

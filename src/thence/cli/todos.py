@@ -34,7 +34,7 @@ DEFAULT_ROWS = 30
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @options.utc
 @options.as_json
 def command(
