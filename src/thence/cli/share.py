@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     "share",
     help="Write a session to one file for a colleague, redacted. --to encrypts it.",
     epilog="Your colleague runs: thence import FILE. Then thence open ID shows it in the"
-    " viewer, and thence resume ID --with AGENT continues it in an agent. Redaction finds known kinds of"
-    " secrets: read the file before you share it.",
+    " viewer, and thence resume ID --with AGENT continues it in an agent. Redaction finds"
+    " known kinds of secrets: read the file before you share it.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=options.complete_ids)
 @click.option(
