@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.transcripts import Script
 from tests.cli.desk import ALERTS, DUMP, TITLE, WINDOWS, Desk, alerts, windows
 from thence.cli.terminal import columns
 
@@ -199,3 +200,41 @@ def test_without_a_store_the_hint_says_what_to_type(
     assert (10, "") == (ran.code, ran.out)
     assert "error: no sessions stored yet\nhint:  run thence sweep" in ran.err
     assert not desk.home.exists()
+
+
+def test_list_and_status_are_what_people_try_first(desk: Desk) -> None:
+    """`list` prints what `ls` does, `status` what `thence` alone does."""
+    assert desk.run("ls").out == desk.run("list").out
+    assert desk.run("status", "--json").json == desk.run("--json").json
+
+
+def test_an_earlier_name_works_and_names_the_new_one(desk: Desk) -> None:
+    """In one line on a terminal; programs see no notice."""
+    on_terminal, in_a_pipe = desk.run("todos", tty=True), desk.run("todos")
+
+    assert 0 == on_terminal.code == in_a_pipe.code
+    assert "note: `thence todos` is now `thence ls --todos`\n" == on_terminal.err
+    assert "" == in_a_pipe.err
+
+
+def test_an_unknown_agent_is_named(desk: Desk) -> None:
+    """A filter that can match nothing says why."""
+    assert ["no matching sessions: no agent is called 'foo'"] == desk.run(
+        "ls", "--agent", "foo"
+    ).lines
+
+
+def test_the_sum_has_its_mark_whatever_is_listed(desk: Desk) -> None:
+    """Usage that is missing in a session further down makes the sum a minimum, too."""
+    script = Script("5e55105e-0000-4000-8000-000000000005", "s", cwd="/home/dev/tidepool")
+    script.user("Compact it.")
+    script.say()
+    script.boundary()
+    desk.write_claude(script, ago=timedelta(days=5))
+    desk.sweep()
+    rows = desk.run("ls", "--json").json
+    few = desk.run("ls", "-n", "1").lines
+
+    assert 1 == sum(bool(row["lower_bound"]) for row in rows)
+    assert few[1].split(", ")[1].endswith("+")
+    assert few[2].startswith("+ at least")
