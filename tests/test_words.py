@@ -83,6 +83,15 @@ OLD = (
     "nothing is kept yet",
     "ratios slower or faster",
     "is in no log",
+    "not spoken here",
+    "nobody is there to be asked",
+    "says yes",
+    "since the last time",
+    "brought up to date first",
+    "is all a program needs",
+    "What can be asked",
+    "Who may ask",
+    "as it stands",
 )
 """Phrases of the review's table, and some like them."""
 

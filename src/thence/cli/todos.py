@@ -68,7 +68,9 @@ def lines(todos: Sequence[dict[str, JSON]], number: int, at: datetime, room: int
         yield "no open to-dos"
         return
     sessions = len({todo["session_uid"] for todo in todos})
-    yield f"{several(len(todos), 'open to-do')} in {several(sessions, 'session')}"
+    started = any(todo["status"] == "in_progress" for todo in todos[:number])
+    legend = " (◆ in progress)" if started else ""
+    yield f"{several(len(todos), 'open to-do')} in {several(sessions, 'session')}{legend}"
     yield ""
     shown = todos[:number]
     ids = short_ids([todo["session_uid"].partition(":")[2] for todo in shown])

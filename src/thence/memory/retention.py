@@ -68,7 +68,7 @@ def brief_rule(policy: Policy) -> str:
         limit = size(policy.raw_soft_cap_bytes)
         return f"Transcripts stay until they exceed {limit}. Digests (summaries) stay."
     days = f"{policy.raw_max_age_days} days"
-    return f"Transcripts stay {days}, longer if the agent deleted its log. Digests stay."
+    return f"Transcripts stay {days}, longer if their log is gone; digests (summaries) stay."
 
 
 class RetentionItem(msgspec.Struct, frozen=True):
