@@ -193,7 +193,9 @@ def test_an_agent_can_be_named_as_people_call_it() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_a_terminal_of_80_columns(name: str) -> None:
     """Every line of it; sentences end, and no option is without a word about it."""
-    top = click.Context(thence, info_name="thence", terminal_width=80)
+    # Commands remember their help option: with other names the page of commands would differ.
+    names = thence.context_settings["help_option_names"]
+    top = click.Context(thence, info_name="thence", terminal_width=80, help_option_names=names)
     found = thence.get_command(top, name)
     assert found is not None
     commands = [found, *(found.commands.values() if isinstance(found, click.Group) else ())]
