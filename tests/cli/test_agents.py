@@ -27,6 +27,7 @@ from tests.agents import (
 )
 from tests.agents.databases import state
 from tests.cli.desk import in_process
+from thence.agents.profiles import label_of
 
 FOLDERS = {
     "copilot": (".copilot", test_copilot),
@@ -81,7 +82,7 @@ def test_sessions_of_every_agent_are_listed(home: Path) -> None:
     agents = [row["flavor"] for row in listed]
     several = {"goose": 2, "hermes": 3, "kilo": 3, "kimi": 2, "opencode": 3, "pi": 2, "qwen": 2}
     assert {name: several.get(name, 1) for name in FOLDERS} == Counter(agents)
-    assert all(name in thence(home, "ls") for name in FOLDERS)
+    assert all(label_of(name) in thence(home, "ls", "-n", "99") for name in FOLDERS)
 
 
 @pytest.mark.parametrize("agent", sorted(FOLDERS))

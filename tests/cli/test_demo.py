@@ -85,7 +85,7 @@ def test_only_where_there_is_nothing(machine: madeup.Homes, run: Run) -> None:
     text = run("demo", "--if-empty").stdout
 
     assert "made-up" not in text
-    assert "this week" in text
+    assert "last 7 days" in text
 
 
 def test_what_the_agents_wrote_is_swept_first(machine: madeup.Homes, run: Run) -> None:
@@ -95,7 +95,9 @@ def test_what_the_agents_wrote_is_swept_first(machine: madeup.Homes, run: Run) -
     text = run("demo", "--if-empty").stdout
 
     assert text.startswith("No sessions stored yet.")
-    assert text.index("thence sweep") < text.index("imported 13 sessions") < text.index("this week")
+    assert (
+        text.index("thence sweep") < text.index("imported 13 sessions") < text.index("last 7 days")
+    )
 
 
 def test_a_sweep_that_is_refused_keeps_nobody_from_looking(machine: madeup.Homes, run: Run) -> None:
@@ -103,7 +105,7 @@ def test_a_sweep_that_is_refused_keeps_nobody_from_looking(machine: madeup.Homes
     with wiring.store() as store, store.sweeping():
         done = run("demo", "--if-empty")
 
-    assert "this week" in done.stdout
+    assert "last 7 days" in done.stdout
     assert "note: not imported" in done.stderr
 
 

@@ -287,7 +287,7 @@ def hand_over(machine: Machine) -> None:
     planted.write_text(f"#!/bin/sh\necho opencode >> {machine.project.parent / 'loaded'}\n")
     planted.chmod(0o755)
     subprocess.run(
-        [SCRIPT, "handoff", SESSION, "--to", "opencode"],
+        [SCRIPT, "handoff", SESSION, "--to", "opencode", "--yes"],
         cwd=machine.user,
         env=machine.env | {"PATH": f".:{machine.env['PATH']}"},
         capture_output=True,

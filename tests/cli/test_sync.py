@@ -678,7 +678,7 @@ def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, targ
     here = tmp_path / "beta" / "checkout"
     here.mkdir()
     refused = second.run("resume", ONE, here=here)
-    done = second.run("resume", ONE, "--with", "codex", here=here)
+    done = second.run("resume", ONE, "--with", "codex", "--yes", here=here)
     (rollout,) = (second.folder / ".codex").rglob("rollout-*.jsonl")
     body = rollout.read_text()
 

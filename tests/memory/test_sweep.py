@@ -749,7 +749,7 @@ def test_analysed_sessions_go_when_the_cache_is_full(home: Path, tmp_path: Path)
     assert (1, 0, []) == (report.evicted, report.lost, report.notes)
     assert [1, 5] == [len(gone), len(kept(tmp_path, "digests"))]
     assert ["evict"] == [told["what"] for told in kept(tmp_path, "removals")]
-    assert "soft limit" in kept(tmp_path, "removals")[0]["why"]
+    assert "storage limit" in kept(tmp_path, "removals")[0]["why"]
     assert {n: row.spent for n, row in before.items()} == {n: r.spent for n, r in after.items()}
     assert 0 == sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap)).evicted
 

@@ -22,8 +22,14 @@ def real(shared: Path, folder: Path, each: int = 1) -> House:
 
     Of the many public logs it has every one, or each so many-th.
     """
-    data = shared / "data"
     (folder / ".thence").mkdir(parents=True)
+    copy_real(shared, folder, each)
+    return House(folder)
+
+
+def copy_real(shared: Path, folder: Path, each: int = 1) -> None:
+    """Copy the real sessions of all clients into a home, as the clients lay them."""
+    data = shared / "data"
     for home in sorted(data.glob("claude-code/*/*/claude")):
         _merge(home, folder / ".claude")
     for home in sorted(data.glob("codex/*/codex_home")):
@@ -38,7 +44,6 @@ def real(shared: Path, folder: Path, each: int = 1) -> House:
         shutil.copy(log, place / log.name)
     for home in sorted(data.glob("public/codex/*/sessions")):
         _merge(home, folder / ".codex" / "sessions")
-    return House(folder)
 
 
 def many(folder: Path, number: int, large_bytes: int = LARGE_BYTES) -> House:

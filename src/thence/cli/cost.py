@@ -48,7 +48,7 @@ PERIODS = ("day", "week", "month")
 @options.model
 @options.since
 @options.tz
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @click.option(
     "--check",
     is_flag=True,

@@ -13,6 +13,7 @@ import click
 from thence import __version__
 from thence.bridge.handoff import Handoff, carry_out, end_of, plan
 from thence.cli import wiring
+from thence.cli.changes import NotAnswered
 from thence.cli.columns import tilde
 from thence.cli.terminal import cut, several, width
 from thence.format.figures import clean
@@ -25,11 +26,16 @@ STORED_COPY = "the original log is gone: this is the stored copy, secrets redact
 
 
 def ask_before(handoff: Handoff, *, yes: bool) -> None:
-    """Show what would be written into another agent's folder and ask, if somebody is there."""
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        for line in lines(handoff.report, width(), dry_run=True):
-            click.echo(line, err=True)
-        click.confirm("Write this session?", default=True, abort=True, err=True)
+    """Show what would be written into another agent's folder and ask; `yes` was said before."""
+    if yes:
+        return
+    for line in lines(handoff.report, width(), dry_run=True):
+        click.echo(line, err=True)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise NotAnswered(
+            "nothing was written: there is no terminal to ask on", hint="add --yes to confirm"
+        )
+    click.confirm("Write this session?", default=True, abort=True, err=True)
 
 
 def hand_over(wanted: str, target: str, *, yes: bool, here: str | None = None) -> HandoffReport:

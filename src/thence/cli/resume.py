@@ -18,6 +18,7 @@ from thence.cli.columns import (
     TITLE_COLUMNS,
     TextCell,
     TextColumn,
+    agent_label,
     ago,
     present,
     project,
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 20
 MAX_CHOICES = 500
-PROJECT_COLUMNS = 12
+MAX_PROJECT_COLUMNS = 12
+MARK_COLUMNS = 2
+"""Columns before a line of the picker."""
 """Columns of the project in the picker: with them a title has 30 at 80 columns."""
 
 
@@ -249,7 +252,7 @@ def _choose(rows: Sequence[SessionRow]) -> SessionRow | None:
         return None
     ids = short_ids([row.session.native_session_id for row in rows])
     names = [ids[row.session.native_session_id] for row in rows]
-    agents = [clean(row.session.flavor) for row in rows]
+    agents = [agent_label(row.session.flavor) for row in rows]
     wide, wider = max(map(columns, names), default=0), max(map(columns, agents), default=0)
     heads = [
         f"{pad_to(name, wide)}  {pad_to(agent, wider)}"
@@ -277,7 +280,7 @@ def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
         [
             TextCell("○"),
             TextCell(ids[row.session.native_session_id], DIM),
-            TextCell(clean(row.session.flavor)),
+            TextCell(agent_label(row.session.flavor)),
             TextCell(ago(when(row.session.ended_at), now), DIM),
             TextCell(title_text(row.title)),
             *([TextCell(place, DIM)] if any(places) else []),
@@ -301,18 +304,25 @@ def _gone_folder(row: SessionRow) -> str:
     return "folder gone" if folder and not Path(folder).is_dir() else ""
 
 
+def _project_columns(head_columns: int) -> int:
+    """Return how many columns a project gets in the picker: the title comes first."""
+    left = width() - MARK_COLUMNS - head_columns - len("  2026-01  ") - TITLE_COLUMNS - 2
+    return max(min(left, MAX_PROJECT_COLUMNS), 0)
+
+
 def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
     from thence.cli import picker
 
     session = row.session
     title, place = title_text(row.title), project(row.folder)
     age = ago(when(session.ended_at), now)
+    room = _project_columns(columns(head))
     branch = clean(session.git_branch or "")
     cost = row_cost(row)
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
     left = row.turn.replace("_", " ") if row.turn else ""
     return picker.PickerChoice(
-        f"{head}  {age:>6}  {pad_to(cut(place, PROJECT_COLUMNS), PROJECT_COLUMNS)}  {title}",
+        "  ".join(filter(None, (head, f"{age:>7}", pad_to(cut(place, room), room), title))),
         f"{session.session_uid} {title} {place} {branch} {clean(row.machine or '')}",
         (
             title,

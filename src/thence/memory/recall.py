@@ -104,7 +104,10 @@ def session(store: Store, wanted: str) -> SessionRow:
     """Find the one session that an id, or the beginning of one, means."""
     from thence.memory.store import Filter
 
-    rows = list(store.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
+    start, gap, end = wanted.partition("…")  # as lists shorten ids that begin alike
+    limit = None if gap else SHOWN + 1
+    candidates = store.sessions(Filter(uid=start, limit=limit))
+    rows = [row for row in candidates if row.session.native_session_id.endswith(end)]
     exact = [
         row for row in rows if wanted in (row.session.session_uid, row.session.native_session_id)
     ]

@@ -78,12 +78,10 @@ MAX_PAGE_EVENTS: Final = 1000
 MAX_LISTED_HITS: Final = 500
 """Hits that are read for a list of the sessions that contain them."""
 
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_SESSIONS, description="How many, at most.")]
-EventLimit = Annotated[
-    int, QueryParameter(ge=1, le=MAX_PAGE_EVENTS, description="How many, at most.")
-]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_SESSIONS, description="Maximum number.")]
+EventLimit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_EVENTS, description="Maximum number.")]
 CursorText = Annotated[
-    str | None, QueryParameter(max_length=512, description="Where the page before ended.")
+    str | None, QueryParameter(max_length=512, description="Cursor of the previous page.")
 ]
 Text = Annotated[str | None, QueryParameter(max_length=512)]
 When = Annotated[
@@ -536,7 +534,7 @@ def search(
     cursor: CursorText = None,
     limit: Limit = 20,
     prefix_last: Annotated[
-        bool, QueryParameter(description="The last word may be the beginning of one.")
+        bool, QueryParameter(description="The last word may be a prefix.")
     ] = False,
     tz: Text = None,
 ) -> SearchOut:
