@@ -20,7 +20,6 @@ from tests.serve import laid
 from tests.serve.conftest import House, built
 from tests.serve.test_pages import tides
 from thence.agents.claude.sample import SampleTranscript
-from thence.memory.patterns import Pattern, PatternEvidence
 from thence.memory.store import Filter
 from thence.serve import list_page, pattern_page, projects, year
 from thence.serve.clock import DisplayClock
@@ -282,36 +281,17 @@ def test_the_year_is_shown_when_it_is_not_this_one(browser: Browser, tmp_path: P
 # -- patterns -------------------------------------------------------------------------------
 
 
-def a_pattern(name: str, quotes: list[str]) -> Pattern:
-    """Return a repeated error with a quote from each session."""
-    proofs = tuple(PatternEvidence(f"claude:{n}", (1,), quote) for n, quote in enumerate(quotes))
-    return Pattern("recurring_error", name, name, len(quotes), len(quotes), proofs)
+def test_a_pattern_of_the_page_and_of_the_api_needs_two_sessions(house: House) -> None:
+    """Both show the same ones; each says what its cases share and has evidence of several."""
+    made = pattern_page.page(house.context, "", 3650)
+    known = house.ask("/api/patterns").json["patterns"]
 
-
-def test_a_pattern_needs_two_sessions_and_words(house: House) -> None:
-    """What happened once is none, nor is a ruler that a terminal drew."""
-    once = a_pattern("error: unknown flag", ["error: unknown flag"])
-    twice = a_pattern("error: unknown flag", ["error: unknown flag"] * 2)
-    ruler = a_pattern("output: xxxxxxxxxxxxxxxx", ["xxxxxxxxxxxxxxxx"] * 2)
-
-    assert [twice] == pattern_page.select_recurring([once, twice, ruler])
-    made = pattern_page.page(house.context, "", 90)
-    assert all(shown.sessions >= 2 for shown in made.shown)
-
-
-def test_a_pattern_says_what_all_its_cases_share() -> None:
-    """A masked part that is the same everywhere is shown; one that differs stays masked."""
-    name = "unrecognized subcommand <name> in <path>"
-    same = [f"error: unrecognized subcommand 'bun' in /src/{n}" for n in range(3)]
-    other = [*same[:2], "error: unrecognized subcommand 'npm' in /src/9"]
-    form = f"error: {name}"
-
-    assert "unrecognized subcommand 'bun' in <path>" == pattern_page.unmask(
-        name, a_pattern(form, same)
-    )
-    assert name == pattern_page.unmask(name, a_pattern(form, other))
-    assert name == pattern_page.unmask(name, a_pattern(form, [*same, "something else"]))
-    assert "plain" == pattern_page.unmask("plain", a_pattern("error: plain", ["plain", "plain"]))
+    assert known
+    assert len(known) == len(made.shown)
+    for pattern, shown in zip(known, made.shown, strict=True):
+        assert pattern["sessions"] == shown.sessions >= 2
+        assert len({proof["uid"] for proof in pattern["evidence"]}) >= 2
+        assert pattern["shared"].lower()[:40] == shown.title.lower()[:40] != ""
 
 
 def test_evidence_stands_before_the_fix(browser: Browser, house: House) -> None:

@@ -1,14 +1,11 @@
 """Patterns: what keeps costing, where it was seen, and what fixed it.
 
-A pattern needs two sessions. Its name is what all cases share: parts that were masked because they
-may differ are shown where they do not.
+A pattern needs two sessions. Its heading is what all cases share; evidence stands before the fix.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
@@ -29,18 +26,10 @@ DEFAULT_DAYS: Final = 90
 """What is looked at unless asked: what comes back takes its time."""
 KINDS: Final = {
     "recurring_error": ("Repeated errors", "loop", "k-error", "times"),
-    "costly_detour": ("Costly detours", "coin", "b-dead", "detour"),
+    "costly_detour": ("Costly detours", "coin", "b-dead", "detours"),
     "breaking_file": ("Breaking files", "file", "k-edit", "failed runs"),
     "flaky_test": ("Flaky tests", "warn", "st-waiting", "flips"),
 }
-
-
-MIN_SESSIONS: Final = 2
-MIN_SIGNS: Final = 5
-"""Different letters that the name of an error has at least; others are noise of a terminal."""
-MAX_MASKS: Final = 3
-"""Masked parts of a name that are looked up, at most: the work grows with each."""
-_MASK: Final = re.compile(r"<[a-z]+>")
 
 
 class EvidenceLink(msgspec.Struct, frozen=True):
@@ -97,7 +86,7 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
     known = memories(
         context.store.read_table("digests", wanted), context.store.read_table("signals", wanted)
     )
-    recurring = select_recurring(patterns(known))
+    recurring = patterns(known)
     named = {proof.uid for pattern in recurring for proof in pattern.evidence}
     rows = {r.session.session_uid: r for r in context.store.sessions(Filter(uids=tuple(named)))}
     some = [pattern for pattern in recurring if kind in ("", pattern.kind)]
@@ -126,45 +115,6 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
     )
 
 
-def select_recurring(known: Sequence[Pattern]) -> list[Pattern]:
-    """Return the patterns that several sessions have, without those that say nothing."""
-    return [
-        pattern
-        for pattern in known
-        if pattern.sessions >= MIN_SESSIONS
-        and (pattern.kind != "recurring_error" or _has_words(pattern.name))
-    ]
-
-
-def _has_words(fingerprint: str) -> bool:
-    """Return whether an error says anything: bars and rulers of a terminal do not."""
-    text = fingerprint.partition(": ")[2] or fingerprint
-    return len({sign for sign in text.lower() if sign.isalpha()}) >= MIN_SIGNS
-
-
-def unmask(name: str, pattern: Pattern) -> str:
-    """Return the name of an error with the masked parts that are the same in all its sessions."""
-    quotes = [" ".join(proof.quote.split())[:300] for proof in pattern.evidence]
-    texts = _MASK.split(name)
-    if len(quotes) < pattern.sessions or not 1 < len(texts) <= MAX_MASKS + 1:
-        return name  # some sessions are not quoted: nothing is known of them
-    form = "(.{1,80}?)".join(re.escape(text) for text in texts)
-    values = []
-    for quote in quotes:
-        match = re.search(f"{form}(?=\\s|$)", quote)
-        if match is None:
-            return name
-        values.append(match.groups())
-    masks = iter(range(len(values[0])))
-
-    def value(mask: re.Match[str]) -> str:
-        number = next(masks)
-        alike = {groups[number] for groups in values}
-        return alike.pop() if len(alike) == 1 else mask[0]
-
-    return _MASK.sub(value, name)
-
-
 def _pattern_card(
     context: AppContext, pattern: Pattern, rows: dict[str, SessionRow]
 ) -> PatternCard:
@@ -172,17 +122,11 @@ def _pattern_card(
     ticks = int(pattern.data.get("ticks", 0))
     now = datetime.fromtimestamp(context.clock(), UTC)
     proofs = [_proof(seen, rows, now) for seen in pattern.evidence]
-    title = {
-        "recurring_error": unmask(pattern.name.partition(": ")[2] or pattern.name, pattern),
-        "costly_detour": pattern.text[:1].upper() + pattern.text[1:],
-        "breaking_file": f"Tests fail after edits of {pattern.name.rpartition('/')[2]}",
-        "flaky_test": f"Flaky: {pattern.name}",
-    }[pattern.kind]
     return PatternCard(
         pattern.kind,
         icon,
         cls,
-        clean(one_line(title, 160)),
+        clean(one_line(pattern.shared[:1].upper() + pattern.shared[1:], 160)),
         clean(one_line(_sign(pattern), 160)),
         pattern.count,
         unit,
