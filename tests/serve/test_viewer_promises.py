@@ -6,18 +6,24 @@ nothing may stick out, keep somebody out, or fail.
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Error as PlaywrightError
 
+from tests.pace import PROVING
 from tests.serve import browser as browsers
 from tests.serve import laid
 from tests.serve.conftest import House, built
+from tests.serve.test_finding import SHOWN
 from tests.serve.test_pages import tides
 from thence.agents.claude.sample import SampleTranscript
 from thence.memory.store import Filter
@@ -31,6 +37,11 @@ PAGES = (
     *("/patterns?days=365", "/store", "/year"),
 )
 LOOKS = [(390, True), (1440, False), (2560, True)]
+ROW_SHOWN = """() => {
+  const box = document.querySelector(".ev.hit")?.getBoundingClientRect();
+  return Boolean(box && box.bottom > 80 && box.top < innerHeight);
+}"""
+"""Whether the row of a hit without words is in view."""
 MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS", "1500"))
 """Sessions of the large machine; 10000 in the run that the notes of a release quote."""
 LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 4_000_000
@@ -131,6 +142,50 @@ def test_pages_are_sound_on_very_many_sessions(
         expect(page.locator("#n-of")).to_have_text(re.compile(r"^\d+ of \d+$"))
         page.wait_for_function("Boolean([...(CSS.highlights.get('current') ?? [])][0])")
         assert [] == tab.errors
+
+
+QUERIES = (
+    *("error", "test", "fix", "file", "README", "calc.py", "import", "commit", "branch", "config"),
+    *("pytest", "failed", "traceback", "git status", "npm", "docker", "schema", "token", "plan"),
+    *("subagent", "todo", "missing", "version", "server", "timeout", "cache", "parser", "session"),
+    *('"return a"', '"not found"', "kind:error", "kind:edit test", "kind:test_run", "function add"),
+    *("permission", "release", "migrate", "refactor", "hook", "warning"),
+)
+"""Forty questions that real sessions answer: words, phrases, kinds of events."""
+HITS = int(os.environ.get("THENCE_VIEWER_HITS", "200" if PROVING else "24"))
+"""Hits that are opened; 200 in the run that the notes of a release quote."""
+
+
+@pytest.mark.parametrize(("width", "dark"), LOOKS[:2])
+def test_hits_of_forty_queries_are_seen_and_marked(
+    browser: Browser, real_house: House, width: int, dark: bool
+) -> None:
+    """Each leads to its row, in view, in whatever fold it stands; its words are marked."""
+    assert 40 == len(QUERIES)
+    addresses = [hit_addresses(real_house, query) for query in QUERIES]
+    assert [] == [query for query, found in zip(QUERIES, addresses, strict=True) if not found]
+    rounds = [hit for some in zip_longest(*addresses) for hit in some if hit is not None]
+    step = max(len(rounds) // HITS, 1)
+    missed = []
+    with browsers.tab(browser, real_house, width=width, dark=dark) as tab:
+        for path, words in rounds[: HITS * step : step]:
+            page = tab.go(path)
+            try:
+                page.wait_for_function(SHOWN if words else ROW_SHOWN, timeout=20_000)
+            except PlaywrightError:
+                missed.append(path)
+        assert [] == tab.errors
+
+    assert [] == missed
+    assert len(rounds) >= HITS
+
+
+def hit_addresses(house: House, query: str) -> list[tuple[str, bool]]:
+    """Return the addresses of the hits of a query in the list, and whether it has words."""
+    body = house.ask(f"/sessions?{urlencode({'q': query})}").body.decode()
+    found = re.findall(r'<li><a class="cut" dir="auto" href="([^"]+)"', body)
+    has_words = any(":" not in word for word in query.split())
+    return [(html.unescape(path), has_words) for path in dict.fromkeys(found)]
 
 
 def test_day_headings_of_a_long_list_count_days(large_house: House) -> None:

@@ -402,8 +402,7 @@ class Chart:
 
     def agent_name(self, channel: str) -> str:
         """Name a subagent: by its type, where the log tells one."""
-        kind = self.session.head.agents.get(channel, ("", ""))[1]
-        return kind or channel.removeprefix("agent:")
+        return self.session.head.agents.get(channel, ("", ""))[1] or "subagent"
 
     @cached_property
     def adrift(self) -> list[str]:

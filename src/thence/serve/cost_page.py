@@ -81,7 +81,7 @@ class CostRow(msgspec.Struct, frozen=True):
     input: str
     output: str
     cache: str
-    live: str
+    total: str
     dead: str
     side: str
     share: float
@@ -141,7 +141,7 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     shown = bill.parts[::-1] if wanted.by == "time" else bill.parts  # the latest comes first
     lines = [_line(context, wanted, part, labels, span) for part in shown[:most]]
     label = zone_label(wanted.zone, datetime.fromtimestamp(context.clock(), UTC))
-    reach = f"in {wanted.days} days" if wanted.days else "in all time"
+    reach = f"in {wanted.days} days" if wanted.days else "all time"
     if wanted.day:
         bar = span.period_of(date.fromisoformat(wanted.day))
         reach = f"on {wanted.day}" if span.period == "day" else f"in the {bar.name}"
@@ -303,7 +303,7 @@ def _sum(total: Total) -> CostRow:
         short(total.input),
         short(total.output),
         short(total.cache) if total.cache else "·",
-        "unknown" if unknown else money(total.ticks - total.dead - total.side, total.unpriced),
+        "unknown" if unknown else money(total.ticks, total.unpriced),
         money(total.dead) if total.dead else "·",
         money(total.side) if total.side else "·",
         round(share, 3),

@@ -91,8 +91,8 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
     rows = {r.session.session_uid: r for r in context.store.sessions(Filter(uids=tuple(named)))}
     some = [pattern for pattern in recurring if kind in ("", pattern.kind)]
     ticks = sum(int(pattern.data.get("ticks", 0)) for pattern in recurring)
-    lost = f" cost you {money(ticks)}" if ticks else ""
-    heading = f"{several(len(recurring), 'pattern')}{lost}" if recurring else "No patterns yet"
+    lost = f", detours cost {money(ticks)}" if ticks else ""
+    heading = several(len(recurring), "pattern") if recurring else "No patterns yet"
     counts: Counter[str] = Counter(pattern.kind for pattern in recurring)
 
     def href(days: int = days, kind: str = kind) -> str:
@@ -107,7 +107,7 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
     ]
     return PatternPage(
         heading,
-        f"last {days} days, {several(len(known), 'session')} analysed",
+        f"last {days} days, {several(len(known), 'session')} analysed{lost}",
         [(f"{n} days", href(days=n), n == days) for n in RANGES],
         chips,
         [_pattern_card(context, pattern, rows) for pattern in some],
@@ -126,7 +126,7 @@ def _pattern_card(
         pattern.kind,
         icon,
         cls,
-        clean(one_line(pattern.shared[:1].upper() + pattern.shared[1:], 160)),
+        clean(one_line(_title(pattern), 160)),
         clean(one_line(_sign(pattern), 160)),
         pattern.count,
         unit,
@@ -140,6 +140,12 @@ def _pattern_card(
         ],
         proofs,
     )
+
+
+def _title(pattern: Pattern) -> str:
+    """Return what all cases share: what an error says as it is, ours as a sentence."""
+    is_quote = pattern.kind == "recurring_error"
+    return pattern.shared if is_quote else pattern.shared[:1].upper() + pattern.shared[1:]
 
 
 def _sign(pattern: Pattern) -> str:
