@@ -125,6 +125,7 @@ class CostPage(msgspec.Struct, frozen=True):
     left: int
     branches: list[DiscardedBranch]
     notes: list[str]
+    zone: str
     responses: str
     earlier: EarlierSessions | None
     """Given when no bill lies in these days."""
@@ -190,7 +191,8 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
         _sum(total),
         max(len(bill.parts) - most, 0),
         _dead_branches(context, base),
-        [*_notes(bill, total), f"Days are in {clean(label)}."],
+        list(_notes(bill, total)),
+        clean(label),
         f"{total.responses:,}",
         None if total.responses else _earlier(context, wanted),
     )
