@@ -217,11 +217,11 @@ def given_up(number: int, tokens: int) -> Memory:
     return day.kept()
 
 
-def test_detours_of_one_project_are_one_pattern() -> None:
+def test_detours_in_one_folder_are_one_pattern() -> None:
     """With the money of all, the costliest session first, and what was asked there."""
     (detour,) = found("costly_detour", given_up(1, 2000), given_up(2, 90_000), given_up(3, 5000))
 
-    assert ("work was discarded in tidepool", 3, 3) == (
+    assert ("work was discarded in /w/tidepool", 3, 3) == (
         detour.shared,
         detour.sessions,
         detour.count,

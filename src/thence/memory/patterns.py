@@ -221,7 +221,7 @@ def _verb(what: str) -> str:
 
 
 def costly_detours(memories: Sequence[Memory]) -> list[Pattern]:
-    """Return what led nowhere in several sessions: branches of a project, a call that kept failing.
+    """Return what led nowhere in several sessions: branches in a folder, a call that kept failing.
 
     The costliest is first, in the list and in the evidence of each.
     """
@@ -266,10 +266,10 @@ _DETOURS: Final = {
 
 
 def _detour(memory: Memory, signal: Signal) -> str:
-    """Return what a detour has in common with others of its kind: the project, or the call."""
+    """Return what a detour has in common with others of its kind: the folder, or the call."""
     if signal.kind == "retry_loop":
         return signal.text.partition(": ")[2].removeprefix("ran ")
-    return memory.digest.repo or memory.digest.cwd or ""
+    return memory.digest.cwd or memory.digest.repo or ""  # many repositories have one name
 
 
 def _ticks(signal: Signal) -> int:

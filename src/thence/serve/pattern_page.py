@@ -155,7 +155,7 @@ def _sign(pattern: Pattern) -> str:
         settled = int(pattern.data.get("settled", 0))
         fixed = f", fixed in {settled} of {several(pattern.sessions, 'session')}" if settled else ""
         return f"{_SOURCES.get(kind, kind)}{fixed}"
-    return pattern.name if pattern.kind == "breaking_file" else pattern.text
+    return pattern.name if pattern.kind == "breaking_file" else pattern.text.partition(": ")[0]
 
 
 _SOURCES: Final = {
