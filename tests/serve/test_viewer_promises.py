@@ -140,7 +140,7 @@ def test_pages_are_sound_on_very_many_sessions(
         page.locator("#find").fill("pytest")
         page.locator("#find").press("Enter")
         expect(page.locator("#n-of")).to_have_text(re.compile(r"^\d+ of \d+$"))
-        page.wait_for_function("Boolean([...(CSS.highlights.get('current') ?? [])][0])")
+        page.wait_for_function("() => Boolean([...(CSS.highlights.get('current') ?? [])][0])")
         assert [] == tab.errors
 
 
@@ -448,11 +448,11 @@ def test_back_restores_the_place_in_a_list(browser: Browser, large_house: House)
     with browsers.tab(browser, large_house) as tab:
         page: Page = tab.go("/sessions?cursor=100")
         page.evaluate("scrollTo(0, 900)")
-        page.wait_for_function("scrollY > 800")
+        page.wait_for_function("() => scrollY > 800")
         page.locator(".srow .title a").nth(22).click()
         page.wait_for_url("**/sessions/claude:*")
         page.go_back()
-        page.wait_for_function("scrollY > 600")
+        page.wait_for_function("() => scrollY > 600")
         expect(page.locator(".pager")).to_contain_text("101 to 150")
 
 
