@@ -24,7 +24,8 @@ from tests.agents.transcripts import (
 )
 from tests.format.messages_api import PNG
 from thence.agents import Mark
-from thence.agents.claude.records import ClaudeLog, is_record
+from thence.agents.claude.fields import is_record
+from thence.agents.claude.records import ClaudeLog
 from thence.format.codec import RawRecord, objects
 from thence.format.facts import Fact
 from thence.format.graph import State

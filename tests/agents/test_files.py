@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.agents import Batch, Cursor, File, Mark, Source, files
+from thence.agents import Batch, Cursor, File, Mark, Source, contents, files
 from thence.agents.files import Limits
 from thence.format import codec
 from thence.format.facts import Block, Fact, line_name
@@ -422,16 +422,16 @@ def test_a_change_while_reading_is_noticed_next_time(
     log: Path, monkeypatch: pytest.MonkeyPatch, before: bytes
 ) -> None:
     """R2: the mark is made of the bytes that were read, not of those that are there after."""
-    real = files.Plain.chunks
+    real = contents.Plain.chunks
     log.write_bytes(before + lines(1, 2, 3))
 
-    def meddling(self: files.Plain, offset: int) -> Iterator[bytes]:
+    def meddling(self: contents.Plain, offset: int) -> Iterator[bytes]:
         yield from real(self, offset)
         log.write_bytes(before + lines(7, 8, 9))
 
     reader = Reader(log)
     with monkeypatch.context() as patch:
-        patch.setattr(files.Plain, "chunks", meddling)
+        patch.setattr(contents.Plain, "chunks", meddling)
         reader.read()
     append(log, lines(10))
     reader.read()
@@ -544,7 +544,7 @@ def test_a_bomb_is_unpacked_in_pieces_and_not_for_long(
     reader = Reader(path, after, limits=Limits(seconds=0))
     while not (batch := reader.read()).done:
         pass
-    monkeypatch.setattr(files, "MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(contents, "MAX_UNPACKED_BYTES", 1 << 20)
     capped = Reader(path)
 
     assert [1] == reader.numbers

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import settings
 
 from tests.pace import by_pace
-from thence.agents import Adapter, Batch, Cursor, Source, adapters, files
+from thence.agents import Adapter, Batch, Cursor, Source, adapters, contents, files
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.whole import SessionGraph
@@ -287,7 +287,7 @@ def test_chunks_and_order_change_nothing(
         with monkeypatch.context() as patch:
             few = files.Limits(bytes=chance.choice((1, 999, 70_000)))
             patch.setattr(files, "Limits", lambda few=few: few)
-            patch.setattr(files, "_CHUNK_BYTES", chance.choice((61, 4099)))
+            patch.setattr(contents, "_CHUNK_BYTES", chance.choice((61, 4099)))
             pieces = read_all(adapter, source)[0]
         mixed = list(source.files)
         chance.shuffle(mixed)

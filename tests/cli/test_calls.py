@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from thence.cli.calls import answer_of, run_of, telling_line
-from thence.format import kinds
+from thence.format import testruns
 
 
 @pytest.mark.parametrize(
@@ -33,5 +33,5 @@ def test_answer_is_the_first_line_that_is_no_mark_up(text: str, line: str) -> No
 def test_tests_are_said_in_words() -> None:
     """What failed first; what there is none of is not said."""
     assert "2 failed, 1,041 passed" == run_of(
-        kinds.Tests("pytest", passed=1041, failed=2, skipped=0)
+        testruns.Tests("pytest", passed=1041, failed=2, skipped=0)
     )

@@ -45,7 +45,7 @@ def is_told(ran: Ran, code: int, *words: str) -> None:
 @pytest.fixture
 def unwritable(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A home where SQLite can make none of its files, as on a full or read-only disk."""
-    monkeypatch.setattr("thence.memory.sqlite.BUSY_MS", 50)
+    monkeypatch.setattr("thence.memory.sqlite_file.BUSY_MS", 50)
     (desk.home / "memory" / "thence.db-shm").mkdir()
     return desk
 
@@ -104,7 +104,7 @@ def test_what_a_full_disk_refused_is_a_failure_and_no_mistake_of_the_user(
 
 def test_a_store_that_is_locked_is_busy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody holds it and does not let go: exit code 11, and to try again."""
-    monkeypatch.setattr("thence.memory.sqlite.BUSY_MS", 50)
+    monkeypatch.setattr("thence.memory.sqlite_file.BUSY_MS", 50)
     other = apsw.Connection(str(desk.home / "memory" / "thence.db"))
     list(other.execute("PRAGMA locking_mode=EXCLUSIVE"))
     other.execute("BEGIN EXCLUSIVE")

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
-from thence.memory.sqlite import MIGRATIONS
+from thence.memory.sqlite_schema import MIGRATIONS
 
 READING = (("ls",), ("search", "lighthouse"), ("show", "7f3a91c2"), ("cost",), ("doctor", "--deep"))
 

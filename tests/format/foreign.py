@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from thence.format import kinds, output
+from thence.format import output, tools
 
-KEYS = sorted({*kinds._PATHS, *kinds._OLD, *kinds._NEW, *output._TEXTS, "edits", "command", "cmd"})
+KEYS = sorted({*tools._PATHS, *tools._OLD, *tools._NEW, *output._TEXTS, "edits", "command", "cmd"})
 KEYS += ["action", "patch", "exit_code", "metadata", "result", "status", "is_error", "pattern"]
 """Fields that some tool, result or client gives a meaning."""
 

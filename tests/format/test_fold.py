@@ -18,11 +18,12 @@ from tests.format.growing import Grown, differences
 from tests.pace import by_pace
 from thence.agents.sessions import read_all
 from thence.format import sealing
+from thence.format.errors import Evidence
 from thence.format.facts import Base, Block, CallStatus, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable
-from thence.format.kinds import Effect, Evidence
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import Usage
+from thence.format.tools import Effect
 
 WHOLE = settings.get_current_profile_name() == "whole"
 

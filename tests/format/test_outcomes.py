@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.format import kinds, outcomes
+from thence.format import errors, outcomes, tools
 from thence.format.facts import Block, CallStatus
 from thence.format.outcomes import CallOutcome, judge_call
 
@@ -13,13 +13,13 @@ def judged(
     *, ended: bool = True, told: CallStatus | None = None, tool: str = "Bash", **asked: str
 ) -> CallOutcome:
     """Return the outcome of a call a minute before its result, which ended with code 0."""
-    effect = kinds.effect_of(tool, asked)
+    effect = tools.effect_of(tool, asked)
     result = Block("tool_result", "tool", "done", "done") if ended else None
     return judge_call(
         tool,
         effect,
         result=result,
-        evidence=kinds.Evidence(is_structured=True, exit_code=0) if ended else None,
+        evidence=errors.Evidence(is_structured=True, exit_code=0) if ended else None,
         status=told,
         started="2026-01-01T00:00:00Z",
         finished="2026-01-01T00:01:00Z",
@@ -43,9 +43,9 @@ def test_a_failure_that_any_record_tells_stands() -> None:
     result = Block("tool_result", "tool", "no", "no", failed=True)
     outcome = judge_call(
         "Bash",
-        kinds.Effect(),
+        tools.Effect(),
         result=result,
-        evidence=kinds.evidence_of("Bash", "no"),
+        evidence=errors.evidence_of("Bash", "no"),
         status=CallStatus("c", failed=False, exit_code=0),
         started=None,
         finished=None,
@@ -80,7 +80,7 @@ def test_call_ended_if_anybody_says_so() -> None:
 def test_effects_that_try_the_same_share_a_key() -> None:
     """The same tests in any folder, the same files, or the very same arguments."""
     keys = [
-        kinds.effect_of(tool, given).retry_key
+        tools.effect_of(tool, given).retry_key
         for tool, given in (
             ("Bash", {"command": "pytest -q"}),
             ("Bash", {"command": "cd a && pytest tests/b.py"}),
@@ -102,7 +102,7 @@ def test_input_nested_deeper_than_python_follows_is_a_retry_of_nothing() -> None
     for _ in range(100_000):
         deep = [deep]
 
-    assert kinds.Effect() == kinds.effect_of("Grep", {"pattern": deep})
+    assert tools.Effect() == tools.effect_of("Grep", {"pattern": deep})
 
 
 def test_a_real_result_is_taken_before_a_synthetic_one() -> None:
@@ -133,10 +133,10 @@ RESULTS = (
 @pytest.mark.parametrize("tool", ["Bash", "Read"])
 def test_evidence_alone_gives_the_ending_that_the_result_gives(tool: str, result: object) -> None:
     """Whatever else is known: a store without payloads judges as one with them."""
-    evidence = kinds.evidence_of(tool, result)
+    evidence = errors.evidence_of(tool, result)
 
     for is_error in (None, True, False):
         for code in (None, 0, 1):
-            ended = kinds.find_ending(tool, result, is_error=is_error, exit_code=code)
+            ended = errors.find_ending(tool, result, is_error=is_error, exit_code=code)
 
-            assert ended == kinds.judge(evidence, is_error=is_error, exit_code=code)
+            assert ended == errors.judge(evidence, is_error=is_error, exit_code=code)

@@ -15,7 +15,7 @@ from tests.memory.test_migration import extracted
 from thence.errors import NotAppendable
 from thence.memory import backup
 from thence.memory.search import parse
-from thence.memory.sqlite import MIGRATIONS
+from thence.memory.sqlite_schema import MIGRATIONS
 
 SCHEMAS = (4, 6, 8)
 

@@ -17,7 +17,7 @@ from tests.memory import logs
 from tests.memory.stored import sweep
 from thence.errors import SessionNotFound
 from thence.format.normal import KINDS
-from thence.memory import index, ranking, sqlite
+from thence.memory import index, ranking, sqlite, sqlite_schema
 from thence.memory.search import BadQuery, SearchAnswer, hits, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import STATES
@@ -349,7 +349,7 @@ def test_rows_of_a_session_that_goes_are_looked_up_once(monkeypatch: pytest.Monk
     """And not once for every table there is: with many of both that took minutes."""
     monkeypatch.setattr(index, "TABLE_BYTES", 100)
     db = apsw.Connection(":memory:")
-    for migration in sqlite.MIGRATIONS:
+    for migration in sqlite_schema.MIGRATIONS:
         db.execute(migration)
     words = index.WordIndex(db)
     rows = [(number, number % 5, number) for number in range(1, 101)]

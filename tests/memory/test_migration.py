@@ -19,9 +19,9 @@ from tests.agents.transcripts import Script
 from tests.memory import logs
 from tests.memory.stored import dump, opened, sweep
 from tests.memory.test_kinds import searched, shown
-from thence.memory import index, sqlite
+from thence.memory import index, sqlite, sqlite_file
 from thence.memory.search import parse
-from thence.memory.sqlite import MIGRATIONS
+from thence.memory.sqlite_schema import MIGRATIONS
 
 STORES = Path(__file__).parent.parent / "data" / "stores"
 
@@ -206,7 +206,7 @@ def _migrate_and_die(folder: Path, step: int, point: str) -> None:
             index.index_digests_again = die  # type: ignore[assignment]
         else:
             steps[step] += "; SELECT die()"
-        sqlite.MIGRATIONS = tuple(steps)
+        sqlite_file.MIGRATIONS = tuple(steps)  # type: ignore[attr-defined]
         connect = sqlite.Sqlite._connect
 
         def connected(self: sqlite.Sqlite) -> object:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from thence.agents import adapters
 from thence.agents.sessions import load
-from thence.format import kinds
+from thence.format import errors
 from thence.format.facts import fact_of
 from thence.format.whole import SessionGraph
 from thence.memory.account import Digest
@@ -174,7 +174,7 @@ def test_errors_that_nothing_names_are_not_the_same() -> None:
 )
 def test_fingerprints_leave_out_what_differs_between_sessions(one: str, other: str) -> None:
     """Paths, names, numbers, hashes and times do not matter; the words do."""
-    shapes = {kinds.error_shape(f"Exit code 1\n{text}") for text in (one, other)}
+    shapes = {errors.error_shape(f"Exit code 1\n{text}") for text in (one, other)}
 
     assert 1 == len(shapes - {None})
 
@@ -188,7 +188,7 @@ def test_fingerprints_of_other_errors_differ() -> None:
         "cat: a: Is a directory",
     )
 
-    assert len(texts) == len({kinds.error_shape(f"Exit code 1\n{text}") for text in texts})
+    assert len(texts) == len({errors.error_shape(f"Exit code 1\n{text}") for text in texts})
 
 
 def test_one_error_can_be_asked_for_by_its_fingerprint() -> None:

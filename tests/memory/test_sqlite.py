@@ -12,8 +12,9 @@ import apsw
 import pytest
 
 from thence.errors import BadConfig
-from thence.memory import index, sqlite
-from thence.memory.sqlite import MIGRATIONS, Sqlite
+from thence.memory import index, sqlite_file
+from thence.memory.sqlite import Sqlite
+from thence.memory.sqlite_schema import MIGRATIONS
 from thence.memory.store import Store, open_store
 from thence.testing.stores import CHECKS, StoreSuite
 
@@ -88,8 +89,8 @@ def test_the_file_shrinks_by_what_was_let_go_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, room: bool
 ) -> None:
     """With room on the disk at once, without it in pieces; and goes on as it was."""
-    monkeypatch.setattr(sqlite, "_SHRINK_ALL_AT_PAGES", 100)
-    monkeypatch.setattr(sqlite, "_SHRINK_PAGES", 64)
+    monkeypatch.setattr(sqlite_file, "_SHRINK_ALL_AT_PAGES", 100)
+    monkeypatch.setattr(sqlite_file, "_SHRINK_PAGES", 64)
     monkeypatch.setattr(Sqlite, "_has_room", lambda _self, _pages: room)
     store = Sqlite(f"{tmp_path}/s.db")
     db = apsw.Connection(str(store.path))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from thence.format.joins import Call
-from thence.format.kinds import Effect
 from thence.format.normal import SessionEvent
 from thence.format.outcomes import CallOutcome
+from thence.format.tools import Effect
 from thence.serve.items import status_of
 
 CALL, RESULT = SessionEvent("", 1, "tool_call"), SessionEvent("", 2, "tool_result")

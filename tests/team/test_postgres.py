@@ -23,9 +23,9 @@ from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter, SessionChange, Store, StoreLocked, open_store
 from thence.team import postgres as module
+from thence.team import postgres_access, postgres_events
 from thence.team import postgres_schema as schema
 from thence.team import postgres_search as module_search
-from thence.team import postgres_write as writing
 from thence.team.postgres import Postgres, StoreLost
 from thence.team.pushing import Pusher
 from thence.testing import stores
@@ -120,7 +120,7 @@ def test_write_that_is_refused_half_way_leaves_nothing(
     store: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though the database takes one lot of words while the next is made; then it goes on."""
-    monkeypatch.setattr(writing, "_LOT_BYTES", 1)
+    monkeypatch.setattr(postgres_events, "_LOT_BYTES", 1)
     change = session(store, "one", *(f"text number{at}" for at in range(20)))
     where = {"tenant": store.tenant, "event": change.events[10].event.event_id}
     store._db.execute(
@@ -504,7 +504,7 @@ def test_member_of_the_schema_before_searches_after_a_migration(
         later = ("folds", "calls", "event_pages")
         tables = tuple(name for name in schema.TABLES if name not in later)
         patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
-        patched.setattr(schema, "TABLES", tables)
+        patched.setattr(postgres_access, "TABLES", tables)
         owner = opened(postgres, database, tenant="early")
         owner.admit(role, writes=True)
         owner.close()

@@ -15,7 +15,7 @@ from tests.memory import logs
 from tests.memory.stored import KEY, everything
 from tests.postgres import Cluster
 from thence.agents import adapters
-from thence.format.fold import Sums
+from thence.format.sums import Sums
 from thence.memory.exclusion import Exclusion
 from thence.memory.redact import Redactor
 from thence.memory.rules import rule_of

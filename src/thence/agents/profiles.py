@@ -171,7 +171,7 @@ class Profile(msgspec.Struct, frozen=True):
     the rest of a type. Of any other it is said that it was not understood."""
 
     tools: dict[str, tuple[str, ...]] = {}
-    """Names of its tools by kind, where `thence.format.kinds` does not know them already."""
+    """Names of its tools by kind, where `thence.format.tools` does not know them already."""
     forms: dict[str, ToolForm] = {}
     """How it calls tools that other agents have too: `shell` (command), `read` (path), `write`
     (path, content), `edit` (path, old, new), `search` (pattern), `todos` (items, text, status)
@@ -423,11 +423,11 @@ def _foreign(point: EntryPoint) -> Agent:
 
 def _teach(profile: Profile) -> None:
     """Let the tools of an agent be known wherever calls are looked at."""
-    from thence.format import kinds, todos
+    from thence.format import todos, tools
 
     arguments = [pair for form in profile.forms.values() for pair in form.arguments.items()]
     commands = [name for what, name in arguments if what == "command"]
     paths = [name for what, name in arguments if what == "path"]
-    kinds.learn(profile.tools, commands=commands, paths=paths)
+    tools.learn(profile.tools, commands=commands, paths=paths)
     if (form := profile.forms.get("todos")) is not None:
         todos.learn(form.tool, form.arguments["items"])

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from thence.agents import AgentPrompt, File, Live, Mark, Source, files
-from thence.format import kinds
+from thence.format import tools
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node
@@ -159,7 +159,7 @@ def thought(words: str) -> Block:
 
 def call(tool: str, arguments: JSON, name: str | None) -> Block:
     """Return a tool call."""
-    return Block("tool_call", "assistant", kinds.summary(tool, arguments), arguments, tool, name)
+    return Block("tool_call", "assistant", tools.summary(tool, arguments), arguments, tool, name)
 
 
 def result(content: JSON, name: str | None, tool: str | None, *, failed: bool | None) -> Block:

@@ -18,8 +18,8 @@ import msgspec
 from thence.errors import ThenceError
 from thence.format.facts import words_of
 from thence.format.graph import State
-from thence.format.kinds import Effect
 from thence.format.records import JSON, text_of
+from thence.format.tools import Effect
 from thence.format.whole import events_along
 from thence.memory import recall
 from thence.memory.store import Filter

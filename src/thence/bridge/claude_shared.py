@@ -153,7 +153,8 @@ class _Desk:
 def _open_store(url: str) -> tuple[_Values, Postgres | None]:
     if not url.startswith(("postgres://", "postgresql://")):
         return _Values(shelf_at(url)), None
-    from thence.team.postgres import Postgres, PostgresBlobs
+    from thence.team.postgres import Postgres
+    from thence.team.postgres_blobs import PostgresBlobs
 
     database = Postgres(url)
     return _Values(PostgresBlobs(database)), database

@@ -20,7 +20,7 @@ from typing import Final
 from thence.agents.handoffs import HandoffWriter
 from thence.agents.profiles import ToolForm, agents
 from thence.errors import BadConfig
-from thence.format import kinds, repair
+from thence.format import repair, tools
 from thence.format.facts import recorder_name
 from thence.format.records import JSON, blocks, word
 
@@ -256,7 +256,7 @@ def map_call(name: str, arguments: JSON, target: str) -> tuple[str, Block] | Non
     if not isinstance(arguments, dict):
         return None
     forms = agents()[target].profile.forms
-    script = kinds.command(name, arguments) if kinds.tool_kind(name) == "shell" else None
+    script = tools.command(name, arguments) if tools.tool_kind(name) == "shell" else None
     if script is not None and "shell" in forms:
         # Only the script: what else was asked for may be a permission.
         return _make_call(forms["shell"], {"command": script})
@@ -314,7 +314,7 @@ def _to_a_server(
 def _plan(name: str, arguments: Block, form: ToolForm) -> tuple[str, Block] | None:
     """Return a list of todos as another agent has it."""
     todos = arguments.get("todos")
-    if kinds.tool_kind(name) != "plan" or not isinstance(todos, list):
+    if tools.tool_kind(name) != "plan" or not isinstance(todos, list):
         return None
     text, status = form.arguments["text"], form.arguments["status"]
     items = [

@@ -72,13 +72,13 @@ def _redacted_block(block: Block, redactor: Redactor) -> Block:
     payload = redactor.redact_json(plain(block.payload))
     if payload == block.payload:
         return block
-    from thence.format import kinds
+    from thence.format import tools
     from thence.format.facts import words_of
 
     # A summary may hold a secret cut in two, which no rule would know: it is made anew.
     clean = replace(block, payload=payload)
     is_call = block.kind == "tool_call"
-    summary = kinds.summary(block.tool or "", payload) if is_call else one_line(words_of(clean))
+    summary = tools.summary(block.tool or "", payload) if is_call else one_line(words_of(clean))
     return replace(clean, summary=summary)
 
 

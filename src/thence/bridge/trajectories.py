@@ -14,7 +14,7 @@ from typing import Any, Final
 from thence.bridge.atif import MAIN, OURS, Object
 from thence.bridge.frames import Parcel, fact_in, parcel_in
 from thence.errors import NotReadable
-from thence.format import kinds
+from thence.format import tools
 from thence.format.facts import Block, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
@@ -219,7 +219,7 @@ def _agent_blocks(step: Object) -> Iterator[Block]:
         yield Block("assistant_msg", "assistant", one_line(text), {"type": "text", "text": text})
     for call in _list(step.get("tool_calls")):
         tool, arguments = word(call.get("function_name")), call.get("arguments")
-        short = kinds.summary(tool, arguments)
+        short = tools.summary(tool, arguments)
         yield Block(
             "tool_call", "assistant", short, arguments, tool, word(call.get("tool_call_id")) or None
         )

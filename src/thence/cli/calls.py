@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.format import kinds, output
+from thence.format import output, testruns
 
 
 def answer_of(text: str) -> str:
@@ -17,7 +17,7 @@ def telling_line(text: str, *, at_end: bool) -> str:
     return (lines[-1] if at_end else lines[0]).strip() if lines else ""
 
 
-def run_of(tests: kinds.Tests) -> str:
+def run_of(tests: testruns.Tests) -> str:
     """Say how many tests failed, passed and were skipped."""
     named = (("failed", tests.failed), ("passed", tests.passed), ("skipped", tests.skipped))
     return ", ".join(f"{number:,} {name}" for name, number in named if number)

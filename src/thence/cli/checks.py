@@ -301,7 +301,7 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
         return
     import apsw
 
-    from thence.memory.sqlite import DAMAGE_ERRORS, RECOVERY_HINT
+    from thence.memory.sqlite_file import DAMAGE_ERRORS, RECOVERY_HINT
 
     # On a disk that cannot be written to SQLite cannot lock, and nobody can write meanwhile.
     is_fixed = not os.access(path.parent, os.W_OK)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.agents import Adapter, Source, adapters
-from thence.agents.files import MAX_LIST_BYTES, Plain, Zstandard, measure_source, open_regular
+from thence.agents.contents import Plain, Zstandard
+from thence.agents.files import MAX_LIST_BYTES, measure_source, open_regular
 from thence.agents.sessions import LoadedSession, check_readable, find_source, load_source
 from thence.cli import options
 from thence.cli.reading import exit_code, flow, notices, skipped_line

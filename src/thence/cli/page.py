@@ -31,7 +31,7 @@ from thence.cli.terminal import (
     style,
     wrap,
 )
-from thence.format import joins, kinds, output
+from thence.format import joins, output, tools
 from thence.format.facts import Edge, full_output, text_in
 from thence.format.figures import money, short_id
 from thence.format.graph import Branch, State
@@ -397,7 +397,7 @@ class Page:
 
     def _call(self, block: SessionEvent, step: str) -> Iterator[str]:
         pair = self.calls.get(block.call or "")
-        words = block.summary or kinds.summary(block.tool or "", block.payload)
+        words = block.summary or tools.summary(block.tool or "", block.payload)
         words = clean(words.replace(self._here, "") if self._here else words)
         if pair is None or not pair.outcome.ended:
             lost = justify(f"{step}○    {words}", "interrupted, no result", self._row_room)

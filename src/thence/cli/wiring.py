@@ -124,7 +124,7 @@ def _translate_errors(opened: Store) -> contextlib.AbstractContextManager[None]:
     path = getattr(opened, "path", None)
     if not isinstance(path, Path):
         return contextlib.nullcontext()
-    from thence.memory.sqlite import translate_errors
+    from thence.memory.sqlite_file import translate_errors
 
     return translate_errors(path)
 

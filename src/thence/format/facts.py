@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.format import kinds, wording
+from thence.format import errors, tools, wording
 from thence.format.graph import State
 from thence.format.nodes import Node
 from thence.format.normal import Kind, SessionEvent, event_ids, one_line
@@ -59,9 +59,9 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     failed: bool | None = None
     ref: str | None = None
     """Where the payload lies, once a store has taken it out."""
-    effect: kinds.Effect | None = None
+    effect: tools.Effect | None = None
     """What a call does, or a record of a file says was done; noted when the payload was stored."""
-    evidence: kinds.Evidence | None = None
+    evidence: errors.Evidence | None = None
     """What a result says of how its call ended; noted when the payload was stored."""
     tone: wording.Tone = ""
     """What a prompt or an answer says by its wording; noted when the payload was stored."""
@@ -229,7 +229,7 @@ def _block(block: dict[str, JSON], role: str) -> Block:
     if kind == "tool_use":
         tool, arguments = word(block.get("name")), block.get("input")
         call = block.get("id")
-        short = kinds.summary(tool, arguments)
+        short = tools.summary(tool, arguments)
         return Block(
             "tool_call",
             "assistant",

@@ -15,7 +15,6 @@ rebuilds from all facts. The state is plain data; a store keeps it beside the ro
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
@@ -25,8 +24,6 @@ import msgspec
 from thence.format import gather, joins
 from thence.format.copies import place_of
 from thence.format.facts import Block, Edge, Fact, Share, is_line_name
-from thence.format.graph import State
-from thence.format.kinds import tool_kind
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import Session, SessionEvent, event_ids, in_order
 from thence.format.records import JSON, Usage
@@ -46,12 +43,11 @@ from thence.format.sealing import (
     spoken_files,
 )
 from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
+from thence.format.sums import Sums, about_of, add_sums, edge_key, lower_bound, session_of
+from thence.format.tools import tool_kind
 from thence.format.whole import (
-    NEVER_BILLED,
-    UNDERSTATED,
     SessionGraph,
     in_written_order,
-    merge_about,
     name_repeats,
     named_repeat,
     title_of,
@@ -62,8 +58,6 @@ VERSION = 8
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
 """A session whose window grows beyond these is rebuilt each time instead."""
-
-_GONE = (State.DEAD, State.ROLLED_BACK)
 
 
 class Unfoldable(Exception):
@@ -84,40 +78,6 @@ class Index(Protocol):
     def has_bill(self, usage_key: str) -> bool:
         """Return whether a record has this usage key."""
         ...
-
-
-class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a part of a session adds up to; `add_sums` continues it with the next part."""
-
-    events: int = 0
-    states: dict[str, int] = {}
-    first: str | None = None
-    last: str | None = None
-    """Earliest and latest time of the session's own events."""
-    model: str | None = None
-    turns: int = 0
-    retries: int = 0
-    in_prompt: bool = False
-    """The last event is a block of a prompt: the next block belongs to the same turn."""
-    spent: joins.Spent = joins.Spent()
-    prompt: str | None = None
-    about: dict[str, dict[str, JSON]] = {}
-    about_only: dict[str, dict[str, JSON]] = {}
-    """What records with and without events say of the session, by their file."""
-    edges: tuple[Edge, ...] = ()
-    edges_only: tuple[Edge, ...] = ()
-    unbilled: tuple[str, ...] = ()
-    owed: tuple[str, ...] = ()
-    """Usage keys whose bill has not come yet."""
-    due: dict[str, str] = {}
-    """Why a bill is missing unless it follows, by log."""
-    overdue: tuple[str, ...] = ()
-    understated: int = 0
-    """Responses that are plainly longer than what was billed for them."""
-    for_others: tuple[str, ...] = ()
-    """What bills hold of requests of other sessions."""
-    channels: dict[str, int] = {}
-    """Events of each subagent, book-keeping left out."""
 
 
 class FoldState(msgspec.Struct, omit_defaults=True):
@@ -368,12 +328,12 @@ class Fold:
             [at for at in before if at not in events],
             rows,
             sums,
-            _session(self.uid, sums),
+            session_of(self.uid, sums),
             self._title(sums, view),
             session.turn().state.value,
-            list({_edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
-            _about(sums),
-            _lower_bound(sums),
+            list({edge_key(edge): edge for edge in (*sums.edges_only, *sums.edges)}.values()),
+            about_of(sums),
+            lower_bound(sums),
             _bills_on(session, (event for at in after.rows if (event := events.get(at)))),
             _bills_on(session, gone),
             session,
@@ -387,7 +347,7 @@ class Fold:
                 return True
             return self._index.has_event(self._name(native, 0, 0))
 
-        return title_of(_about(sums), sums.prompt, is_known)
+        return title_of(about_of(sums), sums.prompt, is_known)
 
     # -- sealing ------------------------------------------------------------------------
 
@@ -637,167 +597,6 @@ def _links(node: Node) -> Iterator[str]:
     if node.logical is not None:
         yield node.logical
     yield from named_by(node)
-
-
-# -- sums -----------------------------------------------------------------------------------
-
-
-def add_sums(  # noqa: PLR0917 - the window, and what of it
-    before: Sums,
-    view: View,
-    places: Sequence[int],
-    notes: Sequence[Fact],
-    rewritten: Sequence[SessionEvent],
-    rows: Mapping[int, StoredEvent],
-) -> Sums:
-    """Return the sums of a part of a session and of what follows it in the window.
-
-    `rows` are the events of the window with what was derived of them.
-    """
-    session = view.session
-    facts = [session.facts[place] for place in places]
-    events = [event for place in places for event in view.events[place]]
-    events += rewritten
-    main = [e for e in events if not e.is_sidechain and e.state is not State.REPLAYED]
-    on_line = [event for event in main if event.state not in _GONE]
-    counts = Counter([event.state for event in events if event.state is not None])
-    states = dict(before.states)
-    for state, number in counts.items():
-        states[state.value] = states.get(state.value, 0) + number
-    models = [event.model for event in on_line if event.model is not None]
-    turns, in_prompt = joins.count_turns(on_line, inside=before.in_prompt)
-    first, last = _bounds(before, main)
-    own = session.own(facts)
-    own_notes = session.own(notes)
-    prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
-    overdue, due = gather.overdue((*own, *own_notes), before.due)
-    return Sums(
-        events=before.events + counts.total(),
-        states=states,
-        first=first,
-        last=last,
-        model=models[-1] if models else before.model,
-        turns=before.turns + turns,
-        retries=before.retries
-        + sum(rows[e.event_id].is_retry for e in events if not e.is_sidechain),
-        in_prompt=in_prompt,
-        spent=_add_spent(before.spent, joins.spent(events, _bills(session, events))),
-        prompt=before.prompt or next(filter(None, prompts), None),
-        about=_abouts(before.about, own),
-        about_only=_abouts(before.about_only, own_notes),
-        edges=_edges(before.edges, own, session.native),
-        edges_only=_edges(before.edges_only, own_notes, session.native),
-        unbilled=_distinct(before.unbilled, (f.unbilled for f in (*own, *own_notes))),
-        owed=tuple(gather.owed_bills((*own, *own_notes), before.owed)),
-        due=due,
-        overdue=_distinct(before.overdue, overdue),
-        understated=before.understated + len(gather.understated_bills((*own, *own_notes))),
-        for_others=_distinct(
-            before.for_others,
-            (notice.detail for notice in session.billed_for_others_in((*facts, *notes))),
-        ),
-        channels=count_channels(before.channels, events),
-    )
-
-
-def count_channels(before: Mapping[str, int], events: Iterable[SessionEvent]) -> dict[str, int]:
-    """Return how many events each subagent has, those counted before included."""
-    out = dict(before)
-    for event in events:
-        if event.channel != "main" and event.state is not State.INTERNAL:
-            out[event.channel] = out.get(event.channel, 0) + 1
-    return out
-
-
-def _bills(session: SessionGraph, events: Iterable[SessionEvent]) -> dict[int, Usage]:
-    bills = session.bills
-    return {e.event_id: bills[e.event_id] for e in events if e.event_id in bills}
-
-
-def _add_spent(first: joins.Spent, second: joins.Spent) -> joins.Spent:
-    return joins.Spent(
-        joins.add_usage(first.live, second.live),
-        joins.add_usage(first.dead, second.dead),
-        joins.add_usage(first.side, second.side),
-        first.responses + second.responses,
-    )
-
-
-def _bounds(before: Sums, events: Iterable[SessionEvent]) -> tuple[str | None, str | None]:
-    moments = joins.bounds({event.ts for event in events if event.ts})
-    moments += [datetime.fromisoformat(text) for text in (before.first, before.last) if text]
-    if not moments:
-        return None, None
-    return min(moments).isoformat(), max(moments).isoformat()
-
-
-def _edge_key(edge: Edge) -> tuple[str, str, bool, str | None]:
-    return edge.link, edge.session, edge.child, edge.call
-
-
-def _edges(before: Sequence[Edge], facts: Iterable[Fact], native: str) -> tuple[Edge, ...]:
-    out = {_edge_key(edge): edge for edge in before}
-    for fact in facts:
-        if fact.edges:
-            out |= {_edge_key(edge): edge for edge in fact.edges if edge.session != native}
-    return tuple(out.values())
-
-
-def _distinct(before: Sequence[str], more: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*before, *(text for text in more if text is not None)]))
-
-
-def _lower_bound(sums: Sums) -> tuple[str, ...]:
-    """Return why the sum of all bills is a lower bound, each reason once."""
-    reasons = [*sums.unbilled, *sums.overdue, *sums.due.values()]
-    reasons += [NEVER_BILLED] if sums.owed else []
-    reasons += [UNDERSTATED] if sums.understated else []
-    reasons += sums.for_others
-    return tuple(sorted(set(reasons)))
-
-
-Abouts = Mapping[str, Mapping[str, JSON]]
-"""What records say of the session, by their file."""
-
-
-def _abouts(before: Abouts, facts: Iterable[Fact]) -> dict[str, dict[str, JSON]]:
-    """Return what records say of the session by their file, added to what earlier ones said."""
-    out = {file: dict(about) for file, about in before.items()}
-    for fact in facts:
-        if fact.about and fact.channel == "main":
-            merge_about(out.setdefault(fact.file, {}), fact.about)
-    return out
-
-
-def _merge_abouts(*parts: Abouts) -> dict[str, JSON]:
-    """Return what the records of all files say, in the order of the files' names."""
-    out: dict[str, JSON] = {}
-    for part in parts:
-        for file in sorted(part):
-            merge_about(out, part[file])
-    return out
-
-
-def _about(sums: Sums) -> dict[str, JSON]:
-    """Return what records say of the session; those without events are asked first."""
-    return _merge_abouts(sums.about_only, sums.about)
-
-
-def _session(uid: str, sums: Sums) -> Session:
-    about = _about(sums)
-    first = datetime.fromisoformat(sums.first) if sums.first else None
-    last = datetime.fromisoformat(sums.last) if sums.last else None
-    named = {name: about.get(name) for name in ("cwd", "git_branch", "model")}
-    return joins.session_from(
-        uid,
-        spent=sums.spent,
-        first=first,
-        last=last,
-        turns=sums.turns,
-        retries=sums.retries,
-        model=sums.model,
-        known={name: value for name, value in named.items() if isinstance(value, str) and value},
-    )
 
 
 # -- what an anchor carries -----------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.format import kinds, outcomes, wording
+from thence.format import errors, outcomes, testruns, tools, wording
 from thence.format.facts import Block, CallStatus
 from thence.format.graph import State
 from thence.format.normal import (
@@ -42,16 +42,16 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     call: SessionEvent
     result: SessionEvent | None
-    effect: kinds.Effect
+    effect: tools.Effect
     outcome: CallOutcome
 
     @property
-    def ending(self) -> kinds.Ending | None:
+    def ending(self) -> errors.Ending | None:
         """How it ended; None when nothing says that it did."""
         outcome = self.outcome
         if not outcome.ended:
             return None
-        return kinds.Ending(outcome.failed, outcome.exit_code, outcome.reason)
+        return errors.Ending(outcome.failed, outcome.exit_code, outcome.reason)
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -350,7 +350,7 @@ def _from_files(
                 yield _derive(event, "edit", f"edited {path}"[:SUMMARY_LENGTH])
 
 
-def _tests_line(runner: str, counts: kinds.Tests | None) -> str:
+def _tests_line(runner: str, counts: testruns.Tests | None) -> str:
     parts = [runner]
     if counts is not None:
         named = (("passed", counts.passed), ("failed", counts.failed), ("skipped", counts.skipped))

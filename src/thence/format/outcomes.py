@@ -5,7 +5,8 @@ at hand and stored with the facts; facts without them are classified when somebo
 same functions. The verdict (`CallOutcome`) needs nothing more, so the terminal, the viewer, the
 API, the digest and the export cannot disagree. Pure.
 
-Never here: the tables by which tools, failures and test runs are recognised (see kinds, testruns).
+Never here: the tables by which tools, failures and test runs are recognised (see tools, errors and
+testruns).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from thence.format import kinds, output
+from thence.format import errors, output, testruns, tools
+from thence.format.errors import Evidence
 from thence.format.facts import Block, CallStatus, Fact
-from thence.format.kinds import Effect, Evidence
 from thence.format.records import JSON, text_of, word
 from thence.format.repair import is_synthetic_content
+from thence.format.tools import Effect
 from thence.format.wording import SPOKEN, tone_of
 
 CUT_SHORT = frozenset({"denied", "interrupted"})
@@ -63,7 +65,7 @@ class CallOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     elapsed_ms: int | None = None
     """From the call to its result, whatever happened in between."""
     is_test_run: bool = False
-    tests: kinds.Tests | None = None
+    tests: testruns.Tests | None = None
     edited: tuple[str, ...] = ()
     """Files that it changed; none if it failed."""
     error: str = ""
@@ -99,7 +101,7 @@ class CallOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def call_effect(tool: str | None, call: Content, stored: Effect | None = None) -> Effect:
     """Return what a call does: as stored, else as its input says."""
-    return kinds.effect_of(tool or "", call.payload) if stored is None else stored
+    return tools.effect_of(tool or "", call.payload) if stored is None else stored
 
 
 def result_evidence(
@@ -114,21 +116,21 @@ def result_evidence(
     What a stored one lacks, because other records told of it later, is added if the payload
     is at hand.
     """
-    evidence = kinds.evidence_of(tool or "", result.payload) if stored is None else stored
+    evidence = errors.evidence_of(tool or "", result.payload) if stored is None else stored
     payload = result.payload
     if stored is None and is_synthetic_content(payload):
         evidence = msgspec.structs.replace(evidence, is_synthetic=True)
     if payload is None:
         return evidence
     if evidence.cause in CUT_SHORT and not evidence.is_by_user:
-        is_by_user = kinds.evidence_of(tool or "", payload).is_by_user
+        is_by_user = errors.evidence_of(tool or "", payload).is_by_user
         evidence = msgspec.structs.replace(evidence, is_by_user=is_by_user)
     if effect.runner is not None and evidence.tests is None:
         text = text_of(payload) or output.text(payload)
-        tests = kinds.count_tests(effect.runner, text)
+        tests = testruns.count_tests(effect.runner, text)
         evidence = msgspec.structs.replace(evidence, tests=tests)
     if evidence.shape is None and _how_it_ended(evidence, result, status).failed:
-        shape = kinds.error_shape(text_of(payload))
+        shape = errors.error_shape(text_of(payload))
         evidence = msgspec.structs.replace(evidence, shape=shape)
     return evidence
 
@@ -157,7 +159,7 @@ def add_effects(facts: Iterable[Fact]) -> dict[str, Block]:
         for block in fact.blocks:
             if block.kind == "tool_call":
                 if block.payload is not None or block.effect is None:
-                    effect = kinds.effect_of(block.tool or "", block.payload)
+                    effect = tools.effect_of(block.tool or "", block.payload)
                     msgspec.structs.force_setattr(block, "effect", effect)
                 if block.call is not None:
                     calls.setdefault(block.call, block)
@@ -254,15 +256,15 @@ def judge_call(
 
 def _how_it_ended(
     evidence: Evidence, result: Content | None, status: CallStatus | None
-) -> kinds.Ending:
+) -> errors.Ending:
     """Return how a call ended: a failure that any record tells stands."""
     flags = {result.failed if result is not None else None, status.failed if status else None}
     is_error = True if True in flags else False if False in flags else None
     code = status.exit_code if status is not None else None
     if code == 0 and is_error:
-        ending = kinds.judge(evidence, is_error=True)
+        ending = errors.judge(evidence, is_error=True)
         return msgspec.structs.replace(ending, exit_code=code)
-    return kinds.judge(evidence, is_error=is_error, exit_code=code)
+    return errors.judge(evidence, is_error=is_error, exit_code=code)
 
 
 def _durations(
@@ -281,7 +283,7 @@ def _durations(
     elapsed = max(round(1000 * (end - start).total_seconds()), 0)
     # A file tool is done at once; what passed is the time somebody took to allow it.
     at_once = bool(effect.touches) and not effect.is_script
-    is_own = not at_once and kinds.tool_kind(tool or "") not in _AT_ONCE and elapsed < _DAY_MS
+    is_own = not at_once and tools.tool_kind(tool or "") not in _AT_ONCE and elapsed < _DAY_MS
     return elapsed if is_own else None, False, elapsed
 
 

@@ -7,7 +7,7 @@ the output within, and an output becomes its lines. The known envelopes are rows
 Invariants: pure; nothing raises, whatever the shape of a result; time is linear, at most the first
 and last 16 KiB of a result and as many of its lines as `LINES` says are looked at.
 
-Never here: what an output means, be it a failure (see kinds) or a test run (see testruns).
+Never here: what an output means, be it a failure (see errors) or a test run (see testruns).
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ CLIP = 16 << 10
 
 LINES = 500
 """Lines looked at from each end of a result."""
+
+CONTROL = expression(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+"""White space and characters that no line for people holds."""
 
 _DEPTH = 4  # blocks nest no deeper in earnest
 

@@ -17,12 +17,12 @@ import msgspec
 from thence.format.facts import Edge
 from thence.format.graph import Graph, State
 from thence.format.joins import Call, Spent
-from thence.format.kinds import Effect
 from thence.format.nodes import Is, Node
 from thence.format.normal import Session, SessionEvent, event_ids
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON, Usage, word
 from thence.format.stored import RecordLink, StoredEvent
+from thence.format.tools import Effect
 from thence.format.turn import TurnNow, turn_of
 from thence.format.whole import REWRITTEN
 

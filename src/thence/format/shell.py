@@ -8,7 +8,7 @@ Invariants: pure; nothing is expanded or looked up; nothing raises, a broken scr
 as it goes; time is linear, at most the first 16 KiB without here-documents are looked at. The body
 of a here-document, a comment and what stands in quotes are data, never commands.
 
-Never here: what a program means, be it a test runner (see testruns) or an edit (see kinds).
+Never here: what a program means, be it a test runner (see testruns) or an edit (see tools).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from thence.format import kinds
+from thence.format import tools
 from thence.format.records import (
     JSON,
     MESSAGES,
@@ -337,7 +337,7 @@ def _note_file(
         path, how = str(event.fields["path"]), str(event.fields.get("how") or "edit")
         return [(path, how, event.uuid)] if how in ways else []
     for call in _calls(event):
-        touched = kinds.touches(word(call.get("name")), call.get("input"))
+        touched = tools.touches(word(call.get("name")), call.get("input"))
         paths = [[t.path, t.how, event.uuid] for t in touched if t.how in ways]
         if paths:
             waiting[word(call.get("id"))] = paths

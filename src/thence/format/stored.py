@@ -20,7 +20,6 @@ import msgspec
 from thence.format.copies import name_in
 from thence.format.facts import Base, Fact, answers_of, calls_of
 from thence.format.gather import MADE_RESULT
-from thence.format.kinds import Effect
 from thence.format.nodes import Node, Span
 from thence.format.normal import (
     DERIVED,
@@ -35,6 +34,7 @@ from thence.format.normal import (
 )
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON, Usage, text_of
+from thence.format.tools import Effect
 
 if TYPE_CHECKING:
     from thence.format.joins import Call

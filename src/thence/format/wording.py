@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from thence.format import kinds, output
+from thence.format import errors, output
 from thence.format.expressions import expression
 from thence.format.output import Row, Table
 from thence.format.records import JSON
@@ -209,7 +209,7 @@ def reports_fault(prompt: str) -> str | None:
     An error text that somebody pasted is a report as well.
     """
     name = _first(REPORTS, prompt) or _first(REPORTS, _without_fillers(prompt))
-    if name is None and kinds.error_shape(prompt[:LOOKED_AT].lstrip().partition("\n")[0]):
+    if name is None and errors.error_shape(prompt[:LOOKED_AT].lstrip().partition("\n")[0]):
         return "error text"
     return name
 

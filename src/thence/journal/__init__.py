@@ -6,6 +6,7 @@ journal      all sessions of one home: create, resume, fork
 catalog      where they lie; finding and listing them
 lineage      a session read together with those it goes on from
 branches     what of an open session can be gone on from, decoded once
+known        which events an open session has, while others write to it
 reader       a session read back from its end, for going on
 segments     the bytes of one session, whatever files they lie in
 run          the same, open for appending: on to the next segment over the cap

@@ -557,3 +557,16 @@ def find_event(segments: Segments, uuid: str) -> tuple[int, int] | None:
             return start, end - start
         stop = at
     return None
+
+
+def merge_ranges(ranges: list[Where], own: str) -> list[list[JSON]]:
+    """Join ranges that follow one another: [segment, offset, length], and whose if not ours."""
+    out: list[list[JSON]] = []
+    for session, segment, offset, length in ranges:
+        whose = [] if session == own else [session]
+        last = out[-1] if out else None
+        if last and [last[0], *last[3:]] == [segment, *whose] and last[1] + last[2] == offset:
+            last[2] += length
+        else:
+            out.append([segment, offset, length, *whose])
+    return out

@@ -25,7 +25,7 @@ import msgspec
 from thence.errors import Conflict, SessionNotFound, ThenceError
 from thence.format import codec, repair
 from thence.format.mending import Mending
-from thence.format.records import INTERNAL, JSON, MESSAGES, Event, Notice, is_permission
+from thence.format.records import JSON, MESSAGES, Event, Notice
 from thence.format.spills import Spilled
 from thence.format.state import Domains, SessionState, cost_of
 from thence.journal import promises
@@ -33,9 +33,10 @@ from thence.journal.branches import Branches
 from thence.journal.checkpoint import Checkpoint, Checkpoints, RewindResult
 from thence.journal.idle import TIMEOUT_S, Idle
 from thence.journal.ids import now_text, uuid7
+from thence.journal.known import KnownEvents, moves_tip
 from thence.journal.log import Log
 from thence.journal.permissions import Ledger
-from thence.journal.reader import ReadBack, Recovery, UnfinishedSubagent, Where
+from thence.journal.reader import ReadBack, Recovery, UnfinishedSubagent, Where, merge_ranges
 from thence.journal.run import SegmentedLog
 from thence.journal.sidechain import Sidechain, Sidechains
 from thence.journal.spill import Spill, has_results
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from thence.format.todos import Todo
 
 OnStale = Literal["branch", "conflict"]
-
-_LIKE_INTERNAL = INTERNAL - {"boundary"}
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -115,7 +114,7 @@ class Session:
         self._orphans = orphans
         self._clock = clock
         self._mutex = threading.RLock()
-        self._known: _Known | None = None
+        self._known: KnownEvents | None = None
         self._closed = False
         self._children: weakref.WeakSet[Sidechain] = weakref.WeakSet()
         self._flushed = 0
@@ -219,7 +218,7 @@ class Session:
         run = self._run
         offset, segment = (run.append(line), run.segment) if run is not None else (0, 1)
         self._appended += 1
-        if event.type not in _LIKE_INTERNAL and not is_permission(event.type):
+        if moves_tip(event):
             self._tip = event.uuid
             self._since.append(event)
             if event.type in MESSAGES:
@@ -246,7 +245,7 @@ class Session:
         run = self._run
         locked = contextlib.nullcontext() if run is None else run.exclusive(self._tip)
         with self._mutex, locked:
-            known = self._known = self._known or _Known(run)
+            known = self._known = self._known or KnownEvents(run)
             known.catch_up(self._tip)
             if uuid is not None and uuid in known.places:
                 segment, offset = known.places[uuid]
@@ -379,7 +378,7 @@ class Session:
                 "anchor_uuid": anchor.uuid,
                 "tail_uuid": visible[-1].uuid if visible else None,
                 "summary_event_uuid": anchor.uuid,
-                "kept": _merge_ranges(ranges, self.id),
+                "kept": merge_ranges(ranges, self.id),
                 "summary": [offset, length],
                 "state": state,
                 "totals": self._totals(),
@@ -694,48 +693,7 @@ class Session:
         return self.checkpoints[-1].id if self.checkpoints else None
 
 
-class _Known:
-    """Ids in a session and its tip, kept up with what other writers add, late lines included."""
-
-    def __init__(self, run: SegmentedLog | None) -> None:
-        self.places: dict[str, tuple[int, int]] = {}
-        """Where each event stands: its segment and its offset."""
-        self._tips: dict[int, str | None] = {0: None}
-        self._run = run
-        self._seen: dict[int, int] = {}
-
-    @property
-    def tip(self) -> str | None:
-        """The tip as readers see it: what came late to an old segment stands before the rest."""
-        return self._tips[max(self._tips)]
-
-    def catch_up(self, tip: str | None) -> None:
-        """Read what was added since the last look, up to its last LF and no further."""
-        self._tips[0] = tip
-        for grown in self._run.grown(self._seen) if self._run is not None else ():
-            decoded = codec.decode(grown.data, offset=grown.base + grown.start)
-            for event, place in zip(decoded.events, decoded.places, strict=True):
-                self.places.setdefault(event.uuid, (grown.segment, place.offset))
-                if event.type == "tip":
-                    self._tips[grown.segment] = event.fields.get("to") or self.tip
-                elif event.type not in _LIKE_INTERNAL and not is_permission(event.type):
-                    self._tips[grown.segment] = event.uuid
-
-
 def _summary_payload(summary: JSON) -> JSON:
     if isinstance(summary, dict):
         return summary
     return {"role": "user", "content": summary}
-
-
-def _merge_ranges(ranges: list[Where], own: str) -> list[list[JSON]]:
-    """Join ranges that follow one another: [segment, offset, length], and whose if not ours."""
-    out: list[list[JSON]] = []
-    for session, segment, offset, length in ranges:
-        whose = [] if session == own else [session]
-        last = out[-1] if out else None
-        if last and [last[0], *last[3:]] == [segment, *whose] and last[1] + last[2] == offset:
-            last[2] += length
-        else:
-            out.append([segment, offset, length, *whose])
-    return out

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import msgspec
 
-from thence.format import joins, kinds, output, shell
+from thence.format import joins, output, shell, testruns, tools
 from thence.format.facts import TYPED
 from thence.format.graph import State
 from thence.format.joins import Call
@@ -87,7 +87,7 @@ class TestRun(msgspec.Struct, frozen=True):
     call: Call
     red: bool
     """It failed, by its count of tests or by its exit."""
-    tests: kinds.Tests | None = None
+    tests: testruns.Tests | None = None
 
 
 class ToolError(msgspec.Struct, frozen=True):
@@ -232,7 +232,7 @@ class SessionTimeline:
             return None
         name, scripts = pair.call.event_id, self._scripts
         if name not in scripts:
-            scripts[name] = kinds.command(pair.call.tool or "", pair.call.payload)
+            scripts[name] = tools.command(pair.call.tool or "", pair.call.payload)
         return scripts[name] or ""
 
     @cached_property
@@ -264,7 +264,7 @@ class SessionTimeline:
         if self.edits(call):
             return True
         if not call.effect.is_script:
-            return kinds.tool_kind(call.call.tool or "") not in (
+            return tools.tool_kind(call.call.tool or "") not in (
                 "read",
                 "search",
                 "list",
@@ -283,7 +283,7 @@ class SessionTimeline:
         """Whether a call runs tests, builds, installs or fetches: what takes time by itself."""
         script = self.script(call)
         if script is None:
-            return kinds.tool_kind(call.call.tool or "") in ("fetch", "web")
+            return tools.tool_kind(call.call.tool or "") in ("fetch", "web")
         names = (shell.program_name(words[0]) for words in shell.programs(script[:_SCRIPT_CHARS]))
         return not _RUNS_LONG.isdisjoint(names)
 
@@ -416,7 +416,7 @@ class SessionTimeline:
                 yield Step(name, "assistant", event_text(event)[-_CLOSING_CHARS:])
                 is_late = is_late or event is last
             elif (pair := self._pairs.get(event.event_id)) is not None and (
-                is_late or kinds.tool_kind(event.tool or "") == "plan"
+                is_late or tools.tool_kind(event.tool or "") == "plan"
             ):
                 yield _call_step(name, pair)
 

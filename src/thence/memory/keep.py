@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr as set_field
 from thence.agents import Batch, Cursor, Mark, Source
 from thence.agents.files import clean_carry_with
 from thence.errors import ThenceError
-from thence.format import gather, kinds, outcomes
+from thence.format import gather, outcomes, tools
 from thence.format.facts import (
     COPIES_OF,
     WHOLE_OUTPUT,
@@ -410,7 +410,7 @@ class Ingester:
             return block
         # The summary may hold a secret cut in two, which no rule would know: it is made anew.
         if block.kind == "tool_call":
-            summary = kinds.summary(block.tool or "", payload)
+            summary = tools.summary(block.tool or "", payload)
         else:
             summary = one_line(words_of(msgspec.structs.replace(block, payload=payload), 4000))
         return msgspec.structs.replace(block, payload=payload, summary=summary)

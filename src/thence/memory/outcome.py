@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from thence.format import kinds
+from thence.format import errors
 from thence.format.expressions import expression
 from thence.format.joins import Call
 from thence.format.nodes import Is
@@ -327,7 +327,7 @@ def only_advised(seen: OutcomeEvidence) -> Verdict | None:
     if seen.calls or not seen.reply:
         return None
     prompt = seen.turn.text[:LOOKED_AT]
-    if len(seen.timeline.turns) > 1 and kinds.error_shape(prompt) is not None:
+    if len(seen.timeline.turns) > 1 and errors.error_shape(prompt) is not None:
         why = "an error was reported, and the advice was not tried"
         return Verdict("unknown", "advised", (why,))
     return None

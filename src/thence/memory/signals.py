@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from thence.format import joins, kinds, output
+from thence.format import joins, output, tools
 from thence.format.expressions import expression
 from thence.format.figures import several
 from thence.format.joins import Call
@@ -483,7 +483,7 @@ def _own(timeline: SessionTimeline, pair: Call) -> bool:
     Between the times of a call and its result a human may have been asked. Where the log does not
     measure the call, only commands that are known to run long are believed.
     """
-    if kinds.tool_kind(pair.call.tool or "") == "agent" or waits_for_human(pair) or cut_short(pair):
+    if tools.tool_kind(pair.call.tool or "") == "agent" or waits_for_human(pair) or cut_short(pair):
         return False
     return is_measured(pair) or timeline.may_run_long(pair)
 

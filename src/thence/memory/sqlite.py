@@ -1,39 +1,29 @@
 """The store in one SQLite file: write-ahead log, thin rows, words in FTS5 tables of bounded size.
 
-One connection writes at a time, inside this process and between processes; each thread that
-reads has a connection of its own. Sweeps commit with `synchronous=NORMAL`, digests and evictions
-with FULL, so that nothing is evicted on the strength of a digest a power cut could take away.
+Sweeps commit with `synchronous=NORMAL`, digests and evictions with FULL, so that nothing is evicted
+on the strength of a digest a power cut could take away.
 Secure delete is on from the first page: what is deleted is overwritten.
 
-FROZEN: `MIGRATIONS` is only ever appended to.
+The file and its connections: sqlite_file; its tables: sqlite_schema; its rows: sqlite_rows.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 
 from thence.errors import (
-    BadConfig,
-    DiskFull,
-    NotAppendable,
-    NotReadable,
     SessionNotFound,
-    ThenceError,
 )
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import backup, disk, index, pages, ranking, vectors
+from thence.memory import backup, disk, pages, ranking, vectors
 from thence.memory.encoder import Encoder
 from thence.memory.index import SqliteWords, WordIndex, every, first, time_column
 from thence.memory.packs import BlobStore, Packs
@@ -51,6 +41,7 @@ from thence.memory.rows import (
     with_marks,
 )
 from thence.memory.search import Query, SearchAnswer, SearchMatch, as_asked
+from thence.memory.sqlite_file import SqliteFile, translate_errors
 from thence.memory.sqlite_rows import (
     DIGESTS,
     TITLES,
@@ -78,7 +69,6 @@ from thence.memory.store import (
     SessionRow,
     StoreDamaged,
     StoredSession,
-    StoreLocked,
     Tail,
     Tier2,
     Total,
@@ -87,165 +77,20 @@ from thence.memory.store import (
     unpack_fold,
 )
 
-BUSY_MS = 5_000
-_CACHE_KB, _SWEEP_KB = 32_768, 12_288
-"""Of pages: for who searches, and for who sweeps beside processes that read."""
-
 BATCH_SESSIONS = 250
 """Sessions that are removed at once, at most: what they leave must fit into the log."""
 
 
-_OLD_LOCK = "sweep.lock"
-_SHRINK_PAGES = 8192  # pages that are given back at once where there is little room
-_SHRINK_ALL_AT_PAGES = 20_000  # free pages from which on they are given back all together
-
-MIGRATIONS: tuple[str, ...] = (
-    """
-    CREATE TABLE sessions(
-        id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, project TEXT,
-        model TEXT, started INTEGER, ended INTEGER, outcome TEXT, tokens INTEGER NOT NULL,
-        ticks INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, change INTEGER NOT NULL,
-        discovered INTEGER, ingested INTEGER, analysed INTEGER, evicted INTEGER,
-        pinned INTEGER NOT NULL DEFAULT 0, gone INTEGER NOT NULL DEFAULT 0, path TEXT NOT NULL,
-        distilled INTEGER NOT NULL DEFAULT 0,
-        redactor INTEGER NOT NULL, reader INTEGER NOT NULL, cursor BLOB NOT NULL, row BLOB NOT NULL
-    );
-    CREATE INDEX sessions_ended ON sessions(ended);
-    CREATE INDEX sessions_evicted ON sessions(evicted) WHERE evicted IS NOT NULL;
-    CREATE TABLE events(
-        id INTEGER PRIMARY KEY, session INTEGER NOT NULL, event_id INTEGER NOT NULL,
-        ts INTEGER NOT NULL, kind INTEGER NOT NULL, state INTEGER NOT NULL, tool TEXT,
-        tokens INTEGER NOT NULL, ref TEXT, derived INTEGER NOT NULL DEFAULT 0
-    );
-    CREATE UNIQUE INDEX events_session ON events(session, event_id);
-    CREATE TABLE facts(
-        session INTEGER NOT NULL, part INTEGER NOT NULL, body BLOB NOT NULL,
-        PRIMARY KEY(session, part)
-    ) WITHOUT ROWID;
-    CREATE TABLE shares(session INTEGER PRIMARY KEY, body BLOB NOT NULL);
-    CREATE TABLE owners(key INTEGER PRIMARY KEY, session INTEGER NOT NULL);
-    CREATE INDEX owners_session ON owners(session);
-    CREATE TABLE kin(
-        session INTEGER NOT NULL, other INTEGER NOT NULL, PRIMARY KEY(session, other)
-    ) WITHOUT ROWID;
-    CREATE TABLE spend(
-        session INTEGER NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, place TEXT NOT NULL,
-        input INTEGER, output INTEGER, cache_creation INTEGER, cache_read INTEGER,
-        cache_1h INTEGER, searches INTEGER, responses INTEGER NOT NULL, ticks INTEGER NOT NULL,
-        unpriced INTEGER NOT NULL,
-        PRIMARY KEY(session, day, model, place)
-    ) WITHOUT ROWID;
-    CREATE TABLE digests(
-        session INTEGER PRIMARY KEY, change INTEGER NOT NULL, at INTEGER NOT NULL,
-        body BLOB NOT NULL
-    );
-    CREATE TABLE signals(
-        id INTEGER PRIMARY KEY, session INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL
-    );
-    CREATE INDEX signals_session ON signals(session);
-    CREATE INDEX signals_kind ON signals(kind);
-    CREATE TABLE tables(name TEXT PRIMARY KEY, bytes INTEGER NOT NULL, first INTEGER NOT NULL);
-    CREATE VIRTUAL TABLE digest_words USING fts5(
-        body, meta, content='', contentless_delete=1, tokenize='unicode61'
-    );
-    INSERT INTO digest_words(digest_words, rank) VALUES('secure-delete', 1);
-    CREATE TABLE removals(
-        id INTEGER PRIMARY KEY, at INTEGER NOT NULL, what TEXT NOT NULL, body TEXT
-    );
-    CREATE TABLE tombstones(uid_hash BLOB PRIMARY KEY) WITHOUT ROWID;
-    CREATE TABLE pending(name TEXT PRIMARY KEY) WITHOUT ROWID;
-    """,
-    # Rows are fat: lists and sums must not read all of them.
-    """
-    DROP INDEX sessions_ended;
-    CREATE INDEX sessions_thin ON sessions(ended, agent, raw_bytes);
-    """,
-    # Which rows lay side by side; a later step drops it again.
-    """
-    CREATE TABLE runs(
-        first INTEGER PRIMARY KEY, session INTEGER NOT NULL, count INTEGER NOT NULL,
-        seq INTEGER NOT NULL
-    );
-    CREATE INDEX runs_session ON runs(session);
-    """,
-    # What digests derive is taken out again whenever a session goes on.
-    "CREATE INDEX events_derived ON events(session) WHERE derived",
-    # What continues a session: the state of its fold, and the calls it has seen.
-    """
-    CREATE TABLE folds(session INTEGER PRIMARY KEY, body BLOB NOT NULL);
-    CREATE TABLE calls(
-        session INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY(session, key)
-    ) WITHOUT ROWID;
-    """,
-    # By which versions of the fold and of the digest a session was derived.
-    """
-    ALTER TABLE sessions ADD COLUMN fold INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE sessions ADD COLUMN digest INTEGER NOT NULL DEFAULT 0;
-    """,
-    index.MIGRATION,
-    index.TITLES_MIGRATION,
-    # Events with all that was derived of them, in pages; the next sweep writes those of sessions
-    # that were there before. What digests derived is in the pages as well.
-    """
-    ALTER TABLE events ADD COLUMN seq INTEGER;
-    CREATE TABLE event_pages(
-        id INTEGER PRIMARY KEY, session INTEGER NOT NULL, first INTEGER NOT NULL,
-        body BLOB NOT NULL
-    );
-    CREATE UNIQUE INDEX event_pages_session ON event_pages(session, first);
-    DELETE FROM events WHERE derived;
-    DROP TABLE runs;
-    """,
-    vectors.MIGRATION,
-    # Sessions of one folder: a brief must not read the rows of all others.
-    "CREATE INDEX sessions_project ON sessions(project, ended)",
-)
-
-
-DAMAGE_ERRORS = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
-"""What SQLite raises, anywhere, where its file is damaged."""
-
-
-RECOVERY_HINT = (
-    "move it away, restore a file of thence store backup if you have one, then run thence sweep"
-)
-"""What can be done about a damaged file."""
-
-
-def damage_error(path: Path, error: Exception) -> StoreDamaged:
-    """Say that a store is damaged, and what can be done."""
-    message = f"the store {path} is damaged: {error}"
-    return StoreDamaged(message, hint=f"see thence doctor; {RECOVERY_HINT}")
-
-
-@contextlib.contextmanager
-def translate_errors(path: Path) -> Iterator[None]:
-    """Say that a store is damaged where SQLite finds it so, whatever it was asked."""
-    try:
-        yield
-    except DAMAGE_ERRORS as error:
-        raise damage_error(path, error) from error
-
-
-class Sqlite:
+class Sqlite(SqliteFile):
     """A store in one file, with its packs beside it."""
 
     def __init__(self, path: str, *, must_exist: bool = False) -> None:
         """Open the store, making it when there is none; with `must_exist` SessionNotFound then."""
-        self.path = Path(path).expanduser().absolute()
-        if must_exist and not self.path.is_file():
-            raise SessionNotFound(
-                f"there is no store at {self.path}", hint="check the path; nothing was created"
-            )
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._own = threading.local()
-        self._writing = threading.RLock()
-        self._open: list[apsw.Connection] = []
+        super().__init__(path, must_exist=must_exist)
         self.vectors: vectors.Vectors | None = None
         """What finds by meaning, once an encoder is in use."""
         try:
             with translate_errors(self.path):
-                self._migrate()
                 self.blobs: BlobStore = Packs(self._packs_folder())
         except StoreDamaged:
             self.close()
@@ -266,154 +111,6 @@ class Sqlite:
         with contextlib.suppress(OSError):  # a read-only disk: there is nothing to write there
             own.mkdir(mode=0o700, exist_ok=True)
         return own
-
-    # -- connections --------------------------------------------------------------------
-
-    @property
-    def _db(self) -> apsw.Connection:
-        """The connection of the thread that asks."""
-        db: apsw.Connection | None = getattr(self._own, "db", None)
-        if db is None:
-            db = self._own.db = self._connect()
-        return db
-
-    def _connect(self) -> apsw.Connection:
-        try:
-            if not self.path.exists():
-                self._create()
-            db = apsw.Connection(str(self.path))
-            db.set_busy_timeout(BUSY_MS)
-            db.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-            db.execute("PRAGMA secure_delete=ON")
-            db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
-        except apsw.BusyError as error:
-            raise self._lock_error() from error
-        except (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError, apsw.FullError) as error:
-            db = self._as_it_lies(error)
-        except apsw.CorruptError as error:
-            db.close()  # to open it read nothing
-            raise damage_error(self.path, error) from error
-        except (apsw.Error, OSError) as error:
-            raise self._open_error(error) from error
-        self._open.append(db)
-        return db
-
-    def _create(self) -> None:
-        """Make an empty file that only its owner reads, unless another one makes it just now.
-
-        A file that is there must not be opened here: to close it would let go of SQLite's locks.
-        """
-        with contextlib.suppress(FileExistsError):
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(self.path, flags, 0o600))
-
-    def _as_it_lies(self, error: apsw.Error) -> apsw.Connection:
-        """Open for reading alone, where nothing can be written: a full disk, a read-only home.
-
-        Only if no log lies beside the file: without looking into that one, rows would be missed.
-        """
-        log = self.path.with_name(f"{self.path.name}-wal")
-        if not self.path.stat().st_size or (log.exists() and log.stat().st_size):
-            raise self._open_error(error) from error
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        try:
-            return apsw.Connection(f"{self.path.as_uri()}?immutable=1", flags=flags)
-        except apsw.Error as again:
-            raise self._open_error(again) from error
-
-    def _open_error(self, error: Exception) -> ThenceError:
-        """Tell a file that is no store, which somebody named, from a disk that refuses one."""
-        kind = BadConfig if isinstance(error, apsw.NotADBError) else NotReadable
-        return kind(
-            f"cannot open the store {self.path}: {error}",
-            hint="check the file, free space and permissions; THENCE_HOME selects another folder",
-        )
-
-    def _lock_error(self) -> StoreLocked:
-        return StoreLocked(
-            f"the store {self.path} is being written by another process",
-            hint="try again in a moment",
-        )
-
-    def _write_error(self, error: Exception) -> NotAppendable:
-        if isinstance(error, apsw.FullError):
-            return DiskFull(f"the store {self.path} cannot be written")
-        return NotAppendable(
-            f"cannot write to the store {self.path}: {error}",
-            hint="stored data is safe; free space or make it writable, then try again",
-        )
-
-    def _migrate(self) -> None:
-        db = self._db
-        version = first(db, "PRAGMA user_version")
-        if version > len(MIGRATIONS):
-            raise BadConfig(
-                f"{self.path} was created by a newer thence (schema {version})",
-                hint="upgrade thence; this version cannot read the store",
-            )
-        if 0 < version < len(MIGRATIONS) and first(db, "SELECT 1 FROM sessions LIMIT 1"):
-            backup.save_before_upgrade(self.path, version)
-        for number in range(version, len(MIGRATIONS)):
-            with self._transaction():
-                if first(db, "PRAGMA user_version") > number:
-                    continue  # another process was first
-                db.execute(MIGRATIONS[number])
-                if MIGRATIONS[number] == index.MIGRATION:
-                    index.note_tokens(db)
-                if MIGRATIONS[number] == index.TITLES_MIGRATION:
-                    index.index_digests_again(db)
-                db.execute(f"PRAGMA user_version={number + 1}")
-
-    @contextlib.contextmanager
-    def _transaction(self, *, full: bool = False) -> Iterator[apsw.Connection]:
-        """All or nothing; with `full` on the disk when it is over."""
-        db = self._db
-        with self._writing:
-            try:
-                db.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
-                db.execute("BEGIN IMMEDIATE")
-            except apsw.BusyError as error:
-                raise self._lock_error() from error
-            except (apsw.ReadOnlyError, apsw.FullError, apsw.IOError) as error:
-                raise self._write_error(error) from error
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException as error:  # let go of the lock, whatever it was, and pass it on
-                if db.in_transaction:  # a disk that is full ends it by itself
-                    db.execute("ROLLBACK")
-                if isinstance(error, (apsw.FullError, apsw.IOError, apsw.ReadOnlyError)):
-                    raise self._write_error(error) from error
-                raise
-
-    @contextlib.contextmanager
-    def sweeping(self, wait: float = 0.0) -> Iterator[None]:
-        """Hold the right to sweep; StoreLocked when somebody else has it."""
-        until = time.monotonic() + wait
-        with contextlib.ExitStack() as locks:
-            try:
-                # Older programs lock the whole folder, whichever store of it they sweep into.
-                locks.enter_context(disk.lock(self.path.with_name(_OLD_LOCK), until, shared=True))
-                locks.enter_context(disk.lock(self.path.with_name(f"{self.path.name}.lock"), until))
-            except TimeoutError as error:
-                raise StoreLocked(
-                    f"another sweep into {self.path} is running",
-                    hint="wait until it ends; reading works meanwhile",
-                ) from error
-            self._db.execute(f"PRAGMA cache_size=-{_SWEEP_KB}")
-            try:
-                yield
-            finally:
-                self._db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
-                backup.drop_upgrade_copies(self.path)
-
-    def close(self) -> None:
-        """Close the connections of all threads."""
-        while self._open:
-            self._open.pop().close()
-        self._own = threading.local()
 
     # -- sweeping -----------------------------------------------------------------------
 
@@ -731,31 +428,6 @@ class Sqlite:
             with self._transaction():
                 db.execute("INSERT OR IGNORE INTO pending VALUES('(log)')")
         return not busy
-
-    def _shrink(self) -> bool:
-        """Free unused pages and empty the log; return whether a reader is in the way."""
-        db = self._db
-        left, before = first(db, "PRAGMA freelist_count"), None
-        try:
-            if left > _SHRINK_ALL_AT_PAGES and self._has_room(left):
-                # All of them, as this commits. Whoever opens the store sets it back after a kill.
-                every(db, "PRAGMA auto_vacuum=FULL")
-                every(db, "PRAGMA auto_vacuum=INCREMENTAL")
-            # For each page the whole list of free ones is looked through: good for a few. A piece
-            # at a time, since a log of gigabytes takes longer to look things up in than to write.
-            while left and left != before:
-                every(db, f"PRAGMA incremental_vacuum({_SHRINK_PAGES})")
-                every(db, "PRAGMA wal_checkpoint(PASSIVE)")
-                left, before = first(db, "PRAGMA freelist_count"), left
-        except apsw.BusyError:  # another process writes
-            return True
-        return bool(first(db, "PRAGMA wal_checkpoint(TRUNCATE)"))
-
-    def _has_room(self, pages: int) -> bool:
-        """Whether the disk has twice the room that a change of so many pages takes in the log."""
-        here = os.statvfs(self.path)
-        size = int(first(self._db, "PRAGMA page_size"))
-        return here.f_bavail * here.f_frsize > 2 * pages * size
 
 
 # -- rows -----------------------------------------------------------------------------------

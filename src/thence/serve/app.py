@@ -41,7 +41,7 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
-from thence.memory.sqlite import DAMAGE_ERRORS, RECOVERY_HINT
+from thence.memory.sqlite_file import DAMAGE_ERRORS, RECOVERY_HINT
 from thence.memory.store import StoreDamaged, StoreLocked
 from thence.serve import agents, api, labelling, live, pages
 from thence.serve import hosted as writing

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from thence.format import kinds, output
+from thence.format import output, testruns
 from thence.format.figures import clean
 from thence.format.joins import Call
 from thence.serve.chart import RowKind
@@ -176,7 +176,7 @@ def status_of(call: Call | None) -> tuple[str, bool]:
     return (f"exit {code}" if code is not None else "ok"), False
 
 
-def tests_of(counts: kinds.Tests | None, text: str, *, failed: bool) -> TestTicks:
+def tests_of(counts: testruns.Tests | None, text: str, *, failed: bool) -> TestTicks:
     """Return the result of a test run, with a tick for each test where possible."""
     if counts is None:
         return TestTicks("failed" if failed else "passed", "", failed, [], [])

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from thence.errors import ThenceError
-from thence.format import kinds, spills
+from thence.format import errors, spills
 from thence.format.facts import words_of
 from thence.format.figures import money
 from thence.format.graph import State
@@ -336,7 +336,7 @@ class Questions:
     # -- learning -----------------------------------------------------------------------
 
     def _seen_error(self, asked: SeenErrorQuestion) -> tuple[str, Iterable[str]]:
-        shape = kinds.error_shape(asked.text)
+        shape = errors.error_shape(asked.text)
         if shape is None:
             return "no error recognised in this text", []
         known = patterns.memories(self._store.read_table("digests"))

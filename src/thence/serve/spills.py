@@ -11,7 +11,7 @@ import os
 import secrets
 from typing import Final
 
-from thence.agents import File, Source, files
+from thence.agents import File, Source, contents, files
 from thence.agents.profiles import agent_of
 from thence.format.facts import Block
 from thence.format.normal import SessionEvent
@@ -84,7 +84,7 @@ def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | Non
     except OSError:
         return None
     try:
-        return files.Plain(handle).piece(0, limit)
+        return contents.Plain(handle).piece(0, limit)
     except OSError:
         return None
     finally:

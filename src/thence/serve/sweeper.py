@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from thence.errors import DiskFull, ThenceError, is_disk_full
 from thence.memory import nudges
 from thence.memory.fields import locate
-from thence.memory.sqlite import DAMAGE_ERRORS, damage_error
+from thence.memory.sqlite_file import DAMAGE_ERRORS, damage_error
 from thence.memory.store import Filter, StoreLocked
 from thence.memory.watching import changes, narrow_to
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from thence.format import kinds
+from thence.format import tools
 from thence.format.facts import text_in, words_of
 from thence.format.figures import size
 from thence.format.normal import SessionEvent, one_line
@@ -85,10 +85,10 @@ def compact_json(value: JSON) -> str:
 def render_input(block: SessionEvent) -> Markup:
     """Show what a call was given: a script as a script, the rest as its JSON."""
     tool, payload = block.tool or "", block.payload
-    script = kinds.command(tool, payload)
+    script = tools.command(tool, payload)
     if script is not None:
         return markdown.code_block(script, "bash")
-    changes = kinds.changes(tool, payload)
+    changes = tools.changes(tool, payload)
     if changes or payload in (None, {}, ""):
         return Markup("")
     if isinstance(payload, str):

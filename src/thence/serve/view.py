@@ -16,7 +16,7 @@ from typing import Final, cast
 import msgspec
 from markupsafe import Markup
 
-from thence.format import joins, kinds, output
+from thence.format import joins, output, patches, tools
 from thence.format.facts import text_in
 from thence.format.figures import clean, clean_text, format_duration, money, several, short, size
 from thence.format.graph import State
@@ -184,7 +184,7 @@ class Drawing:
             touch.path
             for block, call in ((b, chart.calls.get(b.call or "")) for b in blocks)
             if call is not None and call.outcome.edited
-            for touch in kinds.touches(block.tool or "", chart.payload(block))
+            for touch in tools.touches(block.tool or "", chart.payload(block))
             if touch.how != "read"
         }
         runs = [call.outcome for call in calls if call.outcome.is_test_run]
@@ -456,7 +456,7 @@ class Drawing:
         status, bad = status_of(call)
         return {
             "name": clean(tool_name(block.tool or "tool")),
-            "icon": _ICONS.get(kinds.tool_kind(block.tool or ""), "term"),
+            "icon": _ICONS.get(tools.tool_kind(block.tool or ""), "term"),
             "arg": self._arg(block),
             "status": status,
             "bad": bad,
@@ -506,11 +506,11 @@ class Drawing:
 
     def _edit(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         fields = self._call(row, record, block)
-        if kinds.tool_kind(block.tool or "") == "shell":
+        if tools.tool_kind(block.tool or "") == "shell":
             fields["name"] = "Patch"
         if self.chart.size_of(block) <= MAX_DRAWN_EDIT_BYTES:
             return fields | {"diffs": self._diffs(self.chart.filled(block))}
-        touches = kinds.touches(block.tool or "", self.chart.payload(block))
+        touches = tools.touches(block.tool or "", self.chart.payload(block))
         edits = [touch for touch in touches if touch.how != "read"]
         paths = list(dict.fromkeys(touch.path for touch in edits))
         if not paths:
@@ -525,10 +525,10 @@ class Drawing:
 
     def _diffs(self, block: SessionEvent) -> list[Diff]:
         """Draw what a call changed, file by file."""
-        changes = kinds.changes(block.tool or "", block.payload)
+        changes = tools.changes(block.tool or "", block.payload)
         return [self._diff(group) for group in _group_by_file(changes)]
 
-    def _diff(self, changes: Sequence[kinds.Change]) -> Diff:
+    def _diff(self, changes: Sequence[patches.Change]) -> Diff:
         """Draw what was changed in one file, several edits one after the other."""
         path, how = changes[0].path, changes[0].how
         lines: list[DiffLine] = []
@@ -801,9 +801,9 @@ def _is_row(row: ChartRow, place: int, target: tuple[int, int]) -> bool:
     return row.block == target[1] or row.kind in ("prompt", "correction", "boundary")
 
 
-def _group_by_file(changes: Iterable[kinds.Change]) -> list[list[kinds.Change]]:
+def _group_by_file(changes: Iterable[patches.Change]) -> list[list[patches.Change]]:
     """Gather edits of one file that follow one another."""
-    out: list[list[kinds.Change]] = []
+    out: list[list[patches.Change]] = []
     for change in changes:
         if out and out[-1][0].path == change.path:
             out[-1].append(change)

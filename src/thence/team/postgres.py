@@ -34,9 +34,7 @@ from psycopg import errors, sql
 from thence.errors import BadConfig, SessionNotFound, ThenceError
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
-from thence.format.normal import event_ids
 from thence.format.records import JSON
-from thence.format.sealing import calls_in
 from thence.format.stored import StoredEvent
 from thence.memory import ranking
 from thence.memory.index import time_column
@@ -48,7 +46,6 @@ from thence.memory.rows import (
     NAMES,
     OBJECT,
     PACK,
-    PLACES,
     ROW,
     SETTLE,
     SHARES,
@@ -72,29 +69,31 @@ from thence.memory.store import (
     Tail,
     Tier2,
     Total,
-    call_key,
     claims,
     facts_behind,
-    owner_key,
     uid_hash,
     unpack_facts,
     unpack_fold,
 )
-from thence.team.objects import BackendError, ObjectAbsent, Objects
+from thence.team.objects import Objects
+from thence.team.postgres_access import admit
+from thence.team.postgres_blobs import CONNECTION_ERRORS, PostgresBlobs
+from thence.team.postgres_events import STAGE
+from thence.team.postgres_index import PostgresSessionIndex
 from thence.team.postgres_pages import pages_with, read_pages
+from thence.team.postgres_queries import GROUPS, ORDER, PARTS, SUMS, TABLE_QUERIES, where_clause
 from thence.team.postgres_schema import (
     FIRST_NUMBER,
     LEAST_ROOM,
     SCHEMA,
     TABLES,
-    admit,
     is_migrated,
     lock_key,
     migrate,
 )
-from thence.team.postgres_search import PostgresWords, Vector, VectorDumper, part_of
+from thence.team.postgres_search import PostgresWords, Vector, VectorDumper
 from thence.team.postgres_text import channel_of, first_line, split_address, text
-from thence.team.postgres_write import REWRITE, STAGE, PushedSession, Writer
+from thence.team.postgres_write import REWRITE, PushedSession, Writer
 
 EVERYONE: Final = "*"
 """The machine of who reads what all machines wrote."""
@@ -108,7 +107,6 @@ MAX_TRIES: Final = 8
 _PAUSE_S: Final = 0.02  # seconds, before what was ended begins again
 _RECENT_SESSIONS: Final = 10_000  # sessions among which one is looked for that was just written
 _LOCK_TIMEOUT: Final = "2s"  # for the others to leave a table that is to be written anew
-_CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
 
 Db = psycopg.Connection[Any]
 _T = TypeVar("_T")
@@ -199,7 +197,7 @@ class Postgres:
         """Turn what the database says into what the user can do."""
         try:
             yield
-        except _CONNECTION_ERRORS as error:
+        except CONNECTION_ERRORS as error:
             raise StoreLost(
                 f"lost the store at {self.shown}: {first_line(error)}",
                 hint="committed data is safe; try again when the server is back",
@@ -439,7 +437,7 @@ class Postgres:
         with self._translate_errors(), self._db.transaction():
             # One moment, though another process may write meanwhile.
             self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            parts = self._every(f"{_PARTS} ORDER BY part DESC", *who)
+            parts = self._every(f"{PARTS} ORDER BY part DESC", *who)
             sql = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
             return facts_behind(
                 parts, lambda part: bytes(self._first(sql, *who, part)), position, lines
@@ -460,11 +458,11 @@ class Postgres:
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
-        where, values = self._where(wanted)
+        where, values = where_clause(self.tenant, wanted)
         limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
         rows = self._every(
             "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
-            f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
+            f" FROM sessions WHERE {where} ORDER BY {ORDER[wanted.order]}{limit}",
             *values,
         )
         for row, *marks in rows:
@@ -479,24 +477,24 @@ class Postgres:
             ):
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
-        where, values = self._where(wanted)
-        for row in self._every(_TIER2_SQL[what].format(where=where), *values):
+        where, values = where_clause(self.tenant, wanted)
+        for row in self._every(TABLE_QUERIES[what].format(where=where), *values):
             entry = dict(zip(NAMES[what], row, strict=True))
             body = entry.pop("body", None)
             yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}
 
     def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
         """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        where, values = self._where(wanted)
+        where, values = where_clause(self.tenant, wanted)
         tests, times = [where], list[str]()
         for test, moment in ((">=", wanted.after), ("<", wanted.before)):
             if moment is not None:
-                tests.append(f"{_GROUPS['slot']}{test}%s")
+                tests.append(f"{GROUPS['slot']}{test}%s")
                 times.append((time_column(moment) or "")[:16])
-        keys = ", ".join(_GROUPS[name] for name in by)
+        keys = ", ".join(GROUPS[name] for name in by)
         group = f" GROUP BY {keys}" if keys else ""
         rows = self._every(
-            f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
+            f"SELECT {keys}{keys and ', '}{', '.join(SUMS.values())} FROM sessions"  # noqa: S608
             " LEFT JOIN spend ON spend.tenant=sessions.tenant AND spend.uid=sessions.uid"
             f" WHERE {' AND '.join(tests)}{group}",
             *(*values, *times),
@@ -512,7 +510,7 @@ class Postgres:
         out: list[Total] = []
         for row in rows:
             key = tuple(row[: len(by)])
-            figures: dict[str, Any] = dict(zip(_SUMS, row[len(by) :], strict=True))
+            figures: dict[str, Any] = dict(zip(SUMS, row[len(by) :], strict=True))
             out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
         return out
 
@@ -527,40 +525,6 @@ class Postgres:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""
         asked = "SELECT ts, kind, greatest(implied, 0) FROM events WHERE tenant=%s AND uid=%s"
         return self._every(asked, self.tenant, text(uid))
-
-    def _where(self, wanted: Filter) -> tuple[str, tuple[Any, ...]]:
-        """Turn a filter into conditions on the table of sessions."""
-        tests: dict[str, Any] = {
-            "sessions.tenant=%s": self.tenant,
-            "agent=%s": wanted.agent,
-            "lower(coalesce(project, '')) LIKE %s ESCAPE '!'": part_of(wanted.project),
-            "lower(coalesce(sessions.model, '')) LIKE %s ESCAPE '!'": part_of(wanted.model),
-            "outcome=%s": wanted.outcome,
-            "ended>=%s": wanted.after,
-            "started<%s": wanted.before,
-        }
-        conditions = [(test, value) for test, value in tests.items() if value is not None]
-        plain = [test for test, _ in conditions]
-        values = [text(value) if isinstance(value, str) else value for _, value in conditions]
-        if wanted.uid is not None:
-            start = "".join(f"!{c}" if c in "!%_" else c for c in text(wanted.uid)) + "%"
-            plain.append(
-                "(lower(sessions.uid) LIKE lower(%s COLLATE \"C\") ESCAPE '!'"
-                ' OR lower(substr(sessions.uid, length(agent)+2)) LIKE lower(%s COLLATE "C")'
-                " ESCAPE '!')"
-            )
-            values += [start, start]
-        if wanted.folder is not None:
-            plain.append("(project=%s OR starts_with(project, %s))")
-            folder = text(wanted.folder)
-            values += [folder, f"{folder.rstrip('/')}/"]
-        if wanted.uids is not None:
-            plain.append("sessions.uid=ANY(%s)")
-            values.append([text(uid) for uid in wanted.uids])
-        for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
-            if is_wanted is not None:
-                plain.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")
-        return " AND ".join(plain), tuple(values)
 
     # -- removing -----------------------------------------------------------------------
 
@@ -715,167 +679,7 @@ class Postgres:
             self._db.execute(statement.encode(), values)
 
 
-class PostgresSessionIndex:
-    """What is stored of one session, looked up by id, call and bill."""
-
-    def __init__(self, store: Postgres, uid: str) -> None:
-        self._store = store
-        self._uid = uid
-        self._known: dict[tuple[str, int], bool] = {}
-
-    def load(self, facts: Sequence[Fact]) -> None:
-        """Look up all that new records name, in a few questions: a server may be far away."""
-        name = event_ids(self._uid)
-        self._look("events", {name(fact.node.id, 0, 0) for fact in facts})
-        self._look("calls", {call_key(call) for fact in facts for call in calls_in(fact)})
-        bills = {fact.usage_key for fact in facts if fact.usage_key is not None}
-        self._look("owners", {owner_key("bill", bill) for bill in bills})
-
-    def _look(self, table: str, keys: set[int]) -> None:
-        if not keys:
-            return
-        store = self._store
-        names = {"tenant": store.tenant, "uid": text(self._uid), "keys": list(keys)}
-        with store._translate_errors():  # noqa: SLF001 - its own
-            rows = store._db.execute(_HAS[table], names)  # noqa: SLF001
-            stored = {key for (key,) in rows.fetchall()}
-        self._known |= {(table, key): key in stored for key in keys}
-
-    def _has(self, table: str, key: int) -> bool:
-        if (table, key) not in self._known:
-            self._look(table, {key})
-        return self._known[table, key]
-
-    def has_event(self, event_id: int) -> bool:
-        """Return whether an event has this id."""
-        return self._has("events", event_id)
-
-    def has_call(self, call: str) -> bool:
-        """Return whether a call or a result has this id."""
-        return self._has("calls", call_key(call))
-
-    def has_bill(self, usage_key: str) -> bool:
-        """Return whether a record of this session, or of another one, has this usage key."""
-        return self._has("owners", owner_key("bill", usage_key))
-
-
-class PostgresBlobs:
-    """Where payloads lie in the database itself: a shelf for `Objects`."""
-
-    parallel = False
-
-    def __init__(self, store: Postgres) -> None:
-        self._store = store
-
-    def put(self, name: str, body: bytes) -> None:
-        """Keep an object under a name that nothing has; durable on return."""
-        pack, _, batch = name.partition("/")
-        self._do(
-            "INSERT INTO packs(tenant, machine, pack, batch, body) VALUES(%s, %s, %s, %s, %s)",
-            *(self._store.tenant, self._store.machine, pack, batch, body),
-        )
-
-    def put_all(self, objects: Sequence[tuple[str, bytes]]) -> None:
-        """Keep several, all or none of them; once more where the connection was lost."""
-        store = self._store
-        try:
-            with contextlib.suppress(*_CONNECTION_ERRORS):
-                Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001 - its own
-                return
-            Writer(store._db, store.tenant, store.machine).put_packs(objects)  # noqa: SLF001
-        except psycopg.Error as error:
-            raise BackendError(first_line(error)) from error
-
-    def get(self, name: str, start: int, length: int) -> bytes:
-        """Return a part of an object."""
-        pack, _, batch = name.partition("/")
-        rows = self._do(
-            "SELECT substring(body FROM %s FOR %s) FROM packs"
-            " WHERE tenant=%s AND pack=%s AND batch=%s",
-            *(start + 1, length, self._store.tenant, pack, batch),
-        )
-        if not rows:
-            raise ObjectAbsent(name)
-        return bytes(rows[0][0])
-
-    def sizes(self, prefix: str) -> dict[str, int]:
-        """Return the names below a prefix, and their sizes."""
-        rows = self._do(
-            "SELECT pack || '/' || batch, length(body) FROM packs WHERE tenant=%s AND pack=%s",
-            *(self._store.tenant, prefix.rstrip("/")),
-        )
-        return dict(rows)
-
-    def delete(self, names: Sequence[str]) -> None:
-        """Delete objects; those that are gone already do not matter."""
-        for name in names:
-            pack, _, batch = name.partition("/")
-            self._do(
-                "DELETE FROM packs WHERE tenant=%s AND pack=%s AND batch=%s",
-                *(self._store.tenant, pack, batch),
-            )
-
-    def _do(self, statement: str, *values: Any) -> list[Any]:
-        try:
-            cursor = self._store._db.execute(statement.encode(), values)  # noqa: SLF001 - its own
-            return cursor.fetchall() if cursor.description else []
-        except psycopg.Error as error:
-            raise BackendError(first_line(error)) from error
-
-
 _NONE: Final[frozenset[int]] = frozenset()
-_PARTS: Final = "SELECT part, length(body) AS size FROM facts WHERE tenant=%s AND uid=%s"
-_HAS: Final = {
-    "events": b"SELECT event_id FROM events"
-    b" WHERE tenant=%(tenant)s AND uid=%(uid)s AND event_id=ANY(%(keys)s)",
-    "calls": b"SELECT key FROM calls WHERE tenant=%(tenant)s AND uid=%(uid)s AND key=ANY(%(keys)s)",
-    "owners": b"SELECT key FROM owners WHERE tenant=%(tenant)s AND key=ANY(%(keys)s)",
-}
-_ORDER = {
-    "recent": "ended DESC NULLS LAST, id DESC",
-    "oldest": "ended NULLS FIRST, id",
-    "cost": "ticks DESC, id DESC",
-    "tokens": "tokens DESC, id DESC",
-    "size": "raw_bytes DESC, id DESC",
-}
-_TIER2_SQL: dict[str, str] = {
-    "digests": "SELECT sessions.uid, digests.change, digests.at, body FROM digests JOIN sessions"
-    " ON sessions.tenant=digests.tenant AND sessions.uid=digests.uid"
-    " WHERE {where} ORDER BY sessions.id",
-    "signals": "SELECT sessions.uid, kind, body FROM signals JOIN sessions"
-    " ON sessions.tenant=signals.tenant AND sessions.uid=signals.uid"
-    " WHERE {where} ORDER BY signals.id",
-    "spend": "SELECT sessions.uid, agent, project, day, spend.model, place, input, output,"
-    " cache_creation, cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
-    " JOIN sessions ON sessions.tenant=spend.tenant AND sessions.uid=spend.uid"
-    " WHERE {where} ORDER BY day, sessions.uid, spend.model, place",
-}
-_SLOT = (
-    "(CASE length(day) WHEN 10 THEN day||'T12:00' ELSE coalesce(day, to_char("
-    "to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI')) END)"
-)
-"""A slot of time; a day of an older store counts at its noon."""
-
-_GROUPS: dict[Group, str] = {
-    "day": f"left({_SLOT}, 10)",
-    "slot": _SLOT,
-    "model": "coalesce(spend.model, sessions.model)",
-    "project": "project",
-    "agent": "agent",
-    "session": "sessions.uid",
-}
-
-
-def _sum(what: str, test: str = "") -> str:
-    return f"coalesce(sum({what}){test}, 0)::bigint"
-
-
-_SUMS = {
-    "sessions": "count(DISTINCT sessions.uid)",
-    **{name: _sum("spend.ticks", f" FILTER (WHERE place='{name}')") for name in PLACES},
-    **{name: _sum(name) for name in ("unpriced", "input", "output", "responses")},
-    "cache": _sum("cache_creation+cache_read"),
-}
 
 
 def _without_paths(row: SessionRow) -> SessionRow:

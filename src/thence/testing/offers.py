@@ -17,7 +17,7 @@ from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWrite
 from thence.agents.profiles import Agent, HookFile, ToolForm
 from thence.agents.samples import Machine
 from thence.agents.sessions import load_source
-from thence.format import kinds
+from thence.format import tools
 from thence.format.records import JSON, blocks, word
 
 SESSION = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -68,11 +68,11 @@ def resuming(agent: Agent) -> Iterator[str]:
 def tool_forms(agent: Agent) -> Iterator[str]:
     """Say which tools are not known for what they are."""
     _ = agent.reader  # its tools are known from when it is loaded
-    known = {kind for kind, _ in kinds.TOOLS}
+    known = {kind for kind, _ in tools.TOOLS}
     for kind, names in agent.profile.tools.items():
         if kind not in known:
             yield f"no kind of tool is called {kind}: {', '.join(sorted(known))}"
-        yield from (f"{name} is no {kind}" for name in names if kinds.tool_kind(name) != kind)
+        yield from (f"{name} is no {kind}" for name in names if tools.tool_kind(name) != kind)
     for what, form in agent.profile.forms.items():
         yield from _form(what, form)
 
@@ -84,7 +84,7 @@ def _form(what: str, form: ToolForm) -> Iterator[str]:
     arguments, kind = FORMS[what]
     if form.arguments.keys() != arguments:
         yield f"the form {what} names {', '.join(sorted(arguments))}"
-    elif kind and kinds.tool_kind(form.tool) != kind:
+    elif kind and tools.tool_kind(form.tool) != kind:
         yield f"{form.tool} is not known as {kind}: name it in `tools`"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from thence.agents.claude import text as texts
-from thence.format import kinds
+from thence.format import tools
 from thence.format.facts import TYPED, Block, CallStatus, message_blocks
 from thence.format.nodes import Is
 from thence.format.normal import one_line
@@ -53,7 +53,7 @@ def assistant_blocks(content: JSON) -> tuple[Block, ...]:
             return (Block("thinking", "assistant", one_line(word(block.get("thinking"))), block),)
         if kind == "tool_use":
             tool, asked, call = word(block.get("name")), block.get("input"), block.get("id")
-            line = kinds.summary(tool, asked)
+            line = tools.summary(tool, asked)
             call = call if isinstance(call, str) else None
             return (Block("tool_call", "assistant", line, asked, tool, call),)
     return message_blocks(content, "assistant")

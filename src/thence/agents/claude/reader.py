@@ -13,9 +13,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, contents, files
 from thence.agents.claude import sources
-from thence.agents.claude.records import ClaudeDocument, ClaudeLog, is_record
+from thence.agents.claude.documents import ClaudeDocument
+from thence.agents.claude.fields import is_record
+from thence.agents.claude.records import ClaudeLog
 from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON, time_text, word
 
@@ -89,7 +91,7 @@ class Claude:
         try:
             if os.fstat(handle).st_size > _MAX_HISTORY_BYTES:
                 return
-            for entry in objects(files.Plain(handle).chunks(0)):
+            for entry in objects(contents.Plain(handle).chunks(0)):
                 if isinstance(entry, RawRecord) and isinstance(entry.value.get("display"), str):
                     yield _prompt(root, entry.value)
         finally:

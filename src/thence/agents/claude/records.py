@@ -1,8 +1,8 @@
 """What single records of Claude Code's files say, for all four generations of the format.
 
 `ClaudeLog` reads transcripts: the session's own, its subagents' and those of workflows.
-`ClaudeDocument` reads the small JSON files beside them. Both return the facts of one record at a
-time; what they must remember from one record to the next (where the log stood, prompts of
+The small JSON files beside them are `documents`. It returns the facts of one record at a
+time; what it must remember from one record to the next (where the log stood, prompts of
 subagents, queued prompts) is small, bounded, and part of the carry, so that a log read in pieces
 says the same as one read at once. Nothing in a record raises, and no record is without an event.
 
@@ -14,13 +14,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 
 import msgspec
 
 from thence.agents import File, Mark, Source
 from thence.agents.claude import attachments, blocks, spills
 from thence.agents.claude import text as texts
+from thence.agents.claude.fields import (
+    automated_by,
+    compaction_line,
+    digest_of,
+    error_text,
+    is_small_bill,
+    kept_span,
+    moment_of,
+    prompt_marks,
+    remember,
+)
 from thence.agents.files import clean_carry
 from thence.format.codec import RawRecord
 from thence.format.facts import (
@@ -34,10 +44,9 @@ from thence.format.facts import (
     handed_over_edges,
     line_name,
 )
-from thence.format.gather import MAX_UNDERSTATED_TOKENS
-from thence.format.nodes import Is, Node, Span
+from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
-from thence.format.records import JSON, Usage, count, text_of, time_text, word
+from thence.format.records import JSON, text_of, word
 
 SYNTHETIC = "<synthetic>"
 """The model of answers that the client wrote itself; they cost nothing."""
@@ -56,7 +65,6 @@ _ENVELOPE = frozenset(
         *("cwd", "sessionId", "session_id", "version", "gitBranch", "slug", "agentId"),
     }
 )
-_RECORD_KEYS = frozenset({"uuid", "sessionId", "leafUuid", "snapshot", "messageId", "agentId"})
 _MIRRORED_KEYS = frozenset({"message", "normalizedMessages", "prompt", "output", "fullOutput"})
 _SESSION_FIELDS = (("cwd", "cwd"), ("gitBranch", "git_branch"), ("version", "version"))
 _TITLES = {
@@ -75,13 +83,7 @@ _NO_SESSION_FIELDS = (None, None, None, None)
 _AGENT_TOOLS = frozenset({"Task", "Agent"})
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 _ATTACHES_SINCE = (2, 1, 92)  # the first version seen to write down attachments
-_MAX_REMEMBERED = 256  # names of one kind that are remembered; older ones are forgotten
 _MAX_QUEUED = 16
-
-
-def is_record(value: Record) -> bool:
-    """Whether an object found on a damaged line is a record and not a part of one."""
-    return isinstance(value.get("type"), str) and not _RECORD_KEYS.isdisjoint(value)
 
 
 class ClaudeLog:
@@ -155,7 +157,7 @@ class ClaudeLog:
                 facts = self._mark_cleared(record, facts)
             if kind in ("user", "assistant"):
                 self._talked, self._rewound = True, False
-                self._opening = self._opening or _prompt_marks(facts[0])
+                self._opening = self._opening or prompt_marks(facts[0])
         return facts
 
     def _mark_cleared(self, record: Record, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
@@ -167,7 +169,7 @@ class ClaudeLog:
         first = facts[0]
         if first.node.logical is not None or first.node.answers:
             return facts
-        before, self._opening = self._opening, _prompt_marks(first)
+        before, self._opening = self._opening, prompt_marks(first)
         again = texts.is_alike(before, self._opening) and "planContent" not in record
         if not self._talked or self._rewound or again:
             return facts
@@ -204,7 +206,7 @@ class ClaudeLog:
         if isinstance(agent, str) and agent:
             return f"agent:{agent}"
         root = uuid if parent is None else self._sides.get(clean_carry(parent), parent)
-        _remember(self._sides, clean_carry(uuid), root)
+        remember(self._sides, clean_carry(uuid), root)
         return f"agent:{root}"
 
     def _fact(  # noqa: PLR0917 - the frame of every record
@@ -223,7 +225,7 @@ class ClaudeLog:
         return Fact(
             node,
             kind,
-            ts if type(ts) is str else _moment(ts),
+            ts if type(ts) is str else moment_of(ts),
             parts,
             self._key,
             channel,
@@ -294,7 +296,7 @@ class ClaudeLog:
             return msgspec.structs.replace(fact, origin=session), *beside, tie
         if not self._is_new(named):
             return fact, *beside
-        _remember(self._foreign, clean_carry(named), clean_carry(named))
+        remember(self._foreign, clean_carry(named), clean_carry(named))
         edge = Edge("resume", named, "sessionId of records in this log")
         return fact, *beside, self._tell(fact, {}, (edge,))
 
@@ -333,7 +335,7 @@ class ClaudeLog:
             )
         parts, flags = blocks.user_blocks(content, human=blocks.is_by_human(record))
         if channel == "main":
-            about = _about_session(record, content)
+            about = automated_by(record, content)
         else:
             flags &= ~Is.PROMPT  # the model asks here, not a human
             about = self._about_agent(channel, parent, content)
@@ -355,7 +357,7 @@ class ClaudeLog:
         text = text_of(content)
         if text == texts.WARMUP:
             return {f"{channel}:automated": "warmup"}
-        call = self._tasks.get(_digest(clean_carry(text))) if self._main else None
+        call = self._tasks.get(digest_of(clean_carry(text))) if self._main else None
         return {channel: call} if call is not None else None
 
     def _answer(
@@ -406,7 +408,7 @@ class ClaudeLog:
         name, known = clean_carry(agent), clean_carry(call)
         if self._agents.get(name) == known:
             return None
-        _remember(self._agents, name, known)
+        remember(self._agents, name, known)
         return {f"agent:{agent}": call}
 
     # -- what the model says ------------------------------------------------------------
@@ -446,7 +448,7 @@ class ClaudeLog:
         fact = Fact(  # by place: with names for so many fields this takes twice as long
             node,
             "assistant",
-            ts if type(ts) is str else _moment(ts),
+            ts if type(ts) is str else moment_of(ts),
             parts,
             self._key,
             channel,
@@ -463,7 +465,7 @@ class ClaudeLog:
             None,
             tier,
             "a response was cut off before its usage was written" if cut else None,
-            blocks.text_chars(parts) if _is_small(usage) else 0,
+            blocks.text_chars(parts) if is_small_bill(usage) else 0,
         )
         return self._with_about(record, frame, fact)
 
@@ -476,7 +478,7 @@ class ClaudeLog:
                 and isinstance(block.payload, dict)
             ):
                 asked = clean_carry(word(block.payload.get("prompt")))
-                _remember(self._tasks, _digest(asked), block.call)
+                remember(self._tasks, digest_of(asked), block.call)
 
     # -- what the harness says ----------------------------------------------------------
 
@@ -497,7 +499,7 @@ class ClaudeLog:
         block = Block(
             "error" if failed else "lifecycle",
             "system",
-            one_line(text or _error(record) or what or "system"),
+            one_line(text or error_text(record) or what or "system"),
             payload,
         )
         return self._note(entry, record, frame, kind, block)
@@ -517,9 +519,9 @@ class ClaudeLog:
             parent,
             Is.INTERNAL,
             logical=(logical if isinstance(logical, str) else before) if parent is None else None,
-            span=_span(segment),
+            span=kept_span(segment),
         )
-        block = Block("lifecycle", "system", one_line(_compaction_line(about)), about)
+        block = Block("lifecycle", "system", one_line(compaction_line(about)), about)
         unbilled = "the compaction request is not in the log"
         fact = self._fact(entry, frame, node, channel, (block,), kind, (), unbilled)
         return self._with_about(record, frame, fact)
@@ -612,7 +614,7 @@ class ClaudeLog:
             "isSidechain": True,
             "agentId": agent,
         }
-        _remember(self._mirrored, agent, uuid)
+        remember(self._mirrored, agent, uuid)
         first, *rest = maker(entry, inner, tuple(map(inner.get, _FRAME)))
         return msgspec.structs.replace(first, type=f"{MIRRORED}{kind}"), *rest
 
@@ -696,121 +698,3 @@ class ClaudeLog:
         about = {named[1]: value} if isinstance(value, str) else None
         unbilled = "the title request is not in the log" if kind == "ai-title" else None
         return self._note(entry, record, frame, kind, None, about, unbilled)
-
-
-class ClaudeDocument:
-    """A small JSON file beside a transcript."""
-
-    def __init__(self, file: File, mark: Mark) -> None:
-        self._file = file
-        self._generation = mark.generation
-
-    def carry(self) -> JSON:
-        """Nothing: a document is read whole."""
-
-    def facts(self, entry: RawRecord) -> Iterable[Fact]:
-        """Return what a document says of the session; it is no event."""
-        about = self._about(entry.value)
-        if about:
-            name = Node(line_name(self._file.key, entry.raw), flags=Is.INTERNAL)
-            yield Fact(
-                name,
-                "document",
-                file=self._file.key,
-                generation=self._generation,
-                line=entry.place.line,
-                about=about,
-            )
-
-    def _about(self, value: Record) -> Record:
-        what, _, name = self._file.key.partition("/")
-        if what == "title":
-            title = value.get("customTitle")
-            return {"title:custom": title} if isinstance(title, str) else {}
-        if what == "workflow":
-            return {f"workflow:{name.removesuffix('.json')}": value}
-        agent = f"agent:{name.rpartition('/')[2].removesuffix('.meta')}"
-        fields = {
-            agent: value.get("toolUseId"),
-            f"{agent}:type": value.get("agentType"),
-            f"{agent}:description": value.get("description"),
-            f"{agent}:parent": value.get("parentAgentId"),
-            f"{agent}:finished": value.get("finished"),
-        }
-        return {key: field for key, field in fields.items() if isinstance(field, (str, bool))}
-
-
-# -- pieces ---------------------------------------------------------------------------------
-
-
-def _moment(ts: JSON) -> str | None:
-    """Read a time that is a number: seconds since 1970, or thousandths of them."""
-    if isinstance(ts, bool) or not isinstance(ts, (int, float)):
-        return None
-    return word(time_text(ts, per_second=1000 if ts > 1e11 else 1)) or None
-
-
-def _prompt_marks(fact: Fact) -> list[int]:
-    """Return the `word_marks` of the prompt that a fact is; none when it is no prompt."""
-    prompts = (block.summary for block in fact.blocks if block.kind == "user_msg")
-    return texts.word_marks(next(prompts, ""))
-
-
-def _remember(names: dict[str, str], name: str, value: str) -> None:
-    names.pop(name, None)
-    names[name] = value
-    if len(names) > _MAX_REMEMBERED:
-        del names[next(iter(names))]
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def _compaction_line(about: JSON) -> str:
-    metadata = about if isinstance(about, dict) else {}
-    trigger, before, after = (
-        metadata.get("trigger"),
-        metadata.get("preTokens"),
-        metadata.get("postTokens"),
-    )
-    line = f"compacted ({trigger})" if isinstance(trigger, str) else "compacted"
-    if count(before):
-        line += f", {count(before)} tokens"
-        line += f" to {count(after)}" if count(after) else ""
-    return line
-
-
-def _span(segment: JSON) -> Span | None:
-    """What a compaction kept, if it says so in full."""
-    if not isinstance(segment, dict):
-        return None
-    anchor, head, tail = (segment.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))
-    if not isinstance(anchor, str) or not isinstance(head, str) or not isinstance(tail, str):
-        return None
-    return Span(anchor, head, tail, relinks=True)
-
-
-def _error(record: Record) -> str:
-    error = record.get("error")
-    return word(error.get("message")) if isinstance(error, dict) else word(error)
-
-
-def _about_session(record: Record, content: JSON) -> Record | None:
-    """Whether a prompt tells that nobody sits before this session."""
-    if isinstance(content, str) and len(content) < 200:
-        if content == texts.WARMUP:
-            return {"automated": "warmup"}
-        probe = record.get("entrypoint") != "cli" and record.get("parentUuid") is None
-        if probe and texts.command_line(content) == "/usage":
-            return {"automated": "usage probe"}
-    text = content if isinstance(content, str) else text_of(content)
-    if texts.is_observer(text):
-        return {"automated": "memory observer"}
-    named = texts.parse_notification(text) if text.startswith("<task-notification>") else None
-    return {f"agent:{named[0]}": named[1]} if named else None
-
-
-def _is_small(usage: Usage | None) -> bool:
-    """Whether a bill is so small that it may be the one of a stream's start."""
-    return usage is not None and usage.output_tokens <= MAX_UNDERSTATED_TOKENS

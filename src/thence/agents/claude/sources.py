@@ -16,7 +16,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from thence.agents import File, Source
-from thence.agents.files import Plain, note_link, open_regular, walk
+from thence.agents.contents import Plain
+from thence.agents.files import note_link, open_regular, walk
 from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from thence.format import kinds, output
+from thence.format import output, tools
 from thence.format.facts import RECORDED, Block, CallStatus
 from thence.format.normal import one_line
 from thence.format.records import JSON, count, text_of, word
@@ -206,7 +206,7 @@ def call_block(item: Item) -> Block:
     call = call_id(item) if kind not in SERVED else None
     # Without an id no result can answer it: shown, but not sent as a call.
     role = "system" if call is None else "assistant"
-    return Block("tool_call", role, kinds.summary(tool, arguments), arguments, tool, call)
+    return Block("tool_call", role, tools.summary(tool, arguments), arguments, tool, call)
 
 
 def call_id(item: Item) -> str | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Source, contents, files
 from thence.agents.codex.items import Item
 from thence.agents.codex.meta import head_of
 from thence.agents.codex.records import RolloutReader, is_ours, is_record
@@ -209,7 +209,7 @@ def _first_records(path: str) -> list[Item]:
     try:
         packed = path.endswith(_PACKED)
         head = (
-            files.Zstandard(handle).piece(0, _HEAD_BYTES)
+            contents.Zstandard(handle).piece(0, _HEAD_BYTES)
             if packed
             else os.pread(handle, _HEAD_BYTES, 0)
         )
@@ -235,7 +235,7 @@ def _lines(path: str) -> Iterator[Item]:
     except (OSError, ValueError):
         return
     try:
-        for entry in codec.objects(files.Plain(handle, os.fstat(handle).st_size).chunks(0)):
+        for entry in codec.objects(contents.Plain(handle, os.fstat(handle).st_size).chunks(0)):
             if not isinstance(entry, Skipped):
                 yield entry.value
     except OSError:

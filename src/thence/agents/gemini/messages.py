@@ -41,7 +41,7 @@ from thence.agents.records import (
     thought,
     unindexed_note,
 )
-from thence.format import kinds
+from thence.format import tools
 from thence.format.codec import RawRecord
 from thence.format.codec import objects as objects_in
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of, handed_over_edges
@@ -382,7 +382,7 @@ def _result(item: Record, name: str | None, tool: str) -> tuple[Block, list[Call
     content, is_error = output_of(response) if response else ("", False)
     failed: bool | None = is_error or status in ("error", "cancelled")
     code = None
-    if kinds.tool_kind(tool) == "shell" and not failed:
+    if tools.tool_kind(tool) == "shell" and not failed:
         shown = _EXIT.search(text_of(content)[-400:])
         code = int(shown[1]) if shown else 0
         failed = None

@@ -18,7 +18,7 @@ import msgspec
 from thence.agents import File, Mark, Source
 from thence.agents.files import clean_carry
 from thence.agents.grok.reading import Reader, text
-from thence.format import kinds
+from thence.format import tools
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node
@@ -132,7 +132,7 @@ def _assistant(value: dict[str, JSON]) -> Iterator[Block]:
         yield Block(
             "tool_call",
             "assistant",
-            kinds.summary(tool, arguments),
+            tools.summary(tool, arguments),
             arguments,
             tool,
             text(call.get("id")),
@@ -153,7 +153,7 @@ def _backend(item: JSON) -> Iterator[Block]:
         return
     tool, action = word(item.get("tool_type")) or "backend", item.get("action")
     call, status = word(item.get("id")) or None, word(item.get("status"))
-    short = kinds.summary(tool, action)
+    short = tools.summary(tool, action)
     yield Block("tool_call", "assistant", short, action, tool, call)
     if status:
         failed = status != "completed"

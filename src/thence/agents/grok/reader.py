@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
+from thence.agents.contents import Plain
 from thence.agents.grok.chat import ChatLog, Mirror
 from thence.agents.grok.folder import LOG, is_session, names, source_of, within
 from thence.agents.grok.reading import text
@@ -123,7 +124,7 @@ def read_spill(source: Source, call: str, limit: int = MAX_SPILL_BYTES) -> bytes
     except OSError:
         return None
     try:
-        return files.Plain(handle).piece(0, limit)
+        return Plain(handle).piece(0, limit)
     except OSError:
         return None
     finally:
@@ -183,7 +184,7 @@ def _prompts(path: Path, cwd: str) -> Iterator[AgentPrompt]:
     except OSError:
         return
     try:
-        for entry in codec.objects(files.Plain(handle).chunks(0)):
+        for entry in codec.objects(Plain(handle).chunks(0)):
             if isinstance(entry, codec.RawRecord) and (prompt := text(entry.value.get("prompt"))):
                 value = entry.value
                 when, session = text(value.get("timestamp")), text(value.get("session_id"))

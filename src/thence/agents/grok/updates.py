@@ -23,7 +23,7 @@ from thence.agents import File, Mark, Source, files
 from thence.agents.grok.chat import is_injected, picture, replacement, result_content
 from thence.agents.grok.folder import within
 from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
-from thence.format import kinds
+from thence.format import tools
 from thence.format.codec import RawRecord
 from thence.format.facts import (
     RECORDED,
@@ -257,7 +257,7 @@ class Updates(Reader):
         tool = word(tool_info.get("name")) or record.word("title")
         arguments = record.update.get("rawInput")
         block = Block(
-            "tool_call", "assistant", kinds.summary(tool, arguments), arguments, tool, call
+            "tool_call", "assistant", tools.summary(tool, arguments), arguments, tool, call
         )
         node = self._node(record, Is.REPLY, response=record.response, calls=(call,) if call else ())
         return [
