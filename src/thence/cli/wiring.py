@@ -72,6 +72,12 @@ def address() -> str:
     return f"sqlite:{_path(url)}" if url.startswith("sqlite:") else url
 
 
+def store_file() -> Path | None:
+    """Return the file of the store; None if the store is no file."""
+    url = address()
+    return Path(_path(url)) if url.startswith("sqlite:") else None
+
+
 def _full_address() -> str:
     """Return where the store is, and where its payloads are if not with it."""
     objects: str | None = settings()["session_memory.objects"]
