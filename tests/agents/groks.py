@@ -12,6 +12,7 @@ from thence.agents.grok.reader import Grok
 from thence.agents.sessions import LoadedSession, load_source
 from thence.format.facts import Fact
 from thence.format.whole import SessionGraph
+from thence.memory.readouts import readout_of
 
 ONE = "01a1e000-0000-7000-8000-000000000001"
 TWO = "01a1e000-0000-7000-8000-000000000002"
@@ -188,7 +189,7 @@ def told(whole: SessionGraph) -> dict[str, Any]:
         "unbilled": whole.unbilled,
         "about": whole.about,
         "edges": whole.edges,
-        "messages": whole.messages().messages,
+        "messages": readout_of(whole).messages().messages,
     }
 
 

@@ -26,6 +26,7 @@ from thence.cli.terminal import as_json, columns
 from thence.format.facts import Fact
 from thence.format.repair import problems
 from thence.memory.readouts import open_loaded as opened_session
+from thence.memory.readouts import readout_of
 
 HARMFUL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -84,7 +85,7 @@ def closed(told: Told, path: Path) -> None:
     """Show the session as text, and as messages."""
     _page(told, path, opened=False)
     loaded = load(path, KNOWN)
-    mended = step(told, "messages", loaded.whole.messages)
+    mended = step(told, "messages", readout_of(loaded.whole).messages)
     if mended is not None:
         told["wrong"] += problems(mended.messages)[:3]
         step(told, "messages as JSON", lambda: json.loads("".join(as_json(mended.messages))))

@@ -31,6 +31,7 @@ from thence.format.facts import Fact
 from thence.format.graph import State
 from thence.format.nodes import Is
 from thence.format.turn import TurnState
+from thence.memory.readouts import readout_of
 
 # -- what was said --------------------------------------------------------------------------
 
@@ -160,7 +161,7 @@ def test_a_structured_result_keeps_what_its_text_does_not_say(tmp_path: Path) ->
 
     assert ("lifecycle", "system", "t") == (detail.kind, detail.role, detail.call)
     assert {"returnCodeInterpretation": 1} == detail.payload
-    sent = session.messages().messages[-1]["content"]
+    sent = readout_of(session).messages().messages[-1]["content"]
     assert [{"type": "tool_result", "tool_use_id": "t", "content": "hello"}] == sent
 
 
@@ -177,7 +178,7 @@ def test_false_null_and_no_error_differ(
     log.call("t", "Read", file_path="/a")
     log.result("t", "Error: this is a file about errors", wrong=wrong)
     session = whole(tmp_path, log)
-    block = session.messages().messages[-1]["content"][0]
+    block = readout_of(session).messages().messages[-1]["content"][0]
 
     assert [failed] == [e.failed for e in session.events if e.kind == "tool_result"]
     assert sent == {name: block[name] for name in block if name == "is_error"}
@@ -192,7 +193,7 @@ def test_pictures_and_other_blocks_are_kept(tmp_path: Path) -> None:
     log.reply([{"type": "redacted_thinking", "data": "x"}], stop="end_turn")
     log.reply([{"type": "fallback", "name": "x"}], stop="end_turn")
     session = whole(tmp_path, log)
-    sent = [b for m in session.messages().messages for b in m["content"]]
+    sent = [b for m in readout_of(session).messages().messages for b in m["content"]]
 
     assert ["image", "text", "redacted_thinking", "text"] == [b["type"] for b in sent]
     assert "[fallback: x]" == sent[-1]["text"]

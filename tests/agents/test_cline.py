@@ -21,6 +21,7 @@ from tests.agents.agents import (
 )
 from thence.agents.cline.reader import Cline
 from thence.agents.sessions import load
+from thence.memory.readouts import readout_of
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
@@ -240,7 +241,7 @@ def test_after_a_compaction_the_model_sees_the_summary(tmp_path: Path) -> None:
     (whole,) = read_by_steps(Cline(), tmp_path, steps()).values()
     loaded = load(path_of(tmp_path, SESSION), KNOWN).whole
 
-    texts = [part["text"] for m in whole.messages().messages for part in m["content"]]
+    texts = [part["text"] for m in readout_of(whole).messages().messages for part in m["content"]]
     assert ["Mended.", "Go on", "Yes."] == [
         line.removeprefix('<user_input mode="act">').removesuffix("</user_input>") for line in texts
     ]

@@ -21,6 +21,7 @@ from thence.format.graph import State
 from thence.format.repair import problems
 from thence.format.turn import TurnState
 from thence.format.whole import SessionGraph
+from thence.memory.readouts import readout_of
 
 CUTS = 40
 """How many pieces a file is read in."""
@@ -52,7 +53,7 @@ def sent(whole: SessionGraph) -> list[str]:
     """What a human said in the messages that the model would see next."""
     texts = [
         block["text"]
-        for message in whole.messages().messages
+        for message in readout_of(whole).messages().messages
         for block in message["content"]
         if message["role"] == "user" and block["type"] == "text"
     ]
@@ -128,7 +129,7 @@ def test_no_line_is_lost(shared: Path) -> None:
 def test_messages_are_what_the_api_accepts(shared: Path) -> None:
     """Of every thread, orphans and pictures included."""
     found = {
-        loaded.source.path: problems(loaded.whole.messages().messages)
+        loaded.source.path: problems(readout_of(loaded.whole).messages().messages)
         for name in sorted(p.name for p in (shared / "data" / "codex").iterdir() if p.is_dir())
         for loaded in scenario(shared, name).values()
     }

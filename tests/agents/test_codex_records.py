@@ -45,6 +45,7 @@ from thence.format.records import Place, Usage
 from thence.format.repair import problems
 from thence.format.turn import TurnState
 from thence.format.whole import SessionGraph
+from thence.memory.readouts import readout_of
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def test_no_spoiled_record_raises_or_vanishes(chance: random.Random) -> None:
     whole = SessionGraph(f"codex:{A}", facts)
 
     assert len([fact for fact in facts if fact.blocks]) == len(whole.states)
-    assert [] == problems(whole.messages().messages)
+    assert [] == problems(readout_of(whole).messages().messages)
     assert whole.session() is not None
     assert rollout.carry() == json.loads(json.dumps(rollout.carry()))
 
@@ -197,7 +198,7 @@ def test_mirrors_are_not_said_twice(home: Home) -> None:
 
     assert ["hi", "yo"] == said(whole)
     assert [State.INTERNAL] * 6 == whole.states[-6:]
-    assert 2 == len(whole.messages().messages)
+    assert 2 == len(readout_of(whole).messages().messages)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,9 @@ def test_codex_own_text_in_the_users_mouth_is_no_prompt(home: Home, text: str) -
 
     assert ["Fix it", "ok"] == said(whole)
     assert 1 == whole.session().cost.turns
-    assert [text, "Fix it"] == [b["text"] for b in whole.messages().messages[0]["content"]]
+    assert [text, "Fix it"] == [
+        b["text"] for b in readout_of(whole).messages().messages[0]["content"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +271,7 @@ def test_developer_messages_are_never_sent(home: Home) -> None:
     line = item("message", role="developer", content=[{"type": "input_text", "text": "be kind"}])
     whole = home.load([meta(), line, user("hi")]).whole
 
-    assert ["hi"] == [b["text"] for b in whole.messages().messages[0]["content"]]
+    assert ["hi"] == [b["text"] for b in readout_of(whole).messages().messages[0]["content"]]
     assert "system" == whole.events[1].role
 
 
@@ -309,7 +312,7 @@ def test_pictures_have_no_text(home: Home) -> None:
         {"type": "input_text", "text": "What is it?"},
     ]
     whole = home.load([meta(), item("message", role="user", content=content)]).whole
-    image = whole.messages().messages[0]["content"][1]
+    image = readout_of(whole).messages().messages[0]["content"][1]
 
     assert ("What is it?", 1) == (whole.title, whole.session().cost.turns)
     assert {"type": "base64", "media_type": "image/png", "data": PNG} == image["source"]
@@ -352,7 +355,7 @@ def test_calls_of_all_kinds(home: Home) -> None:
         ("tool_search", {"query": "x"}),
         ("web_search", {"type": "search", "query": "x"}),
     ] == [(pair.call.tool, pair.call.payload) for pair in calls]
-    assert 6 == len(whole.messages().open_calls)
+    assert 6 == len(readout_of(whole).messages().open_calls)
 
 
 def test_output_in_json_is_decoded_under_the_same_id(home: Home) -> None:
@@ -513,13 +516,13 @@ def test_compaction_replaces_what_the_model_sees(home: Home) -> None:
         *turn("t2", "two", "2"),
     ]
     whole = home.load(lines).whole
-    first = whole.messages().messages[0]["content"]
+    first = readout_of(whole).messages().messages[0]["content"]
 
     assert ["one", "1", "two", "2"] == said(whole, State.LIVE)
     assert [] == joins.calls(whole.events)
     assert ["one"] == [block["text"] for block in first]
     assert ["user", "assistant", "user", "assistant"] == [
-        message["role"] for message in whole.messages().messages
+        message["role"] for message in readout_of(whole).messages().messages
     ]
 
 
@@ -531,14 +534,16 @@ def test_old_compaction_without_a_history(home: Home, record: Line) -> None:
     lines = [meta(), *turn("t1", "one", "1"), envelope("compacted", record), user("two")]
     whole = home.load(lines).whole
 
-    assert ["sum", "two"] == [b["text"] for b in whole.messages().messages[0]["content"]]
+    assert ["sum", "two"] == [
+        b["text"] for b in readout_of(whole).messages().messages[0]["content"]
+    ]
 
 
 def test_compaction_that_says_nothing_is_no_boundary(home: Home) -> None:
     """An empty one would hide the conversation."""
     lines = [meta(), user("one"), envelope("compacted", {"message": ""}), user("two")]
 
-    assert 2 == len(home.load(lines).whole.messages().messages[0]["content"])
+    assert 2 == len(readout_of(home.load(lines).whole).messages().messages[0]["content"])
 
 
 # -- bills ----------------------------------------------------------------------------------
@@ -640,7 +645,9 @@ def test_fork_by_reference_holds_no_history(home: Home) -> None:
     base = {"thread_id": A, "end_ordinal_exclusive": len(two), "end_byte_offset": end}
     head = meta(B, forked_from_id=A, history_base=base)
     loaded = home.load(numbered([head, *turn("t4", "four", "4")], len(two)), B)
-    prompts = [b["text"] for m in loaded.whole.messages().messages[::2] for b in m["content"]]
+    prompts = [
+        b["text"] for m in readout_of(loaded.whole).messages().messages[::2] for b in m["content"]
+    ]
 
     assert ["one", "two", "four"] == prompts
     assert ["four", "4"] == said(loaded.whole)
@@ -782,7 +789,9 @@ def test_child_with_its_parents_context_knows_where_it_begins(home: Home) -> Non
     assert ["Ask"] == said(whole, State.REPLAYED)
     assert ["Count", "2"] == said(whole, State.LIVE)
     assert ([("subagent", A, False)], []) == (ties(whole), loaded.notices)
-    assert ["Ask", "Count"] == [b["text"] for b in whole.messages().messages[0]["content"]]
+    assert ["Ask", "Count"] == [
+        b["text"] for b in readout_of(whole).messages().messages[0]["content"]
+    ]
 
 
 @pytest.mark.parametrize(

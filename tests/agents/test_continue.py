@@ -23,6 +23,7 @@ from tests.agents.agents import (
 from thence.agents.continue_.history import NOT_BILLED
 from thence.agents.continue_.reader import Continue
 from thence.agents.sessions import load
+from thence.memory.readouts import readout_of
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
@@ -156,7 +157,7 @@ def test_a_compaction_keeps_what_was_read(tmp_path: Path) -> None:
 
     (whole,) = read_by_steps(Continue(), tmp_path, steps()).values()
 
-    seen = [part["text"] for m in whole.messages().messages for part in m["content"]]
+    seen = [part["text"] for m in readout_of(whole).messages().messages for part in m["content"]]
     assert ["Mended.", "Go on", "Yes."] == seen
     assert (1407, 1030 + 1210) == (whole.spent.live.total, whole.spent.dead.total)
     assert [NOT_BILLED] == [notice.detail for notice in whole.unbilled]

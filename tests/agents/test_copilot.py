@@ -14,6 +14,7 @@ from thence.agents.copilot.reader import Copilot
 from thence.agents.profiles import agents
 from thence.agents.sessions import load, read_all
 from thence.format.whole import NEVER_BILLED, SessionGraph
+from thence.memory.readouts import readout_of
 from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
@@ -184,7 +185,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     assert ["Mend it", "Try this", "Go on"] == prompts
     assert ["Hm."] == [event.summary for event in whole.events if event.kind == "thinking"]
     assert ["400 bad request"] == [e.summary for e in whole.events if e.kind == "error"]
-    texts = [p.get("text") for m in whole.messages().messages for p in m["content"]]
+    texts = [p.get("text") for m in readout_of(whole).messages().messages for p in m["content"]]
     assert ["It was mended.", "Go on"] == texts[:2]
 
 

@@ -25,6 +25,7 @@ from tests.agents.agents import (
 from thence.agents.droid.lines import NO_TOTAL
 from thence.agents.droid.reader import Droid
 from thence.agents.sessions import load
+from thence.memory.readouts import readout_of
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
@@ -211,7 +212,7 @@ def test_totals_are_billed_as_they_grow(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_the_summary(tmp_path: Path) -> None:
     """What follows goes on from it, though it names the message before; a `!` command is unseen."""
     write_all(write(tmp_path))
-    seen = load(path_of(tmp_path, PARENT), KNOWN).whole.messages().messages
+    seen = readout_of(load(path_of(tmp_path, PARENT), KNOWN).whole).messages().messages
 
     texts = [part["text"] for entry in seen for part in entry["content"]]
     assert ["Mended.", "Go on", "Yes."] == texts

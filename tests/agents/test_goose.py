@@ -13,6 +13,7 @@ from tests.agents.databases import Step, at_once, grown, insert, run, said
 from thence.agents.goose.reader import Goose
 from thence.agents.goose.rows import KILLED, TITLE
 from thence.format.whole import SessionGraph
+from thence.memory.readouts import readout_of
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
@@ -215,7 +216,7 @@ def test_a_compaction_replaces_all_rows_and_loses_none(tmp_path: Path) -> None:
     source = next(s for s in ADAPTER.find(tmp_path) if s.session == PARENT)
     again = ADAPTER.read(source, batch.cursor)
     whole = SessionGraph(source.uid, [*batch.events, *again.events])
-    texts = [p.get("text") for m in whole.messages().messages for p in m["content"]]
+    texts = [p.get("text") for m in readout_of(whole).messages().messages for p in m["content"]]
 
     assert before <= {e.event_id for e in whole.events}
     assert ["It was mended.", "And now?"] == texts

@@ -16,6 +16,7 @@ from thence.format.graph import State
 from thence.format.repair import problems
 from thence.format.turn import TurnState
 from thence.format.whole import REWRITTEN
+from thence.memory.readouts import readout_of
 
 
 @pytest.fixture
@@ -210,4 +211,4 @@ def test_no_row_raises(
 
     assert len(rows) == len(folder.whole.facts if rows else [])
     assert 3 == len(beside.whole.events)
-    assert [] == problems(folder.whole.messages().messages) if rows else True
+    assert [] == problems(readout_of(folder.whole).messages().messages) if rows else True

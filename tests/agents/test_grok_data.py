@@ -20,6 +20,7 @@ from thence.format import joins, lineage
 from thence.format.repair import problems
 from thence.format.turn import TurnState
 from thence.format.whole import NEVER_BILLED, SessionGraph
+from thence.memory.readouts import readout_of
 
 KNOWN = {"grok": Grok()}
 
@@ -74,7 +75,7 @@ def test_all_recorded_sessions_are_read_without_a_loss(data: Path) -> None:
         lines = Path(source.path).read_bytes().count(b"\n")
 
         assert lines == len({f.line for f in whole.facts if f.file == "1-log"}), source.session
-        assert [] == problems(whole.messages().messages), source.session
+        assert [] == problems(readout_of(whole).messages().messages), source.session
     assert 23 == count
 
 
@@ -95,7 +96,7 @@ def test_compactions_are_told_to_be_unbilled(data: Path) -> None:
 
 def test_what_the_model_sees_after_a_compaction(data: Path) -> None:
     """G11: the new history, then what followed; the result that it sums up is not repeated."""
-    messages = one(data, "compact-auto").messages().messages
+    messages = readout_of(one(data, "compact-auto")).messages().messages
     texts = [part["text"] for part in messages[0]["content"]]
 
     assert ["user", "assistant", "user", "assistant"] == [m["role"] for m in messages]
@@ -259,7 +260,7 @@ def test_older_versions_of_public_collections(shared: Path) -> None:
         found[whole.native[-4:]] = (len(whole.facts), prompts, len(joins.calls(whole.events)))
 
         assert [NO_BILLS] == [notice.detail for notice in whole.unbilled]
-        assert [] == problems(whole.messages().messages)
+        assert [] == problems(readout_of(whole).messages().messages)
     assert {
         "8755": (11, 2, 3),
         "8756": (5, 1, 1),

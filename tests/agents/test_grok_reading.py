@@ -16,6 +16,7 @@ from thence.format import joins
 from thence.format.graph import State
 from thence.format.repair import problems
 from thence.format.turn import TurnState
+from thence.memory.readouts import readout_of
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_telemetry_stands_on_no_line(folder: Folder) -> None:
     folder.line("rewind_points.jsonl", {"prompt_index": 0, "file_snapshots": {"a.py": "x" * 99}})
     after = folder.whole
 
-    assert before.messages() == after.messages()
+    assert readout_of(before).messages() == readout_of(after).messages()
     assert [State.INTERNAL] * 3 == after.states[3:]
     assert ["a.py"] == after.events[-1].payload["file_snapshots"]
 
@@ -278,4 +279,4 @@ def test_no_content_raises(
 
     whole = folder.whole if records else None
     assert whole is None or len(whole.facts) == len(whole.states)
-    assert whole is None or [] == problems(whole.messages().messages)
+    assert whole is None or [] == problems(readout_of(whole).messages().messages)

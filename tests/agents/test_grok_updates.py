@@ -28,6 +28,7 @@ from thence.format.records import Usage
 from thence.format.repair import problems
 from thence.format.turn import TurnState
 from thence.format.whole import NEVER_BILLED, REWRITTEN
+from thence.memory.readouts import readout_of
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_pieces_of_a_prompt_are_one_prompt(folder: Folder) -> None:
     folder.said("A crab.")
 
     shown = {"type": "base64", "media_type": "image/png", "data": PNG}
-    first = folder.whole.messages().messages[0]["content"]
+    first = readout_of(folder.whole).messages().messages[0]["content"]
     assert [{"type": "text", "text": "What is this?"}, {"type": "image", "source": shown}] == first
     assert 1 == folder.whole.session().cost.turns
 
@@ -118,7 +119,7 @@ def test_a_command_to_the_client_is_no_prompt(folder: Folder) -> None:
     folder.update("user_message_chunk", content=content, _meta={"hostTurn": True})
 
     assert [("user", "go"), ("assistant", "fine")] == [
-        (m["role"], m["content"][0]["text"]) for m in folder.whole.messages().messages
+        (m["role"], m["content"][0]["text"]) for m in readout_of(folder.whole).messages().messages
     ]
     assert State.INTERNAL is folder.whole.states[-1]
 
@@ -398,7 +399,7 @@ def test_a_rewind_counts_prompts_by_their_index(folder: Folder) -> None:
     folder.turn("due", 2)
     folder.update("rewind_marker", target_prompt_index=2)
 
-    said = [m["content"][0]["text"] for m in folder.whole.messages().messages]
+    said = [m["content"][0]["text"] for m in readout_of(folder.whole).messages().messages]
     assert ["zero", "fine", "uno", "fine"] == said
 
 
@@ -420,7 +421,7 @@ def test_a_rewind_whose_prompt_lacks_an_index_counts_with_the_one_before(folder:
     folder.turn("one", 1)
     folder.update("rewind_marker", target_prompt_index=1)
 
-    said = [m["content"][0]["text"] for m in folder.whole.messages().messages]
+    said = [m["content"][0]["text"] for m in readout_of(folder.whole).messages().messages]
     assert ["zero", "fine", "by the way"] == said
 
 
@@ -438,7 +439,7 @@ def test_a_log_that_was_cut_and_grew_again_keeps_what_was_read(folder: Folder) -
 
     gone = [event.summary for event in whole.events if event.why == REWRITTEN]
     assert ["one", "fine", "turn end_turn"] == gone
-    assert told(folder.whole)["messages"] == whole.messages().messages
+    assert told(folder.whole)["messages"] == readout_of(whole).messages().messages
 
 
 # -- compaction -------------------------------------------------------------------------------
@@ -450,10 +451,12 @@ def test_a_compaction_puts_its_history_in_place(folder: Folder) -> None:
 
     whole = folder.whole
     said = [
-        part.get("text") or part["type"] for m in whole.messages().messages for part in m["content"]
+        part.get("text") or part["type"]
+        for m in readout_of(whole).messages().messages
+        for part in m["content"]
     ]
     assert ["one", "Summary: all is well", "tool_use", "tool_result", "two", "fine"] == said
-    assert [] == problems(whole.messages().messages)
+    assert [] == problems(readout_of(whole).messages().messages)
     assert {State.LIVE} == set(whole.states)
     assert [COMPACTION] == [notice.detail for notice in whole.unbilled]
     assert 0 == len(joins.calls(whole.events))
@@ -466,7 +469,7 @@ def test_a_compaction_whose_history_is_lost_leaves_the_history(folder: Folder, f
     """R15: only a plain name in the session's own folder is opened."""
     compacted(folder, file=file)
 
-    texts = [m["content"][0]["text"] for m in folder.whole.messages().messages]
+    texts = [m["content"][0]["text"] for m in readout_of(folder.whole).messages().messages]
     assert ["one", "fine", "two", "fine"] == texts
 
 
@@ -479,7 +482,7 @@ def test_a_linked_checkpoint_is_not_followed(folder: Folder, tmp_path: Path) -> 
     folder.turn("one", 0)
     folder.update("compaction_checkpoint", checkpoint_file="c.json")
 
-    assert "one" == folder.whole.messages().messages[0]["content"][0]["text"]
+    assert "one" == readout_of(folder.whole).messages().messages[0]["content"][0]["text"]
 
 
 def test_a_failed_compaction_is_unbilled_too(folder: Folder) -> None:
@@ -556,7 +559,7 @@ def test_a_forks_own_part_begins_with_its_own_records(folder: Folder) -> None:
     assert (50, 1000) == (whole.spent.own, folder.whole.spent.own)
     assert ["replayed"] * 3 + ["internal"] + ["live"] * 3 == [s for _, s in log_lines(whole)]
     assert [("fork", ONE, False)] == [(e.link, e.session, e.child) for e in whole.edges]
-    said = [m["content"][0]["text"] for m in whole.messages().messages]
+    said = [m["content"][0]["text"] for m in readout_of(whole).messages().messages]
     assert ["one", "fine", "two", "fine"] == said
 
 

@@ -25,6 +25,7 @@ from thence.agents import Adapter, Batch, Cursor, Source, adapters, contents, fi
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.whole import SessionGraph
+from thence.memory.readouts import readout_of
 
 WHOLE = settings.get_current_profile_name() == "whole"
 PARTS = 4
@@ -71,7 +72,7 @@ def sample(data: Path, part: int, *, each: int, whole: int) -> list[Known]:
 def story(source: Source, facts: Iterable[Fact], *, torn: bool = False) -> tuple[Any, ...]:
     """All that a session tells."""
     whole = SessionGraph(source.uid, facts, torn=torn)
-    said = whole.messages().messages
+    said = readout_of(whole).messages().messages
     return whole.events, whole.states, said, whole.spent, whole.turn(), whole.about, whole.unbilled
 
 

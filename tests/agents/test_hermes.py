@@ -12,6 +12,7 @@ from tests.agents.agents import Bill, Scenario, billed, counted, outcomes, whole
 from tests.agents.databases import Step, at_once, grown, insert, run, said
 from thence.agents.hermes.reader import Hermes
 from thence.format.whole import SessionGraph
+from thence.memory.readouts import readout_of
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
@@ -215,7 +216,7 @@ def test_a_compaction_begins_with_its_summary(tmp_path: Path) -> None:
     ]
     run(tmp_path / "state.db", SCHEMA, [*steps(), *more])
     whole = wholes(ADAPTER, tmp_path)[PARENT]
-    texts = [p.get("text") for m in whole.messages().messages for p in m["content"]]
+    texts = [p.get("text") for m in readout_of(whole).messages().messages for p in m["content"]]
 
     assert [summary, "Go on", "Yes.", "And now?"] == texts
     assert 5 == sum(e.kind == "user_msg" for e in whole.events)

@@ -12,6 +12,7 @@ from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
 from thence.agents.kimi.reader import Kimi
 from thence.agents.profiles import agents
 from thence.agents.sessions import load
+from thence.memory.readouts import readout_of
 from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
@@ -225,7 +226,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_prompt_and_summary(tmp_path: Path) -> None:
     """The prompt that was being worked on stays in view."""
     write(tmp_path)
-    said = load(path_of(tmp_path, PARENT), KNOWN).whole.messages().messages
+    said = readout_of(load(path_of(tmp_path, PARENT), KNOWN).whole).messages().messages
 
     texts = [part["text"] for message in said for part in message["content"]]
     assert ["Go on", "It was mended.", "Yes.", "Break it"] == texts

@@ -25,6 +25,7 @@ from thence.format.graph import State
 from thence.format.records import JSON, Event, Skipped
 from thence.format.transcript import Transcript
 from thence.journal import Journal, Session
+from thence.memory.readouts import readout_of
 from thence.testing import Draft, sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -75,7 +76,7 @@ def read(path: Path) -> LoadedSession:
 
 def texts(loaded: LoadedSession) -> list[str]:
     """What the model would be told, in one text per block."""
-    messages = loaded.whole.messages().messages
+    messages = readout_of(loaded.whole).messages().messages
     return [b["text"] for m in messages for b in m["content"] if b["type"] == "text"]
 
 
@@ -287,8 +288,9 @@ def test_random_sessions_mean_the_same_as_to_the_format(
     assert transcript.graph.chain() == whole.graph.chain()
     assert transcript.turn() == whole.turn()
     for orphans in ("answer", "drop", "mark"):
-        assert transcript.messages(orphans).messages == whole.messages(orphans).messages
-    assert repair.mend(history.messages()).messages == whole.messages().messages
+        expected = transcript.messages(orphans).messages
+        assert expected == readout_of(whole).messages(orphans).messages
+    assert repair.mend(history.messages()).messages == readout_of(whole).messages().messages
 
 
 @pytest.mark.slow
@@ -305,7 +307,7 @@ def test_random_runs_of_the_journal_are_read_as_they_were_written(
     loaded = read(Path(source.path))
     told = [{"role": e.fields["role"], "content": e.fields["content"]} for e in run.logged[1]]
 
-    assert repair.mend(told).messages == loaded.whole.messages().messages
+    assert repair.mend(told).messages == readout_of(loaded.whole).messages().messages
     assert [] == loaded.notices
     assert {fact.node.id for fact in loaded.whole.facts} <= {*run.at, *ids(run.root)}
 
@@ -339,7 +341,8 @@ def test_every_version_is_read_as_the_present_one(version: int) -> None:
     loaded, transcript = read(path), Transcript.read(path.read_bytes())
 
     assert transcript.states == loaded.whole.states
-    assert transcript.messages().messages == loaded.whole.messages().messages
+    messages = readout_of(loaded.whole).messages().messages
+    assert transcript.messages().messages == messages
     assert [e.ts for e in transcript.events] == [f.ts or "" for f in loaded.whole.facts]
     assert [n.what for n in transcript.notices] == [
         n.what for n in loaded.notices if n.what == "newer schema"
@@ -620,7 +623,8 @@ def test_a_compaction_may_keep_what_an_ancestor_said(journal: Journal) -> None:
     said(second, "three")
 
     assert ["in short", "two", "three"] == texts(read(path_of(second)))
-    assert second.messages == read(path_of(second)).whole.messages().messages
+    messages = readout_of(read(path_of(second)).whole).messages().messages
+    assert second.messages == messages
 
 
 def test_a_summary_stands_for_all_ancestors(journal: Journal) -> None:
@@ -780,6 +784,7 @@ def test_a_log_that_names_a_side_file_for_ever_is_read_in_bounded_time(
     assert 4 == len(notes)
 
 
+@pytest.mark.slow
 def test_side_files_that_are_not_there_are_not_searched_for_ever(
     home: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from thence.agents.kilo.reader import Kilo
 from thence.agents.opencode.messages import KILLED, TITLE
 from thence.agents.opencode.reader import OpenCode
 from thence.agents.sessions import load
+from thence.memory.readouts import readout_of
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
 
@@ -230,6 +231,7 @@ def test_the_adapter_suite_passes(check: str) -> None:
     assert [] == AdapterSuite(ADAPTER, write, rounds=20).complaints(check)
 
 
+@pytest.mark.slow
 def test_read_after_every_row_it_is_the_session_read_at_once(tmp_path: Path) -> None:
     """A call that runs is told when it runs; its result when it is there."""
     write(tmp_path / "whole")
@@ -281,7 +283,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_the_summary_and_what_follows(tmp_path: Path) -> None:
     """What was said before it is not sent any more."""
     write(tmp_path)
-    found = wholes(ADAPTER, tmp_path)[PARENT].messages().messages
+    found = readout_of(wholes(ADAPTER, tmp_path)[PARENT]).messages().messages
     texts = [part.get("text") for message in found for part in message["content"]]
 
     assert ["It was mended.", "Continue if you have next steps", "Yes."] == texts[:3]
@@ -301,7 +303,7 @@ def test_what_a_compaction_keeps_in_view_follows_the_summary(tmp_path: Path) -> 
     writer.message("msg_31", 7, "assistant", 3000, summary=True, finish="stop")
     writer.prompt("msg_40", 8, "And now?")
     run(tmp_path / "opencode.db", OPENCODE, writer.steps)
-    found = wholes(ADAPTER, tmp_path)[PARENT].messages().messages
+    found = readout_of(wholes(ADAPTER, tmp_path)[PARENT]).messages().messages
     texts = [part.get("text") for message in found for part in message["content"]]
 
     assert ["It was mended.", "Go on", "Yes.", "And now?"] == texts

@@ -13,6 +13,7 @@ from thence.agents.pi.reader import Pi
 from thence.agents.profiles import agents
 from thence.agents.sessions import load
 from thence.format.facts import Edge
+from thence.memory.readouts import readout_of
 from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
@@ -184,7 +185,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_summary_and_tail(tmp_path: Path) -> None:
     """The summary, the entries from the first kept one on, the user's command, what follows."""
     write(tmp_path)
-    said = load(path_of(tmp_path, PARENT, 0), KNOWN).whole.messages().messages
+    said = readout_of(load(path_of(tmp_path, PARENT, 0), KNOWN).whole).messages().messages
 
     texts = [part["text"] for message in said for part in message["content"]]
     assert ["It was mended.", "Try that", "Yes.", "$ git status\nclean", "Go on"] == texts

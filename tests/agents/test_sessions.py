@@ -15,6 +15,7 @@ from thence.format import codec
 from thence.format.facts import Base, Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON
+from thence.memory.readouts import readout_of
 from thence.testing import sample
 
 USER, SUMMARY = "user", "summary"
@@ -110,7 +111,7 @@ def say(*texts: str) -> list[JSON]:
 def told(path: Path) -> tuple[list[str], list[str]]:
     """What the model would be told, and the notices."""
     loaded = load(path, {"plain": Plain()})
-    messages = loaded.whole.messages().messages
+    messages = readout_of(loaded.whole).messages().messages
     texts = [block["text"] for message in messages for block in message["content"]]
     return texts, [notice.what for notice in loaded.notices]
 

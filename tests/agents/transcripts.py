@@ -12,6 +12,7 @@ from thence.agents.claude.reader import Claude
 from thence.agents.sessions import LoadedSession, load_source
 from thence.format.graph import State
 from thence.format.whole import SessionGraph
+from thence.memory.readouts import readout_of
 
 A = "0a000000-0000-4000-8000-00000000000a"
 B = "0b000000-0000-4000-8000-00000000000b"
@@ -144,7 +145,7 @@ def alone(path: Path, channel: str = "main") -> Source:
 def said(session: SessionGraph, *, orphans: Any = "answer") -> list[str]:
     """What the model would be sent, in short."""
     out: list[str] = []
-    for message in session.messages(orphans).messages:
+    for message in readout_of(session).messages(orphans).messages:
         for block in message["content"]:
             what = block.get("text") or block.get("id") or block.get("tool_use_id")
             out.append(f"{message['role'][0]} {what or block['type']}")

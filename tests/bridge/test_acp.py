@@ -21,6 +21,7 @@ from thence.agents.sessions import load
 from thence.cli.processes import thence
 from thence.format.records import JSON
 from thence.journal import Journal
+from thence.memory.readouts import readout_of
 
 USAGE = {"input_tokens": 10, "output_tokens": 5}
 
@@ -90,6 +91,7 @@ class Editor:
 Sdk = Callable[[str], ModuleType]
 
 
+@pytest.mark.slow
 def test_the_owners_client_lists_loads_and_replays(
     session: str, env: dict[str, str], sdk: Sdk, tmp_path: Path
 ) -> None:
@@ -268,7 +270,7 @@ def test_bytes_pass_and_the_journal_says_what_was_said(
             ],
         },
         {"role": "assistant", "content": [{"type": "text", "text": "Two."}]},
-    ] == whole.messages().messages
+    ] == readout_of(whole).messages().messages
     assert ["Let me look."] == [e.summary for e in whole.events if e.kind == "thinking"]
     assert not whole.bills
     assert "SECRETOPTION" not in log.read_text()
@@ -296,6 +298,7 @@ def test_a_kill_costs_nothing_that_was_said(
     assert all(part in said for part in ("Please wait.", "Let me look.", "half of ", '"ls"'))
 
 
+@pytest.mark.slow
 def test_the_end_of_the_agent_is_our_end(env: dict[str, str], tmp_path: Path) -> None:
     """Its exit code is ours, and a program that is not there is said so."""
     ends = [*thence(), "acp", "--", sys.executable, "-c", "raise SystemExit(7)"]

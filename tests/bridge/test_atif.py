@@ -17,6 +17,7 @@ from thence.format.records import JSON
 from thence.format.stored import StoredEvent, events_of_session
 from thence.format.whole import SessionGraph
 from thence.journal import Journal
+from thence.memory.readouts import readout_of
 
 DATA = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
 ELSEWHERE = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 7}
@@ -88,7 +89,7 @@ def _check(loaded: LoadedSession) -> None:
     whole = _back(document)
 
     assert _rows(loaded.whole) == _rows(whole)
-    assert loaded.whole.messages() == whole.messages()
+    assert readout_of(loaded.whole).messages() == readout_of(whole).messages()
     assert loaded.whole.spent == whole.spent
 
 
@@ -188,7 +189,9 @@ def test_a_trajectory_of_another_program_is_a_session() -> None:
     usage = next(iter(whole.bills.values()))
 
     assert "atif:made-up-1" == whole.uid
-    assert ["user", "assistant", "user"] == [m["role"] for m in whole.messages().messages]
+    assert ["user", "assistant", "user"] == [
+        m["role"] for m in readout_of(whole).messages().messages
+    ]
     assert (6, 3, 4) == (usage.input_tokens, usage.output_tokens, usage.cache_read_input_tokens)
     assert {"main", "sub"} == {event.channel for event in whole.events}
     assert [("bash", "tool_call"), ("bash", "tool_result")] == [

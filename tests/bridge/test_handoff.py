@@ -26,7 +26,8 @@ from thence.format.graph import State
 from thence.format.records import JSON, text_of
 from thence.format.repair import problems
 from thence.memory.descent import descent
-from thence.memory.readouts import place_in
+from thence.memory.readouts import open_loaded, readout_of
+from thence.memory.recall import place_of
 
 AT = datetime(2026, 3, 29, 1, 30, 0, 250_000, tzinfo=UTC)
 NEW = "01a00000-0000-7000-8000-00000000000b"
@@ -60,7 +61,8 @@ def told(tmp_path: Path) -> LoadedSession:
 
 def handed(told: LoadedSession, to: str, root: Path, **more: Any) -> Handoff:
     """Hand it over."""
-    made = plan(told, to, root=root, session=NEW, at=AT, here="/home/dev/project", **more)
+    opened = open_loaded(told)
+    made = plan(opened, to, root=root, session=NEW, at=AT, here="/home/dev/project", **more)
     carry_out(made)
     return made
 
@@ -68,7 +70,7 @@ def handed(told: LoadedSession, to: str, root: Path, **more: Any) -> Handoff:
 def read_back(made: Handoff) -> list[JSON]:
     """Give the messages of what was written, as our own reader of that agent sees it."""
     path = next(path for path in made.report.files if "summary" not in path)
-    return load(Path(path)).whole.messages().messages
+    return readout_of(load(Path(path)).whole).messages().messages
 
 
 def words(messages: list[JSON]) -> list[str]:
@@ -183,7 +185,9 @@ def test_a_disk_that_fails_leaves_nothing(
         try:
             made = handed(told, to, root)
         except NotAppendable:
-            made = plan(told, to, root=root, session=NEW, at=AT, here="/home/dev/project")
+            made = plan(
+                open_loaded(told), to, root=root, session=NEW, at=AT, here="/home/dev/project"
+            )
         left = {str(path) for path in root.rglob("*") if path.is_file()}
         seen.add(len(left))
         assert left in (set(), set(made.files)), last
@@ -193,8 +197,9 @@ def test_a_disk_that_fails_leaves_nothing(
 
 def test_an_earlier_event_ends_the_history(told: LoadedSession, tmp_path: Path) -> None:
     """What came after it is not handed over; its call is answered as it was then."""
-    place = place_in(told.whole, "r3")
-    made = handed(told, "claude", tmp_path / "c", event=end_of(told.whole, place))
+    session = readout_of(told.whole)
+    end = end_of(session, place_of(session, "r3"))
+    made = handed(told, "claude", tmp_path / "c", event=end)
 
     assert ["What is here?", "t1", "calc.py"] == [one for one in words(read_back(made)) if one]
     assert "r3" == made.report.event
@@ -202,8 +207,9 @@ def test_an_earlier_event_ends_the_history(told: LoadedSession, tmp_path: Path) 
 
 def test_a_branch_is_handed_over_to_its_end(told: LoadedSession, tmp_path: Path) -> None:
     """Any event of a discarded branch names all of it."""
-    place = place_in(told.whole, "r8")
-    made = handed(told, "codex", tmp_path / "c", event=end_of(told.whole, place, branch=True))
+    session = readout_of(told.whole)
+    end = end_of(session, place_of(session, "r8"), branch=True)
+    made = handed(told, "codex", tmp_path / "c", event=end)
     said = words(read_back(made))
 
     assert "It was wrong." == said[-1]
@@ -215,10 +221,10 @@ def test_a_subagents_event_is_refused(tmp_path: Path) -> None:
     script = story()
     script.user("Look.", isSidechain=True, uuid="s1", parentUuid=None)
     folder = write(tmp_path / "claude", script)
-    whole = load(next(folder.glob("*.jsonl"))).whole
+    session = readout_of(load(next(folder.glob("*.jsonl"))).whole)
 
     with pytest.raises(BadConfig, match="subagent"):
-        end_of(whole, place_in(whole, "s1"))
+        end_of(session, place_of(session, "s1"))
 
 
 def test_nothing_said_is_nothing_to_hand_over(tmp_path: Path) -> None:
@@ -235,7 +241,7 @@ def test_a_folder_that_is_gone_is_replaced_by_where_we_are(
     told: LoadedSession, tmp_path: Path
 ) -> None:
     """And that is said; one that is there is used, without its links."""
-    made = plan(told, "codex", root=tmp_path, session=NEW, at=AT, here="/here")
+    made = plan(open_loaded(told), "codex", root=tmp_path, session=NEW, at=AT, here="/here")
 
     assert "/here" == made.report.cwd
     assert any("/home/dev/project" in note for note in made.report.notes)
@@ -244,7 +250,7 @@ def test_a_folder_that_is_gone_is_replaced_by_where_we_are(
     link.symlink_to(real)
     folder = write(tmp_path / "there", _in(str(link)))
     there = load(next(folder.glob("*.jsonl")))
-    made = plan(there, "codex", root=tmp_path, session=NEW, at=AT, here="/here")
+    made = plan(open_loaded(there), "codex", root=tmp_path, session=NEW, at=AT, here="/here")
     assert (os.path.realpath(real), []) == (made.report.cwd, made.report.notes)
 
 
@@ -435,8 +441,8 @@ def test_what_was_handed_over_counts_where_it_was_said(
         edge.event,
         edge.how,
     )
-    assert said in words(whole.messages().messages)
-    assert "What is here?" in words(whole.messages().messages)
+    assert said in words(readout_of(whole).messages().messages)
+    assert "What is here?" in words(readout_of(whole).messages().messages)
 
 
 @pytest.mark.few(3)

@@ -14,6 +14,7 @@ from thence.bridge.handoff import Handoff, carry_out, plan, targets
 from thence.bridge.portable import writer_of
 from thence.errors import ThenceError
 from thence.format.repair import problems
+from thence.memory.readouts import open_loaded, readout_of
 
 SMALL = 600_000
 AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
@@ -26,7 +27,7 @@ def told(path: Path) -> LoadedSession | None:
         found = load(path)
     except ThenceError:
         return None
-    return found if found.whole.messages().messages else None
+    return found if readout_of(found.whole).messages().messages else None
 
 
 def depth(value: Any) -> int:
@@ -69,12 +70,12 @@ def test_every_hostile_session_is_handed_over_whole(corpus: Path, tmp_path: Path
             continue
         for to in (name for name in targets() if writer_of(name).accept is None):
             root = tmp_path / f"{number}-{to}"
-            made = plan(session, to, root=root, session=NEW, at=AT, here="/home/dev")
+            made = plan(open_loaded(session), to, root=root, session=NEW, at=AT, here="/home/dev")
             carry_out(made)
             back = load(Path(next(p for p in made.report.files if "summary" not in p)))
 
             assert [] == faults(made), path.name
-            assert [] == problems(back.whole.messages().messages), path.name
+            assert [] == problems(readout_of(back.whole).messages().messages), path.name
             assert [] == back.skipped, path.name
         handed += 1
 

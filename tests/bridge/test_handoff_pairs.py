@@ -15,6 +15,7 @@ from thence.agents.samples import Machine
 from thence.agents.sessions import LoadedSession, load_source
 from thence.bridge.handoff import plan, targets
 from thence.format.records import blocks
+from thence.memory.readouts import open_loaded, readout_of
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 SESSION = "0195600d-0000-4000-8000-00000000000a"
@@ -38,8 +39,10 @@ def test_every_pair_says_what_became_of_each_call(source: str, target: str, tmp_
     loaded = longest(source, tmp_path)
     root = tmp_path / "target"
     root.mkdir()
-    said = loaded.whole.messages().messages
-    handoff = plan(loaded, target, root=root, session=SESSION, at=NOW, here=str(tmp_path))
+    said = readout_of(loaded.whole).messages().messages
+    handoff = plan(
+        open_loaded(loaded), target, root=root, session=SESSION, at=NOW, here=str(tmp_path)
+    )
     report = handoff.report
     written = b"\n".join(handoff.files.values()).decode()
     texts = [
@@ -76,7 +79,9 @@ def test_what_a_pair_loses_is_in_the_report(source: str, target: str, tmp_path: 
     loaded = longest(source, tmp_path)
     root = tmp_path / "target"
     root.mkdir()
-    report = plan(loaded, target, root=root, session=SESSION, at=NOW, here=str(tmp_path)).report
+    report = plan(
+        open_loaded(loaded), target, root=root, session=SESSION, at=NOW, here=str(tmp_path)
+    ).report
     shells = {
         tool
         for agent in agents().values()

@@ -21,6 +21,7 @@ from thence.errors import NotReadable
 from thence.format import forms
 from thence.format.repair import problems
 from thence.journal import Journal
+from thence.memory.readouts import readout_of
 
 CLOCK, IMPORT = made_id("clock-change"), made_id("gauge-import")
 FORMS = ("jsonl", "markdown", "html", "messages")
@@ -99,7 +100,7 @@ def test_a_flat_journal_needs_no_other_file(looked_at: Homes, run: Run, tmp_path
         told = json.loads(run("export", uid, "--as", "messages").stdout)
         read = load(path)
 
-        assert told == read.whole.messages().messages, uid
+        assert told == readout_of(read.whole).messages().messages, uid
         assert [] == problems(told)
         assert 0o600 == path.stat().st_mode & 0o777
         name = read.whole.native
@@ -130,13 +131,13 @@ def test_pages_keep_what_is_said_as_text(tmp_path: Path, run: Run) -> None:
         result = {"type": "tool_result", "tool_use_id": "t", "content": evil}
         s.record("user", {"role": "user", "content": [result]})
         path = s.transcript_path
-    whole = load(Path(str(path))).whole
+    session = readout_of(load(Path(str(path))).whole)
     parser = _Tags()
-    parser.feed("\n".join(forms.page(whole)))
+    parser.feed("\n".join(forms.page(session)))
 
     assert "script" not in parser.tags
     assert "b" not in parser.tags
-    fences = [line for line in forms.markdown(whole) if set(line) == {"`"}]
+    fences = [line for line in forms.markdown(session) if set(line) == {"`"}]
 
     assert max(map(len, fences)) > 7
     for form in FORMS:
@@ -164,7 +165,7 @@ def _markdown(folder: Path, text: str) -> str:
         s.record("assistant", {"role": "assistant", "content": [{"type": "text", "text": text}]})
         s.record("assistant", {"role": "assistant", "content": [use]})
         path = Path(str(s.transcript_path))
-    return "\n".join(forms.markdown(load(path).whole))
+    return "\n".join(forms.markdown(readout_of(load(path).whole)))
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -16,6 +16,7 @@ from thence.cli.show import events
 from thence.cli.terminal import as_json
 from thence.errors import NotReadable
 from thence.memory.readouts import open_loaded as opened_session
+from thence.memory.readouts import readout_of
 
 LOGS = (".jsonl", ".ndjson", ".zst")
 
@@ -53,7 +54,7 @@ def show_all(root: Path) -> int:
         Page(opened_session(loaded), 120, opened=True).lines()
         for _ in as_json(events(opened_session(loaded))):
             pass
-        for _ in as_json(loaded.whole.messages().messages):
+        for _ in as_json(readout_of(loaded.whole).messages().messages):
             pass
     return shown
 

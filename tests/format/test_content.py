@@ -14,6 +14,7 @@ from tests.format.messages_api import PNG, refusals
 from thence.agents import adapters
 from thence.agents.sessions import find_source, load_source
 from thence.format.repair import Orphans, mend
+from thence.memory.readouts import readout_of
 
 WAYS: tuple[Orphans, ...] = ("answer", "drop", "mark")
 SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg'/>").decode()
@@ -214,7 +215,7 @@ def test_no_session_of_a_real_client_is_refused(shared: Path) -> None:
         if claim is None or claim[1].path in seen:
             continue
         seen.add(claim[1].path)
-        said = load_source(*claim).whole.messages().messages
+        said = readout_of(load_source(*claim).whole).messages().messages
         if why := refusals(said):
             refused[str(path.relative_to(shared))] = why[:3]
 

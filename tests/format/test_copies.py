@@ -12,6 +12,7 @@ from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import Usage
 from thence.format.whole import SessionGraph
+from thence.memory.readouts import readout_of
 
 UID = "codex:s"
 B, C = "//0000000b", "//0000000c"
@@ -66,7 +67,7 @@ def test_what_two_places_hold_is_one() -> None:
     whole = SessionGraph(UID, [*log("abc"), *log("abc", B)])
 
     assert [e.event_id for e in alone.events] == [e.event_id for e in whole.events]
-    assert alone.messages().messages == whole.messages().messages
+    assert readout_of(alone).messages().messages == readout_of(whole).messages().messages
 
 
 def test_lines_that_are_there_twice_stay_two() -> None:

@@ -151,7 +151,7 @@ def test_touched_files_are_those_the_input_names(
 ) -> None:
     """Files come from edit tools, patches and evident shell edits, with lines where told."""
     assert expected == tools.touches(tool, given)
-    assert any(touch.how != "read" for touch in expected) == tools.is_edit(tool, given)
+    assert any(touch.how != "read" for touch in expected) == tools.action_of(tool, given).edits
 
 
 # -- summaries -----------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_nothing_raises_on_any_json(tool: Any, given: Any, result: Any) -> None:
     """Every function answers for arguments of every shape, as values and as JSON text."""
     for value in (given, json.dumps(given)):
         line = tools.summary(tool, value)
-        tools.is_edit(tool, value)
+        tools.action_of(tool, value)
         script = tools.command(tool, value)
         assert isinstance(tools.touches(tool, value), list)
         assert None is script or script.strip()

@@ -19,7 +19,8 @@ from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import Usage
 from thence.format.transcript import Transcript
-from thence.format.whole import REWRITTEN, SessionGraph, said_in
+from thence.format.whole import REWRITTEN, SessionGraph
+from thence.memory.readouts import readout_of
 
 UID = "codex:s"
 
@@ -52,7 +53,7 @@ def mark(line: int, **more: Any) -> Fact:
 
 def said(whole: SessionGraph) -> list[str]:
     """The texts the model sees."""
-    return [b["text"] for m in whole.messages().messages for b in m["content"]]
+    return [b["text"] for m in readout_of(whole).messages().messages for b in m["content"]]
 
 
 def states(whole: SessionGraph) -> dict[str, State | None]:
@@ -78,7 +79,7 @@ def test_own_events_are_the_same_session(script: Script) -> None:
     whole = SessionGraph("thence:s", facts)
 
     assert transcript.states == whole.states
-    assert transcript.messages().messages == whole.messages().messages
+    assert transcript.messages().messages == readout_of(whole).messages().messages
     assert transcript.turn().state == whole.turn().state
 
 
@@ -137,7 +138,7 @@ def test_rewind_of_a_rewind_is_followed_through_all_logs() -> None:
     ]
 
     assert ["a", "b", "c", "d"] == [
-        t for m in SessionGraph(UID, logs).messages().messages for t in texts(m)
+        t for m in readout_of(SessionGraph(UID, logs)).messages().messages for t in texts(m)
     ]
 
 
@@ -157,8 +158,8 @@ def test_ordinals_tell_the_base_where_offsets_do_not() -> None:
 def test_base_in_another_session_is_a_root() -> None:
     """What cannot be found here is the ancestor's, whose messages are given."""
     facts = [mark(1, base=Base("elsewhere", offset=9)), prompt("mine", 2)]
-    before = [{"role": "user", "content": "theirs"}]
-    whole = SessionGraph(UID, facts, ancestor=before)
+    above = SessionGraph("codex:elsewhere", [prompt("theirs", 1), prompt("later", 2)])
+    whole = SessionGraph(UID, facts, origin=(above, 0))
 
     assert ["theirs", "mine"] == said(whole)
 
@@ -166,8 +167,9 @@ def test_base_in_another_session_is_a_root() -> None:
 def test_messages_before_a_base_are_those_of_its_line() -> None:
     """A fork sees what its ancestor's model saw at that place, not what came later."""
     whole = SessionGraph(UID, [prompt("a", 1), reply("b", 2), prompt("later", 3)])
+    before = readout_of(whole).messages(to=whole.place_before(Base("", offset=300))).messages
 
-    assert ["a", "b"] == [t for m in whole.said_before(Base("", offset=300)) for t in texts(m)]
+    assert ["a", "b"] == [t for m in before for t in texts(m)]
 
 
 def test_summary_stands_for_what_was_before_it() -> None:
@@ -414,9 +416,10 @@ def test_what_no_model_saw_is_in_no_message() -> None:
         text("c", "assistant"),
     )
 
-    assert [("user", ["a", "b"]), ("assistant", ["c"])] == [
-        (m["role"], texts(m)) for m in said_in(Fact(Node("n"), blocks=blocks))
-    ]
+    session = SessionGraph(UID, [Fact(Node("n", flags=Is.PROMPT), blocks=blocks)])
+    messages = readout_of(session).messages().messages
+
+    assert [("user", ["a", "b"]), ("assistant", ["c"])] == [(m["role"], texts(m)) for m in messages]
 
 
 def linked(
@@ -495,7 +498,7 @@ def test_summary_leaves_out_what_an_ancestor_said() -> None:
                 blocks=(Block("lifecycle", "user", "", "all in all"),),
             ),
         ],
-        ancestor=[{"role": "user", "content": "long ago"}],
+        origin=(SessionGraph("codex:a", [prompt("long ago", 1)]), 0),
     )
 
     assert ["all in all"] == said(whole)
@@ -545,4 +548,4 @@ def test_result_that_an_ancestor_got_later_is_not_ours() -> None:
     before = SessionGraph("x:a", older).up_to(base)
     whole = SessionGraph("x:b", [begun(base), linked("ours", "head", 2, file="b")], before=before)
 
-    assert ["c"] == [block["id"] for block in whole.messages().open_calls]
+    assert ["c"] == [block["id"] for block in readout_of(whole).messages().open_calls]

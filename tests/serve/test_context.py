@@ -15,12 +15,12 @@ def test_a_session_is_put_together_once_for_one_state_of_it(house: House) -> Non
     """Asked again it is the same; of another change it is another."""
     row = next(iter(house.store.sessions()))
 
-    first, again = (house.context.load_session(row) for _ in range(2))
-    grown = house.context.load_session(msgspec.structs.replace(row, change=row.change + 1))
+    first, again = (house.context.open_session(row) for _ in range(2))
+    grown = house.context.open_session(msgspec.structs.replace(row, change=row.change + 1))
 
     assert first is again
     assert grown is not first
-    assert grown.whole.uid == first.whole.uid
+    assert grown.session.uid == first.session.uid
 
 
 def test_how_busy_a_session_was_is_counted_once(house: House) -> None:

@@ -22,10 +22,8 @@ from tests.serve.streams import Listener
 from thence.cli import nudge
 from thence.cli.madeup import made_id
 from thence.format import layout
-from thence.format.whole import events_along
 from thence.journal import Journal
 from thence.memory import nudges
-from thence.memory.readouts import readout_of
 from thence.memory.store import Filter
 from thence.memory.watching import changes
 from thence.serve import clients, live, sweeper
@@ -72,7 +70,7 @@ def say(house: House, *texts: str, path: Path | None = None) -> None:
 
 def line_now(house: House, uid: str = UID) -> list[int]:
     """The line of a session as the store has it."""
-    return EventLine(readout_of(house.context.load_session(house.context.row(uid)).whole)).ids
+    return EventLine(house.context.open_session(house.context.row(uid)).session).ids
 
 
 # -- late joiners ---------------------------------------------------------------------------
@@ -85,8 +83,8 @@ def test_who_comes_late_gets_the_line_and_then_what_comes(
     """No discarded branch, no books, none of a subagent; then, once, what is written."""
     client = listen()
     ready = client.wait_for("ready")
-    whole = own_house.context.load_session(own_house.context.row(UID)).whole
-    line = [e.event_id for e in events_along(whole, whole.graph.chain(boundaries=False))]
+    session = own_house.context.open_session(own_house.context.row(UID)).session
+    line = [e.event_id for e in session.events_along(session.graph.chain(boundaries=False))]
 
     assert (line, len(line)) == (client.line, ready.data["events"])
     assert {"live"} == {one.data["state"] for one in client.of("event")}
@@ -282,9 +280,8 @@ def test_a_page_says_where_it_stands_in_its_first_question(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
     """A browser cannot send the header the first time; the mark of what it shows is enough."""
-    mark = EventLine(
-        readout_of(own_house.context.load_session(own_house.context.row(UID)).whole)
-    ).mark()
+    session = own_house.context.open_session(own_house.context.row(UID)).session
+    mark = EventLine(session).mark()
     client = listen(f"{STREAM}?after={mark}")
     client.wait_for("ready")
 

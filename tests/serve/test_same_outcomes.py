@@ -1,4 +1,4 @@
-"""Terminal, viewer, API and digest say the same of every call."""
+"""Terminal, viewer, API, digest, exports and the replay for editors say the same of every call."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.agents.rollouts import A, Line, assistant, call, event, meta, output,
 from tests.serve.conftest import House, empty
 from thence.agents import Adapter, Source, adapters
 from thence.agents.sessions import LoadedSession, find_source, read_all
+from thence.bridge.acp_agent import replay
+from thence.bridge.otlp import trace_of
 from thence.cli import thence
 from thence.cli.page import Page
 from thence.errors import ThenceError
@@ -30,7 +32,7 @@ from thence.memory.course import SessionTimeline
 from thence.memory.growth import Growing
 from thence.memory.keep import Ingester
 from thence.memory.packs import Packs
-from thence.memory.readouts import open_loaded, read_session
+from thence.memory.readouts import open_loaded, open_session, read_session
 from thence.memory.store import unpack_facts
 from thence.serve.chart import Chart
 from thence.team.copying import _NoRedaction
@@ -177,6 +179,35 @@ def test_search_finds_by_kind_what_calls_and_results_say(
     assert hits[0]["derived_from"] == opened["event_id"]
 
 
+def failed_spans(session: Readout) -> set[int]:
+    """Return the calls that an export as spans marks as failed."""
+    spans = trace_of(session, agent="Codex").spans
+    return {int(span.key.removeprefix("call ")) for span in spans if span.error is not None}
+
+
+def failed_updates(session: Readout) -> set[int]:
+    """Return the calls that a replay of the live line for an editor marks as failed."""
+    updates = (u for u in replay(session) if u["sessionUpdate"] == "tool_call_update")
+    names = {update["toolCallId"] for update in updates if update["status"] == "failed"}
+    return {pair.call.event_id for pair in session.calls if pair.call.call in names}
+
+
+def test_exports_and_handoffs_tell_what_the_api_says(machine: House) -> None:
+    """Spans and a replay fail where the API does; a handoff takes every call along."""
+    api = api_outcomes(machine)
+    row = machine.context.row(f"codex:{A}")
+    session = open_session(machine.store, row).session
+    names = {pair.call.event_id: pair.call.call for pair in session.calls}
+    failed = {name for name, outcome in api.items() if outcome.failed}
+    env = machine.homes.env | {"HOME": str(machine.folder)}
+    asked = ["handoff", f"codex:{A}", "--to", "claude", "--dry-run", "--json"]
+    told = json.loads(CliRunner().invoke(thence, asked, env=env, catch_exceptions=False).output)
+
+    assert failed == {names[at] for at in failed_spans(session)}
+    assert failed == {names[at] for at in failed_updates(session)}
+    assert len(api) == told["calls"] == len(CALLS)
+
+
 # -- all calls of real clients --------------------------------------------------------------
 
 
@@ -209,6 +240,7 @@ def stored(
         grown = kept.rest
 
 
+@pytest.mark.slow
 def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_path: Path) -> None:
     """The terminal on a file; viewer, digest and API on what is stored; facts without payloads."""
     calls = sessions = 0
@@ -241,6 +273,9 @@ def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_pat
             for e in row.derived_events()
         )
         assert expected == [(e.event_id, e.kind, e.summary, e.failed) for e in light.derived]
+        failed = {at for at, outcome in outcomes.items() if outcome.failed}
+        assert failed == failed_spans(session)
+        assert failed_updates(session) <= failed
         assert terminal.calls.keys() == viewer.calls.keys()
         for name, pair in terminal.calls.items():
             assert pair.outcome == viewer.calls[name].outcome, name

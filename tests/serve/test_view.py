@@ -90,7 +90,7 @@ def test_thin_facts_are_laid_out_as_whole_ones_are(house: House) -> None:
     """Payloads are for drawing; they change no row."""
     for row in house.store.sessions(Filter()):
         thin = charts_of(house.context).get(house.context, row)
-        full = Chart(readout_of(house.context.load_session(row).whole))
+        full = Chart(house.context.open_session(row).session)
 
         assert thin.rows == full.rows
         assert [bound.rows for bound in thin.bounds] == [bound.rows for bound in full.bounds]

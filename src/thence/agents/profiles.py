@@ -406,6 +406,19 @@ def label_of(name: str) -> str:
     return known.label if known is not None else name
 
 
+def stored_name(text: str) -> str:
+    """Return the stored name of an agent that is named by it or by its label, in any case.
+
+    `Claude Code`, `claude-code` and `claude` are `claude`; a name that nobody knows stays.
+    """
+    wanted = text.lower()
+    if agent_of(wanted) is not None:
+        return wanted
+    spelled = wanted.replace("-", " ")
+    matches = (name for name, agent in agents().items() if agent.label.lower() == spelled)
+    return next(matches, text)
+
+
 def agent_of(name: str) -> Agent | None:
     """Return an agent by its name; None if there is none."""
     return _own(name) if name in _folders() else _others().get(name)

@@ -20,7 +20,7 @@ from thence.errors import NotReadable, SessionNotFound
 from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Edge, Fact
 from thence.format.nodes import PREVIOUS
-from thence.format.records import JSON, Notice, Skipped
+from thence.format.records import Notice, Skipped
 from thence.format.whole import AncestorFacts, SessionGraph
 
 MAX_ANCESTORS = 32
@@ -217,21 +217,17 @@ def join_generations(generations: Sequence[Generation]) -> SessionGraph:
     for generation in reversed(generations):
         link = generation.link
         base = link.base if link is not None else None
-        ancestor: Sequence[JSON] = ()
         before: AncestorFacts | None = None
-        origin: tuple[SessionGraph, int] | None = None
+        origin: tuple[SessionGraph, int | None] | None = None
         if above is not None and link is not None and base is not None:
             if link.node.parent == PREVIOUS:
-                ancestor = above.said_before(base)
-                place = above.place_before(base)
-                origin = (above, place) if place is not None else None
+                origin = above, above.place_before(base)
             else:
                 before = above.up_to(base)
         above = SessionGraph(
             *(generation.uid, generation.facts),
             replayed=generation.replayed,
             billed=generation.billed,
-            ancestor=ancestor,
             before=before,
             origin=origin,
             torn=generation.torn,

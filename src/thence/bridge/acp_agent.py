@@ -17,16 +17,15 @@ import msgspec
 
 from thence.errors import ThenceError
 from thence.format.facts import words_of
-from thence.format.graph import State
 from thence.format.records import JSON, text_of
 from thence.format.tools import Effect
-from thence.format.whole import events_along
 from thence.memory import recall
+from thence.memory.readouts import open_session
 from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
-    from thence.format.whole import SessionGraph
+    from thence.format.readout import Readout
     from thence.memory.store import SessionRow, Store
 
 PROTOCOL: Final = 1
@@ -163,7 +162,7 @@ class ArchiveAgent:
 
     def _load(self, params: Object) -> Iterator[Object]:
         row = self._row(params)
-        session = recall.load_session(self._store, row).whole
+        session = open_session(self._store, row).session
         self._loaded = row.session.session_uid
         for update in replay(session):
             yield _notice(row.session.session_uid, update)
@@ -212,20 +211,19 @@ def _notice(session: str, update: Object) -> Object:
 # -- replay ---------------------------------------------------------------------------------
 
 
-def replay(session: SessionGraph) -> Iterator[Object]:
+def replay(session: Readout) -> Iterator[Object]:
     """Yield the live line of a session as updates, what it continues first."""
-    for part in session.inherited(boundaries=False):
-        yield from _updates(part.session, events_along(part.session, part.places))
-    line = session.graph.chain(boundaries=False)
-    yield from _updates(session, events_along(session, line))
+    for part in session.line(boundaries=False):
+        yield from _updates(part.session, part.session.events_along(part.places))
 
 
-def _updates(session: SessionGraph, events: Iterable[SessionEvent]) -> Iterator[Object]:
-    failed = {pair.call.event_id: pair.outcome.failed for pair in session.calls}
-    effects = {pair.call.event_id: pair.effect for pair in session.calls}
-    results = {pair.result.event_id: pair.call.event_id for pair in session.calls if pair.result}
+def _updates(session: Readout, events: Iterable[SessionEvent]) -> Iterator[Object]:
+    calls = session.every_call
+    failed = {pair.call.event_id: pair.outcome.failed for pair in calls}
+    effects = {pair.call.event_id: pair.effect for pair in calls}
+    results = {pair.result.event_id: pair.call.event_id for pair in calls if pair.result}
     for event in events:
-        if event.state is State.INTERNAL or event.role == "system":
+        if event.role == "system":
             continue
         if event.kind == "tool_call":
             yield _call(event, effects.get(event.event_id))

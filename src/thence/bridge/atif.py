@@ -20,17 +20,19 @@ from thence.bridge.frames import (
     frame_of,
     head_of,
     parcel_of,
-    subagent_calls,
 )
 from thence.format.facts import Block, Fact, text_in
 from thence.format.graph import State
 from thence.format.joins import sum_usages
 from thence.format.records import JSON, Usage, text_of
-from thence.format.stored import StoredEvent, events_of_session
+from thence.format.stored import StoredEvent
+from thence.format.whole import add_about
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
-    from thence.format.whole import SessionGraph
+    from thence.format.nodes import Node
+    from thence.format.normal import SessionEvent
+    from thence.format.readout import Readout, Record
 
 SCHEMA: Final = "ATIF-v1.8"
 OURS: Final = "thence"
@@ -50,15 +52,17 @@ def trajectory_of(loaded: LoadedSession, *, agent: str, by: str) -> Object:
 
     `agent` is what the agent is called there, `by` names the program that writes.
     """
-    session = loaded.whole
+    from thence.memory.readouts import readout_of
+
+    session = readout_of(loaded.whole)
     root = _Document(session, parcel_of(loaded.generations[0]), agent).root()
     root["extra"][OURS]["by"] = by
     copied = list(_copied_steps(session))
     root["steps"][:0] = copied
     subagents = root.get("subagent_trajectories", [])
-    wholes = {part.session.uid: part.session for part in session.inherited(boundaries=False)}
+    known = {part.session.uid: part.session for part in session.inherited(boundaries=False)}
     for generation in loaded.generations[1:]:
-        above = wholes.get(generation.uid)
+        above = known.get(generation.uid)
         if above is not None:
             ancestor = _Document(above, parcel_of(generation), agent).root()
             ancestor["extra"][OURS]["role"] = "ancestor"
@@ -150,7 +154,7 @@ class _Line:
         self.calls: dict[str, int] = {}
         self.owed: list[tuple[Usage, int | None]] = []
 
-    def open_step(self, source: str, fact: Fact) -> int:
+    def open_step(self, source: str, fact: Fact | Record) -> int:
         """Begin a step for a record, or continue that of the same response."""
         response = fact.node.response
         if source == "agent" and response is not None and self.steps:
@@ -192,16 +196,16 @@ class _Line:
 class _Document:
     """A session as a trajectory with those of its branches and subagents."""
 
-    def __init__(self, session: SessionGraph, parcel: Parcel, agent: str) -> None:
+    def __init__(self, session: Readout, parcel: Parcel, agent: str) -> None:
         self._session = session
         self._parcel = parcel
         self._agent = agent
-        self._linked = {fact.node.id: fact for fact in session.facts}
+        self._nodes = {record.id: record.node for record in session.records}
         self._rows: dict[str, list[StoredEvent]] = {}
-        for row in events_of_session(session):
-            self._rows.setdefault(row.event.native_id, []).append(_with_price(row))
+        for row in session.rows:
+            self._rows.setdefault(row.event.native_id, []).append(row)
         chain = session.graph.chain(boundaries=False)
-        self._on_line = {session.facts[at].node.id for at in chain}
+        self._on_line = {session.records[at].id for at in chain}
         self._lines: dict[str, _Line] = {MAIN: _Line(MAIN, MAIN)}
         self._line_of: dict[str, _Line] = {}
         self._continued: set[str] = set()
@@ -215,7 +219,7 @@ class _Document:
             self._add(number, fact)
         self._settle_subagents()
         main, *others = self._lines.values()
-        session = self._session.session()
+        session = self._session.head.session
         root = self._trajectory(main)
         root["session_id"] = session.native_session_id
         root["trajectory_id"] = self._parcel.uid
@@ -241,25 +245,25 @@ class _Document:
     def _add(self, number: int, fact: Fact) -> None:
         name = fact.node.id
         rows = self._rows.get(name, [])
-        linked = self._linked.get(name, fact)
-        self._above[name] = linked.node.parent or linked.node.logical
+        node = self._nodes.get(name, fact.node)
+        self._above[name] = node.parent or node.logical
         is_said = any(block.role != "system" for block in fact.blocks)
         if not rows or not is_said or all(row.event.state is State.INTERNAL for row in rows):
             self._loose.append({**frame_of(fact), "n": number})
             line = self._channel_line(fact.channel)
             self._bill(line, rows, None)
             return
-        line = self._line_for(name, fact, linked)
+        line = self._line_for(name, fact, node)
         self._line_of[name] = line
         for row in rows:
             if row.event.state is not None:
                 line.states[row.event.state.value] = None
         self._place(number, fact, line, rows)
 
-    def _line_for(self, name: str, fact: Fact, linked: Fact) -> _Line:
+    def _line_for(self, name: str, fact: Fact, node: Node) -> _Line:
         if name in self._on_line:
             return self._lines[MAIN]
-        answers = linked.node.answers
+        answers = node.answers
         is_result = all(block.kind == "tool_result" for block in fact.blocks)
         if is_result:
             for line in self._lines.values():
@@ -345,7 +349,7 @@ class _Document:
 
     def _settle_subagents(self) -> None:
         """Refer from results to the subagents that their calls started."""
-        calls = subagent_calls(self._session)
+        calls = self._session.started_by()
         for line in self._lines.values():
             line.settle()
             if line.channel == MAIN or line.name != line.channel:
@@ -378,9 +382,8 @@ class _Document:
         return out
 
     def _trajectory(self, line: _Line) -> Object:
-        session = self._session.session()
-        about = self._session.about
-        version = about.get("version")
+        session = self._session.head.session
+        version = add_about({}, self._parcel.facts).get("version")
         agent: Object = {
             "name": self._agent,
             "version": version if isinstance(version, str) and version else "unknown",
@@ -411,31 +414,25 @@ def _usages(line: _Line) -> list[Usage]:
     return [usage for step in line.steps for usage in step.usages]
 
 
-def _with_price(row: StoredEvent) -> StoredEvent:
-    from thence.memory.pages import with_price
-
-    return with_price(row)
-
-
-def _copied_steps(session: SessionGraph) -> Iterator[Object]:
+def _copied_steps(session: Readout) -> Iterator[Object]:
     """Yield what stands on the line in the sessions that this one continues."""
     for part in session.inherited(boundaries=False):
         line = _Line(MAIN, MAIN)
-        for at in part.places:
-            fact = part.session.facts[at]
+        for record in (part.session.records[at] for at in part.places):
             spoken: int | None = None
-            for block in fact.blocks:
-                if block.role == "system" or part.session.graph.states[at] is State.INTERNAL:
+            for row, event in zip(record.rows, record.blocks, strict=True):
+                if event.role == "system" or event.state is State.INTERNAL:
                     continue
-                if block.kind == "tool_result":
-                    place = line.calls.get(block.call or "")
-                    place = line.open_step("system", fact) if place is None else place
+                if event.kind == "tool_result":
+                    place = line.calls.get(event.call or "")
+                    place = line.open_step("system", record) if place is None else place
                 else:
-                    source = "agent" if block.role == "assistant" else "user"
-                    place = spoken = line.open_step(source, fact) if spoken is None else spoken
+                    source = "agent" if event.role == "assistant" else "user"
+                    place = spoken = line.open_step(source, record) if spoken is None else spoken
                 line.steps[place].is_copied = True
-                line.steps[place].model = line.steps[place].model or fact.model
-                _fill_step(block_of(block), block, line, place)
+                line.steps[place].model = line.steps[place].model or record.model
+                failed = None if row.has_borrowed_status else event.failed
+                _fill_step({}, msgspec.structs.replace(event, failed=failed), line, place)
         for step in line.steps:
             yield {**step.made(0), "extra": {OURS: {"copied_from": part.session.uid}}}
 
@@ -454,7 +451,7 @@ def is_time(text: str) -> bool:
 # -- blocks in steps ------------------------------------------------------------------------
 
 
-def _fill_step(stub: Object, block: Block, line: _Line, at: int) -> Object:
+def _fill_step(stub: Object, block: Block | SessionEvent, line: _Line, at: int) -> Object:
     """Put the text of a block into its step; return the stub with its place there.
 
     Where the step cannot hold all of the payload exactly, the stub keeps the payload.
@@ -487,7 +484,7 @@ def _fill_step(stub: Object, block: Block, line: _Line, at: int) -> Object:
     return stub
 
 
-def _filled_call(stub: Object, block: Block, line: _Line, at: int) -> Object:
+def _filled_call(stub: Object, block: Block | SessionEvent, line: _Line, at: int) -> Object:
     step = line.steps[at]
     if step.source != "agent":
         return stub
@@ -506,7 +503,7 @@ def _filled_call(stub: Object, block: Block, line: _Line, at: int) -> Object:
     return stub
 
 
-def _filled_result(stub: Object, block: Block, step: _Step, at: int) -> Object:
+def _filled_result(stub: Object, block: Block | SessionEvent, step: _Step, at: int) -> Object:
     payload = block.payload
     is_plain = isinstance(payload, str) or (
         isinstance(payload, list) and bool(payload) and all(map(_is_text_part, payload))

@@ -16,12 +16,11 @@ import msgspec
 from thence.errors import NotReadable
 from thence.format import gather
 from thence.format.facts import Block, Edge, Fact
-from thence.format.records import JSON, word
+from thence.format.records import JSON
 from thence.format.whole import in_written_order, name_repeats
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Generation
-    from thence.format.whole import SessionGraph
 
 _DERIVED: Final = ("ref", "effect", "evidence", "tone")
 """Fields of a block that are made of its payload, or that say where this machine keeps it."""
@@ -60,18 +59,6 @@ def parcel_of(generation: Generation) -> Parcel:
 def records_of(facts: Iterable[Fact]) -> list[Fact]:
     """Return records in written order, texts in pieces joined, each under a name of its own."""
     return name_repeats(in_written_order(gather.join_pieces(list(facts))))
-
-
-def subagent_calls(session: SessionGraph) -> dict[str, str]:
-    """Return the calls that started subagents, by the channels of these."""
-    channels = {fact.channel for fact in session.facts} - {"main"}
-    out = {channel: word(session.about.get(channel)) for channel in channels}
-    for fact in session.facts:
-        payload = fact.blocks[0].payload if fact.type == "sidechain" and fact.blocks else None
-        if isinstance(payload, dict) and payload.get("agent_id") in channels:
-            call = word(payload.get("tool_use_id"))
-            out[payload["agent_id"]] = call or out[payload["agent_id"]]
-    return {channel: call for channel, call in out.items() if call}
 
 
 def frame_of(fact: Fact, blocks: Sequence[JSON] | None = None) -> dict[str, JSON]:

@@ -26,14 +26,14 @@ from thence.agents.handoffs import HandoffHistory, HandoffSettings
 from thence.agents.profiles import agents
 from thence.bridge import portable
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
-from thence.format import repair, spills
+from thence.format import repair
 from thence.format.nodes import Is
 from thence.format.records import JSON, blocks
 from thence.journal.log import make_folder, sync_folder
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import LoadedSession
-    from thence.format.whole import SessionGraph
+    from thence.format.readout import Readout
+    from thence.memory.readouts import OpenedSession
 
 NOT_HANDED: Final = (
     "permissions: the new agent will ask",
@@ -88,7 +88,7 @@ class Handoff(msgspec.Struct, frozen=True):
 
 
 def plan(
-    loaded: LoadedSession,
+    opened: OpenedSession,
     to: str,
     *,
     root: Path,
@@ -104,35 +104,33 @@ def plan(
     `event` is the place of the last event that goes along; without one it is the live chain's.
     `here` is the folder it goes on in if the session's own is not there, `at` the time in UTC.
     """
-    graph, agent = loaded.whole, loaded.source.adapter
-    mended = graph.messages(to=event)
+    readout, agent = opened.session, opened.agent
+    mended = readout.messages(to=event, full=True)
     if not mended.messages:
-        raise SessionNotFound(f"no messages yet in {graph.uid}", hint="see thence show")
-    outputs = spills.texts([*graph.before.facts, *graph.facts])
-    with_outputs = spills.inline_known(mended.messages, outputs)
+        raise SessionNotFound(f"no messages yet in {readout.uid}", hint="see thence show")
     writer, target = portable.writer_of(to), agents()[to]
     if writer.session_id is not None:
         session = target.ask(writer.session_id, session)
     settings = (
         target.ask(writer.settings, root) if writer.settings is not None else HandoffSettings()
     )
-    messages, account = portable.convert_messages(with_outputs, agent, to)
-    last = graph.facts[event].node.id if event is not None else None
-    end = event if event is not None else graph.graph.end
-    cwd, moved = _folder(graph, here)
-    known = graph.session()
+    messages, account = portable.convert_messages(mended.messages, agent, to)
+    last = readout.records[event].id if event is not None else None
+    end = event if event is not None else readout.graph.end
+    known = readout.head.session
+    cwd, moved = _folder(known.cwd, here)
     bound = HandoffHistory(
         session,
         messages,
         cwd,
         at,
         {
-            "from": graph.uid,
-            "event": graph.facts[end].node.id if end is not None else None,
+            "from": readout.uid,
+            "event": readout.records[end].id if end is not None else None,
             "by": by,
             "at": at.isoformat(),
         },
-        _one_line(graph.title),
+        _one_line(readout.title),
         known.model if agent == to else settings.model,
         known.git_branch,
         settings.provider,
@@ -144,7 +142,7 @@ def plan(
     argv = target.profile.resume_command(session)
     accept = target.ask(writer.accept, next(iter(written))) if writer.accept is not None else []
     report = HandoffReport(
-        graph.uid,
+        readout.uid,
         agent,
         to,
         session,
@@ -197,19 +195,17 @@ def _repair_notes(mended: repair.Mended) -> list[str]:
     return [*out, *(["the history started with the model"] if mended.opened else [])]
 
 
-def _folder(session: SessionGraph, here: str) -> tuple[str, list[str]]:
+def _folder(folder: str | None, here: str) -> tuple[str, list[str]]:
     """Return the folder a session goes on in: its own if there is one, else where we are."""
-    folder = session.about.get("cwd")
-    if isinstance(folder, str) and os.path.isabs(folder) and os.path.isdir(folder):  # noqa: PTH112, PTH117
+    if folder and os.path.isabs(folder) and os.path.isdir(folder):  # noqa: PTH112, PTH117
         return os.path.realpath(folder), []
-    gone = f"its folder is missing ({folder}); it continues in {here}"
-    return here, [gone] if isinstance(folder, str) and folder else []
+    return here, [f"its folder is missing ({folder}); it continues in {here}"] if folder else []
 
 
 # -- which chain ----------------------------------------------------------------------------
 
 
-def end_of(session: SessionGraph, place: int, *, branch: bool = False) -> int:
+def end_of(session: Readout, place: int, *, branch: bool = False) -> int:
     """Return the last event that is handed over: this one, or the end of the branch it is on."""
     if session.graph.nodes[place].flags & Is.SIDE:
         raise BadConfig(

@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from thence.bridge.frames import subagent_calls
 from thence.errors import BadConfig, ThenceError
 from thence.format.facts import words_of
 from thence.format.graph import State
 from thence.format.joins import sum_usages, time_of
 from thence.format.records import JSON, Usage, text_of
-from thence.format.stored import StoredEvent, events_of_session
+from thence.format.stored import StoredEvent
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
-    from thence.format.whole import SessionGraph
+    from thence.format.readout import Readout
 
 CONVENTIONS: Final = "1.41.1"
 """The version of the semantic conventions: the last that held those of GenAI; later ones have moved
@@ -83,7 +82,7 @@ class Trace(msgspec.Struct):
 
 
 def trace_of(
-    session: SessionGraph,
+    session: Readout,
     *,
     agent: str,
     version: str = "",
@@ -108,15 +107,13 @@ class _Response:
 
 
 class _Spans:
-    def __init__(self, graph: SessionGraph, agent: str, *, has_content: bool) -> None:
-        from thence.memory.pages import with_price
-
-        self._graph = graph
+    def __init__(self, readout: Readout, agent: str, *, has_content: bool) -> None:
+        self._readout = readout
         self._agent = agent
         self._has_content = has_content
-        self._session = graph.session()
-        self._bodies = {event.event_id: event for event in graph.events}
-        self._rows = [with_price(row) for row in events_of_session(graph)]
+        self._session = readout.head.portable_session
+        self._bodies = {event.event_id: event for event in readout.events} if has_content else {}
+        self._rows = sorted(readout.rows, key=lambda row: row.seq)
         self._start = _ns(self._session.started_at) or 0
         self._end = max(_ns(self._session.ended_at) or 0, self._start)
         self._last: dict[str, int] = {}
@@ -176,7 +173,7 @@ class _Spans:
             "gen_ai.provider.name": provider_of(session.model),
             "gen_ai.request.model": session.model,
             "thence.session.uid": session.session_uid,
-            "thence.session.title": self._graph.title if self._has_content else None,
+            "thence.session.title": self._readout.title if self._has_content else None,
             "thence.session.cwd": session.cwd if self._has_content else None,
             "thence.outcome": session.outcome,
         }
@@ -186,7 +183,7 @@ class _Spans:
         )
 
     def _subagents(self) -> Iterator[TraceSpan]:
-        starts = subagent_calls(self._graph)
+        starts = self._readout.started_by()
         times: dict[str, list[int]] = {}
         for row in self._rows:
             if row.event.channel != _MAIN and row.event.state is not State.REPLAYED:
@@ -283,15 +280,15 @@ class _Spans:
 
     def _payload(self, event_id: int) -> JSON:
         event = self._bodies.get(event_id)
-        return event.payload if event is not None else None
+        return self._readout.payload(event) if event is not None else None
 
     def _messages(self, rows: Iterable[StoredEvent]) -> str | None:
         """Return messages as the conventions spell them, as JSON."""
         out: list[JSON] = []
         for row in rows:
-            event = self._bodies.get(row.event.event_id)
-            part = self._part(event) if event is not None else None
-            if part is None or event is None:
+            event = self._readout.with_payload(self._bodies[row.event.event_id])
+            part = self._part(event)
+            if part is None:
                 continue
             if not out or out[-1]["role"] != event.role:
                 out.append({"role": event.role, "parts": []})

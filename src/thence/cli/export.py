@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json as text
 import os
 import sys
@@ -17,14 +16,16 @@ from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.reading import exit_code
 from thence.cli.terminal import as_json, clean, say, several, size
-from thence.errors import NotAppendable, NotReadable, SessionNotFound
+from thence.errors import NotAppendable, NotReadable
 from thence.format.figures import clean_text
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
     from thence.analytics.parquet import ExportReport
     from thence.bridge.otlp import Trace
+    from thence.format.readout import Readout
     from thence.format.records import JSON
+    from thence.memory.readouts import OpenedSession
     from thence.memory.redact import Redactor
 
 Form = Literal["jsonl", "markdown", "html", "messages", "atif", "otlp"]
@@ -106,6 +107,9 @@ def command(
     json: bool,
 ) -> int:
     """Write a session out."""
+    from thence.cli.lookup import load_original, open_original
+    from thence.memory.readouts import open_loaded
+
     if form != "otlp" and (endpoint or headers or content or openinference):
         raise click.UsageError("--to, --header, --content and --openinference need --as otlp")
     spans = Spans(content=content, openinference=openinference)
@@ -115,12 +119,19 @@ def command(
         raise click.UsageError("--flatten works with --as jsonl only")
     if output is not None and output.exists() and not force:
         raise NotReadable(f"{output} exists", hint="choose another name, or add --force")
-    loaded = original(wanted)
     redactor = wiring.redactor() if redacted else None
-    body = export_lines(loaded, form, redactor, flatten=flatten, spans=spans)
+    if form == "atif" or (form == "otlp" and redactor is not None):
+        # Redacted before it is written: places of texts would not be right after it.
+        loaded = load_original(wanted)
+        loaded = loaded if redactor is None else _redact(loaded, redactor)
+        opened = open_loaded(loaded)
+        body = iter([_trajectory(loaded) if form == "atif" else _trace_text(opened.session, spans)])
+    else:
+        opened, _ = open_original(wanted)
+        body = export_lines(opened.session, form, redactor, flatten=flatten, spans=spans)
     if json:
-        say(as_json(_object(loaded, form, body, output, redactor)))
-        return exit_code(loaded.skipped)
+        say(as_json(_object(opened, form, body, output, redactor)))
+        return exit_code(opened.skipped)
     if output is None:
         is_terminal = sys.stdout.isatty()
         for line in body:
@@ -132,18 +143,18 @@ def command(
     if redactor is not None:
         number = sum(redactor.counts.values())
         click.echo(f"{several(number, 'secret')} redacted; read it before you share it", err=True)
-    return exit_code(loaded.skipped)
+    return exit_code(opened.skipped)
 
 
 def _object(
-    loaded: LoadedSession,
+    opened: OpenedSession,
     form: Form,
     body: Iterator[str],
     output: Path | None,
     redactor: Redactor | None,
 ) -> JSON:
     """Say what was written into a file; without one, give it: records, messages or a text."""
-    report: dict[str, JSON] = {"session_uid": loaded.whole.uid, "as": form}
+    report: dict[str, JSON] = {"session_uid": opened.session.uid, "as": form}
     if output is not None:
         _write(output, body)
         report |= {"path": str(output), "bytes": output.stat().st_size}
@@ -153,7 +164,7 @@ def _object(
         report["messages" if form == "messages" else "document"] = text.loads("".join(body))
     else:
         report["text"] = "\n".join(body)
-    report["skipped"] = len(loaded.skipped)
+    report["skipped"] = len(opened.skipped)
     report["redacted"] = None if redactor is None else sum(redactor.counts.values())
     return report
 
@@ -165,6 +176,7 @@ def _object(
     "parquet",
     help="Write all sessions as Parquet, a folder a day, into a folder or an object store. Later"
     " runs write only the days that changed.",
+    short_help="Write all sessions as Parquet files.",
     epilog="Tables: sessions, events, usage, digests, signals. Of messages they have the first"
     " lines only, secrets redacted: see docs/analytics.md. s3://…, gs://… and az://… need"
     " thence[objects].",
@@ -216,27 +228,8 @@ def _describe_export(report: ExportReport) -> Iterator[str]:
 # -- one of them ----------------------------------------------------------------------------
 
 
-def original(wanted: str) -> LoadedSession:
-    """Return a session as its agent wrote it, or else as it is kept."""
-    from thence.agents.sessions import load
-    from thence.cli.lookup import is_path
-    from thence.memory.fields import locate
-    from thence.memory.recall import load_session, stored_ancestors
-
-    if is_path(wanted):
-        return load(Path(wanted))
-    with wiring.store() as store:
-        row = wiring.session(store, wanted)
-        path = locate(row.session.source_path or "")
-        if path and not row.gone and Path(path).exists():
-            with contextlib.suppress(SessionNotFound):  # its agent deleted it from a database
-                uid, ancestors = row.session.session_uid, stored_ancestors(store)
-                return load(Path(path), uid=uid, elsewhere=ancestors)
-        return load_session(store, row)
-
-
 def export_lines(
-    loaded: LoadedSession,
+    session: Readout,
     form: Form,
     redactor: Redactor | None,
     *,
@@ -244,20 +237,15 @@ def export_lines(
     spans: Spans | None = None,
 ) -> Iterator[str]:
     """Yield the lines of an export."""
-    from thence.format import forms, spills
+    from thence.format import forms
     from thence.memory.labels import Label
     from thence.memory.notes import note_events, read_notes
 
-    if form in ("atif", "otlp"):
-        # Before it is written: places of texts would not be right after it.
-        loaded = loaded if redactor is None else _redact(loaded, redactor)
-        yield text.dumps(_document(loaded, form, spans or Spans()), separators=(",", ":"))
-        return
-    session = loaded.whole
     label = wiring.labels().get(session.uid, Label())
-    if form == "messages":
-        outputs = spills.texts([*session.before.facts, *session.facts])
-        yield _line(spills.inline_known(session.messages().messages, outputs), redactor)
+    if form == "otlp":
+        yield _trace_text(session, spans or Spans())
+    elif form == "messages":
+        yield _line(session.messages(full=True).messages, redactor)
     elif form == "jsonl":
         notes = note_events(read_notes(wiring.home()), session.uid)
         lines = forms.lines(session, notes, name=label.name, tags=list(label.tags))
@@ -284,35 +272,37 @@ def _redact(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
     return redact_session(loaded, redactor)
 
 
-def _document(loaded: LoadedSession, form: Form, spans: Spans) -> JSON:
-    """Return a session as a trajectory, or as spans."""
-    if form == "otlp":
-        from thence.bridge.otlp import otlp_json
-
-        return otlp_json(_trace(loaded, spans))
+def _trajectory(loaded: LoadedSession) -> str:
     from thence.bridge.atif import trajectory_of
 
-    agent = _label(loaded).lower().replace(" ", "-")
-    return trajectory_of(loaded, agent=agent, by=f"thence {__version__}")
+    agent = _label(loaded.whole.uid).lower().replace(" ", "-")
+    document = trajectory_of(loaded, agent=agent, by=f"thence {__version__}")
+    return text.dumps(document, separators=(",", ":"))
 
 
-def _trace(loaded: LoadedSession, spans: Spans) -> Trace:
+def _trace_text(session: Readout, spans: Spans) -> str:
+    from thence.bridge.otlp import otlp_json
+
+    return text.dumps(otlp_json(_trace(session, spans)), separators=(",", ":"))
+
+
+def _trace(session: Readout, spans: Spans) -> Trace:
     from thence.bridge.otlp import trace_of
 
     return trace_of(
-        loaded.whole,
-        agent=_label(loaded),
+        session,
+        agent=_label(session.uid),
         version=__version__,
         has_content=spans.content,
         is_openinference=spans.openinference,
     )
 
 
-def _label(loaded: LoadedSession) -> str:
+def _label(uid: str) -> str:
     """Return what people call the agent of a session."""
     from thence.agents.profiles import agent_of
 
-    name = loaded.whole.uid.partition(":")[0]
+    name = uid.partition(":")[0]
     agent = agent_of(name)
     return agent.label if agent is not None else name
 
@@ -320,12 +310,14 @@ def _label(loaded: LoadedSession) -> str:
 def _send(wanted: str, endpoint: str, headers: tuple[str, ...], spans: Spans, *, json: bool) -> int:
     """Send a session to a collector, redacted."""
     from thence.bridge.otlp import send
+    from thence.cli.lookup import load_original
+    from thence.memory.readouts import open_loaded
 
     pairs = [header.partition("=") for header in headers]
     if not all(name and equals for name, equals, _ in pairs):
         raise click.UsageError("write a header as NAME=VALUE")
-    loaded = _redact(original(wanted), wiring.redactor())
-    trace = _trace(loaded, spans)
+    loaded = _redact(load_original(wanted), wiring.redactor())
+    trace = _trace(open_loaded(loaded).session, spans)
     requests = send(trace, endpoint, {name.strip(): value.strip() for name, _, value in pairs})
     if json:
         report = {"session_uid": trace.uid, "trace_id": trace.trace_id.hex(), "endpoint": endpoint}

@@ -9,7 +9,7 @@ import click
 from thence.bridge.handoff import carry_out
 from thence.cli import options
 from thence.cli.columns import tell
-from thence.cli.handoffs import ask_before, lines, load_original, prepare
+from thence.cli.handoffs import ask_before, lines, prepare, read_original
 from thence.cli.reading import exit_code
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     "handoff",
     help="Continue a session in another agent, with its history.",
     epilog="Writes a new session in the other agent's folder; the original stays"
-    " unchanged. Permissions are not copied. Secrets are not redacted. On a terminal it shows the"
-    " files and asks first.",
+    " unchanged. Permissions are not copied. Secrets are not redacted. It shows the files and"
+    " asks first; without a terminal it needs --yes or --json.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=options.complete_ids)
 @click.option(
@@ -51,8 +51,8 @@ def command(
     """Hand a session over, and say how the other agent goes on with it."""
     if event is not None and branch is not None:
         raise click.UsageError("use --at or --branch, not both")
-    loaded, notes = load_original(wanted)
-    handoff = prepare(loaded, target, event=event, branch=branch, notes=notes)
+    opened, notes = read_original(wanted)
+    handoff = prepare(opened, target, event=event, branch=branch, notes=notes)
     if not dry_run:
         ask_before(handoff, yes=yes or json)
         carry_out(handoff)
@@ -61,7 +61,7 @@ def command(
     else:
         tell(lines(handoff.report, width(), dry_run=dry_run))
         click.echo(clean(handoff.report.command))
-    return exit_code(loaded.skipped)
+    return exit_code(opened.skipped)
 
 
 def _fields(report: HandoffReport) -> dict[str, object]:

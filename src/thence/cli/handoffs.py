@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,55 +13,58 @@ import click
 from thence import __version__
 from thence.bridge.handoff import Handoff, carry_out, end_of, plan
 from thence.cli import wiring
+from thence.cli.changes import NotAnswered
 from thence.cli.columns import tilde
 from thence.cli.terminal import cut, several, width
-from thence.errors import SessionNotFound
 from thence.format.figures import clean
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import LoadedSession
     from thence.bridge.handoff import HandoffReport
+    from thence.memory.readouts import OpenedSession
 
-REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
+STORED_COPY = "the original log is gone: this is the stored copy, secrets redacted"
 
 
 def ask_before(handoff: Handoff, *, yes: bool) -> None:
-    """Show what would be written into another agent's folder and ask, if somebody is there."""
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        for line in lines(handoff.report, width(), dry_run=True):
-            click.echo(line, err=True)
-        click.confirm("Write this session?", default=True, abort=True, err=True)
+    """Show what would be written into another agent's folder and ask; `yes` was said before."""
+    if yes:
+        return
+    for line in lines(handoff.report, width(), dry_run=True):
+        click.echo(line, err=True)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise NotAnswered(
+            "nothing was written: there is no terminal to ask on", hint="add --yes to confirm"
+        )
+    click.confirm("Write this session?", default=True, abort=True, err=True)
 
 
 def hand_over(wanted: str, target: str, *, yes: bool, here: str | None = None) -> HandoffReport:
     """Hand a session over as it stands; it goes on in `here` if its own folder is gone."""
-    loaded, notes = load_original(wanted)
-    handoff = prepare(loaded, target, notes=notes, here=here)
+    opened, notes = read_original(wanted)
+    handoff = prepare(opened, target, notes=notes, here=here)
     ask_before(handoff, yes=yes)
     carry_out(handoff)
     return handoff.report
 
 
-def load_original(wanted: str) -> tuple[LoadedSession, tuple[str, ...]]:
-    """Load a session from its source, unredacted; where that is gone, as it was kept."""
+def read_original(wanted: str) -> tuple[OpenedSession, tuple[str, ...]]:
+    """Return a session as its agent wrote it, unredacted; where that is gone, as it is stored."""
     from thence.agents.sessions import load
-    from thence.memory.fields import locate
-    from thence.memory.recall import load_session, stored_ancestors
+    from thence.cli.lookup import open_original
+    from thence.memory.readouts import open_loaded
 
-    if "/" in wanted or os.path.lexists(wanted) or not wiring.has_store():
-        return load(Path(wanted)), ()
-    with wiring.store() as store:
-        row = wiring.session(store, wanted)
-        source = locate(row.session.source_path or "")
-        if source and os.path.lexists(source):
-            with suppress(SessionNotFound):  # its agent deleted it from a database
-                uid, ancestors = row.session.session_uid, stored_ancestors(store)
-                return load(Path(source), uid=uid, elsewhere=ancestors), ()
-        return load_session(store, row), (REDACTED,)
+    if not wiring.has_store():
+        return open_loaded(load(Path(wanted))), ()
+    opened, row = open_original(wanted)
+    if row is None:
+        return opened, ()
+    if row.machine is not None:
+        return opened, (f"recorded on {row.machine}; secrets are redacted",)
+    return opened, (STORED_COPY,)
 
 
 def prepare(
-    loaded: LoadedSession,
+    opened: OpenedSession,
     target: str,
     *,
     event: str | None = None,
@@ -77,18 +78,19 @@ def prepare(
 
     from thence.bridge.portable import writer_of
     from thence.journal.ids import uuid7
-    from thence.memory.readouts import place_in
+    from thence.memory.recall import place_of
 
     name = event if event is not None else branch
-    place = place_in(loaded.whole, name) if name is not None else None
+    session = opened.session
+    place = place_of(session, name) if name is not None else None
     return plan(
-        loaded,
+        opened,
         target,
         root=wiring.root_of(wiring.agents()[target]),
         session=str(uuid4()) if writer_of(target).needs_uuid4 else uuid7(),
         at=datetime.now(UTC),
         here=here or str(Path.cwd()),
-        event=end_of(loaded.whole, place, branch=branch is not None) if place is not None else None,
+        event=end_of(session, place, branch=branch is not None) if place is not None else None,
         by=f"thence {__version__}",
         notes=notes,
     )

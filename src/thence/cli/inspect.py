@@ -19,7 +19,7 @@ import click
 from thence.agents import Adapter, Source, adapters
 from thence.agents.contents import Plain, Zstandard
 from thence.agents.files import MAX_LIST_BYTES, measure_source, open_regular
-from thence.agents.sessions import LoadedSession, check_readable, find_source, load_source
+from thence.agents.sessions import check_readable, find_source, load_source
 from thence.cli import options
 from thence.cli.reading import exit_code, flow, notices, skipped_line
 from thence.cli.screen import tell
@@ -43,6 +43,8 @@ from thence.memory.readouts import open_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from thence.format.joins import Spent
 
 MAX_ANALYSED_BYTES = 96 << 20
 """Bytes of the largest session that is put together here."""
@@ -152,7 +154,8 @@ def _empty_session() -> dict[str, JSON]:
 
 def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
     loaded = load_source(adapter, source)
-    session = loaded.whole
+    opened = open_loaded(loaded)
+    session = opened.session
     states: Counter[str] = Counter()
     ids: dict[str, list[int]] = {}
     for event in session.events:
@@ -167,17 +170,16 @@ def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
         "live": [event_id for state in LIVE_STATES for event_id in ids.get(state, ())],
         "dead": [event_id for state in DISCARDED_STATES for event_id in ids.get(state, ())],
         "turn": session.turn(),
-        "spent": _spent(loaded),
-        "lower_bound": sorted({notice.detail for notice in session.unbilled}),
-        "edges": session.edges,
+        "spent": _spent(session.head.spent),
+        "lower_bound": list(session.head.lower_bound),
+        "edges": list(session.edges),
         "salvaged": sum(skip.salvaged for skip in here),
         "skipped": here,
-        "notices": notices(open_loaded(loaded)),
+        "notices": notices(opened),
     }
 
 
-def _spent(loaded: LoadedSession) -> JSON:
-    spent = loaded.whole.spent
+def _spent(spent: Spent) -> JSON:
     return {"live": spent.live, "dead": spent.dead, "side": spent.side, "all": spent.rolled_up}
 
 
@@ -233,10 +235,16 @@ def _rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _session_rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
+    from thence.cli.page import STATES
+    from thence.format.graph import State
+
     if report["states"]:
-        yield "states", [f"{state} {n:,}" for state, n in report["states"].items()]
+        states = report["states"].items()
+        yield "states", [f"{STATES.get(state, state)} {n:,}" for state, n in states]
         spent = report["spent"]
-        parts = [f"{short(spent[name].total)} {name}" for name in ("live", "dead", "side")]
+        parts = [
+            f"{short(spent[name].total)} {STATES[State(name)]}" for name in ("live", "dead", "side")
+        ]
         yield "spent", [part for part in parts if not part.startswith("0 ")] or ["no tokens"]
         yield "turn", [report["turn"].state.value, "torn last line" if report["turn"].torn else ""]
     for edge in report["edges"][:5]:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thence.errors import NotReadable
-from thence.memory.recall import load_session, place_of
+from thence.agents.sessions import load
+from thence.cli import wiring
+from thence.errors import NotReadable, SessionNotFound
+from thence.memory.fields import locate
+from thence.memory.readouts import open_loaded, open_session
+from thence.memory.recall import load_session, place_of, stored_ancestors
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
     from thence.cli.page import Page
     from thence.format.readout import Readout, Record
     from thence.memory.readouts import OpenedSession
+    from thence.memory.store import SessionRow, Store
 
 RECORDS_BEFORE, RECORDS_AFTER = 6, 10
 """Records that are shown before and after the one that is asked for."""
 
 
 def load_named(name: str) -> LoadedSession:
-    """Return the session that a path or an id means; what is there as a file is a path."""
-    from thence.agents.sessions import load
-    from thence.cli import wiring
-
+    """Return the records of the session that a path or an id means; a file is a path."""
     if is_path(name):
         return load(Path(name))
     with wiring.store() as store:
@@ -33,13 +36,41 @@ def load_named(name: str) -> LoadedSession:
 
 def open_named(name: str) -> OpenedSession:
     """Return the session that a path or an id means, by its stored events."""
-    from thence.cli import wiring
-    from thence.memory.readouts import open_loaded, open_session
-
     if is_path(name):
         return open_loaded(load_named(name))
     with wiring.store() as store:
         return open_session(store, wiring.session(store, name))
+
+
+def load_original(name: str) -> LoadedSession:
+    """Return the records of a session as its agent wrote them, or else as they are stored."""
+    if is_path(name):
+        return load_named(name)
+    with wiring.store() as store:
+        row = wiring.session(store, name)
+        return _load_source(store, row) or load_session(store, row)
+
+
+def open_original(name: str) -> tuple[OpenedSession, SessionRow | None]:
+    """Return a session as its agent wrote it, or else as it is stored, redacted, with its row."""
+    if is_path(name):
+        return open_loaded(load_named(name)), None
+    with wiring.store() as store:
+        row = wiring.session(store, name)
+        loaded = _load_source(store, row)
+        if loaded is not None:
+            return open_loaded(loaded), None
+        return open_session(store, row), row
+
+
+def _load_source(store: Store, row: SessionRow) -> LoadedSession | None:
+    """Return a session from its log; None when that is gone."""
+    path = locate(row.session.source_path or "")
+    if not path or row.gone or not os.path.lexists(path):
+        return None
+    with contextlib.suppress(SessionNotFound):  # its agent deleted it from a database
+        return load(Path(path), uid=row.session.session_uid, elsewhere=stored_ancestors(store))
+    return None
 
 
 def is_path(name: str) -> bool:
@@ -49,9 +80,6 @@ def is_path(name: str) -> bool:
 
 def file_of(name: str) -> Path:
     """Return the file that a path means, or the one of the session that an id means."""
-    from thence.cli import wiring
-    from thence.memory.fields import locate
-
     if is_path(name):
         return Path(name)
     with wiring.store() as store:

@@ -27,8 +27,8 @@ class ResumePlan(NamedTuple):
     argv: list[str]
     env: dict[str, str]
     cwd: str | None
-    is_handed: bool = False
-    """Another agent continues a copy of it."""
+    copied_to: str | None = None
+    """The agent that continues a copy of it; None where its own agent resumes it."""
 
     @property
     def line(self) -> str:
@@ -50,8 +50,8 @@ class ResumePlan(NamedTuple):
             "argv": self.argv,
             "command": self.line,
             "machine": self.row.machine,
-            "obstacle": None if self.is_handed else obstacle_of(self.row),
-            "not_restored": [not_restored(session.flavor)],
+            "obstacle": None if self.copied_to is not None else obstacle_of(self.row),
+            "not_restored": [not_restored(self.copied_to or session.flavor)],
         }
 
 
@@ -95,17 +95,18 @@ def _with_prompt(agent: Agent, session: str, prompt: str) -> list[str]:
 
 def obstacle_of(row: SessionRow) -> str | None:
     """Return why its own agent cannot go on with a session on this machine; None if it can."""
+    from thence.agents.profiles import label_of
     from thence.memory.fields import locate
 
     session, imported = row.session, row.imported
-    name = session.native_session_id[:13]
+    name, label = session.native_session_id[:13], label_of(session.flavor)
     path = locate(session.source_path or "")
     if row.machine is not None:
-        return f"{name} was recorded on {row.machine}: {session.flavor} does not have it here"
+        return f"{name} was recorded on {row.machine}: {label} does not have it here"
     if imported is not None:
-        return f"{name} was imported from {imported.name}: {session.flavor} does not have it here"
+        return f"{name} was imported from {imported.name}: {label} does not have it here"
     if row.gone or (path and not Path(path).exists()):
-        return f"{session.flavor} has deleted {name}, so it cannot resume it"
+        return f"{label} has deleted {name}, so it cannot resume it"
     if session.cwd and not Path(session.cwd).is_dir():
         moved = f"; it is {row.project} now" if row.project else ""
         return f"the folder of {name} is gone: {session.cwd}{moved}"

@@ -15,8 +15,8 @@ from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 from thence.errors import SessionNotFound, ThenceError
 
 if TYPE_CHECKING:
+    from thence.format.readout import Readout
     from thence.format.records import JSON
-    from thence.format.whole import SessionGraph
     from thence.journal import Session
     from thence.journal.checkpoint import Checkpoint, FileChange
 
@@ -94,9 +94,10 @@ def _own(wanted: str) -> tuple[str, Path]:
 
     agent = agent_of(flavor)
     hint = agent.profile.rewind_hint if agent is not None else ""
+    label = agent.label if agent is not None else flavor
     raise ForeignSession(
-        f"{short_id(native)} is {flavor}'s: thence never changes sessions of other tools",
-        hint=hint or f"rewind it in {flavor} itself",
+        f"{short_id(native)} belongs to {label}: thence never changes sessions of other tools",
+        hint=hint or f"rewind it in {label}",
     )
 
 
@@ -112,10 +113,11 @@ def _open(name: str) -> Session:
 
 def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: bool) -> int:
     from thence.agents.sessions import load
-    from thence.memory.readouts import place_in
+    from thence.memory.readouts import readout_of
+    from thence.memory.recall import place_of
 
-    loaded = load(path).whole
-    move = _move(loaded, place_in(loaded, to))
+    session_read = readout_of(load(path).whole)
+    move = _move(session_read, place_of(session_read, to))
     if not json:
         verb = "would leave" if dry_run else "leave"
         tell([f"{several(move.leaving, 'event')} {verb} the active branch; they stay in the log"])
@@ -132,11 +134,11 @@ def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: boo
     return 0
 
 
-def _move(session: SessionGraph, place: int) -> Move:
+def _move(session: Readout, place: int) -> Move:
     """Tell what leaves the live line when the tip moves to a record."""
     chain = session.graph.chain(boundaries=False)
     staying = set(session.graph.chain(place, boundaries=False))
-    return Move(session.facts[place].node.id, sum(other not in staying for other in chain))
+    return Move(session.records[place].id, sum(other not in staying for other in chain))
 
 
 # -- files ----------------------------------------------------------------------------------

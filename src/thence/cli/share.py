@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @click.command(
     "share",
     help="Write a session to one file for a colleague, redacted. --to encrypts it.",
-    epilog="Your colleague runs: thence import FILE. She reads it in the viewer (thence open ID)"
-    " or continues it in her agent (thence resume ID --with AGENT). Redaction finds known kinds of"
-    " secrets: read the file before you share it.",
+    epilog="Your colleague runs: thence import FILE. Then thence open ID shows it in the"
+    " viewer, and thence resume ID --with AGENT continues it in an agent. Redaction finds"
+    " known kinds of secrets: read the file before you share it.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=options.complete_ids)
 @click.option(
@@ -51,9 +51,10 @@ def command(
 ) -> int:
     """Write a share file, and say what was redacted."""
     from thence.bridge.share import encrypt_file, share_file
+    from thence.cli.lookup import load_named
     from thence.memory.labels import Label
 
-    loaded = _stored_first(wanted)
+    loaded = load_named(wanted)  # as it is stored, redacted; else as its file has it
     uid = loaded.whole.uid
     redactor = wiring.redactor()
     label = wiring.labels().get(uid, Label())
@@ -73,19 +74,13 @@ def command(
     return 0
 
 
-def _stored_first(wanted: str) -> LoadedSession:
-    """Return a session as it is stored, redacted; one that is not stored as its file has it."""
-    from thence.cli.lookup import load_named
-
-    return load_named(wanted)
-
-
 def _page(loaded: LoadedSession, name: str | None) -> bytes:
     from thence.bridge.share import redact_session
     from thence.format import forms
+    from thence.memory.readouts import readout_of
 
-    clean_session = redact_session(loaded, wiring.redactor())
-    return "\n".join(forms.page(clean_session.whole, name=name)).encode("utf-8", "replace")
+    session = readout_of(redact_session(loaded, wiring.redactor()).whole)
+    return "\n".join(forms.page(session, name=name)).encode("utf-8", "replace")
 
 
 def _file_name(uid: str, *, html: bool, is_encrypted: bool) -> str:

@@ -75,53 +75,39 @@ def command(
         message = "give a session id, the path of a session file, or --sample"
         raise click.UsageError(message)
     from thence.cli.lookup import around as near
-    from thence.cli.lookup import end_of, load_named, open_named
-    from thence.memory.readouts import open_loaded, place_in
+    from thence.cli.lookup import end_of, open_named
+    from thence.memory.readouts import open_loaded
 
     every = branch == "all"
-    is_by_events = form in ("text", "events")
     zone = present(utc=utc).tzinfo or UTC
-    if is_by_events:
-        session = open_loaded(_sample()) if path is None else open_named(path)
-        to = None if branch in ("live", "all") else end_of(session.session, branch)
-        if form == "events" or json:
-            say(as_json(events(session, to, own=own)))
-            return exit_code(session.skipped)
+    opened = open_loaded(_sample()) if path is None else open_named(path)
+    to = None if branch in ("live", "all") else end_of(opened.session, branch)
+    if form == "messages":
+        say(as_json(opened.session.messages(orphans, to=to, own=own, full=full).messages))
+    elif form == "events" or json:
+        say(as_json(events(opened, to, own=own)))
+    elif form == "text":
         from thence.cli import wiring
         from thence.cli.page import Page
 
         page = Page(
-            *(session, width()),
+            *(opened, width()),
             opened=every,
             full=full,
             to=to,
             zone=zone,
-            notes=_notes(session.session.uid),
+            notes=_notes(opened.session.uid),
             own=own,
-            label=wiring.labels().get(session.session.uid),
+            label=wiring.labels().get(opened.session.uid),
         )
         tell(page.lines() if around is None else near(page, around))
-        return exit_code(session.skipped)
-    loaded = _sample() if path is None else load_named(path)
-    loaded_session = loaded.whole
-    to = None
-    if branch not in ("live", "all"):
-        to = loaded_session.graph.end_from(place_in(loaded_session, branch))
-    if form == "messages":
-        from thence.format import spills
-
-        messages = loaded_session.messages(orphans, to=to, own=own).messages
-        outputs = (
-            spills.texts([*loaded_session.before.facts, *loaded_session.facts]) if full else {}
-        )
-        say(as_json(spills.inline_known(messages, outputs) if outputs else messages))
     else:
         from thence.format import forms
 
         write = forms.markdown if form == "markdown" else forms.page
-        lines = write(loaded_session, forms.BranchChoice(to, every, own, full), zone)
+        lines = write(opened.session, forms.BranchChoice(to, every, own, full), zone)
         tell(clean(line) for part in lines for line in part.split("\n"))
-    return exit_code(loaded.skipped)
+    return exit_code(opened.skipped)
 
 
 def _notes(uid: str) -> list[Note]:

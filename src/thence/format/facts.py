@@ -259,18 +259,6 @@ def _result(block: dict[str, JSON]) -> Block:
     )
 
 
-def api_block(block: Block) -> JSON:
-    """Return a block as the Messages API has it; None when it is nothing the model sees."""
-    if block.kind == "tool_call":
-        return {"type": "tool_use", "id": block.call, "name": block.tool, "input": block.payload}
-    if block.kind == "tool_result":
-        out = {"type": "tool_result", "tool_use_id": block.call, "content": block.payload}
-        return out if block.failed is None else {**out, "is_error": block.failed}
-    if isinstance(block.payload, dict):
-        return block.payload
-    return {"type": "text", "text": block.payload} if isinstance(block.payload, str) else None
-
-
 def text_in(block: Block | SessionEvent) -> str:
     """Return the text of a block for the eye; what is no text is named."""
     payload = block.payload

@@ -20,18 +20,17 @@ from uuid import UUID, uuid5
 import msgspec
 
 from thence.format import spills
-from thence.format.facts import TYPED, full_output
+from thence.format.facts import TYPED
 from thence.format.figures import several, short_id
 from thence.format.graph import State
-from thence.format.joins import time_of
+from thence.format.joins import log_ends, time_of
 from thence.format.normal import SessionEvent
 from thence.format.records import text_of
-from thence.format.whole import events_along
 
 if TYPE_CHECKING:
     from thence.format.normal import SessionEvent
+    from thence.format.readout import Readout
     from thence.format.records import JSON
-    from thence.format.whole import SessionGraph
 
 _SPACE = UUID("6f2a6b0e-6d0b-5d0c-9a51-7e1f0c1a5b10")
 """Where ids of flattened events come from: the same session always becomes the same file."""
@@ -68,22 +67,21 @@ class Piece(NamedTuple):
     """Where it stands, if not on the line that is told: a dead branch, a subagent."""
 
 
-def lines(
-    session: SessionGraph, notes: Sequence[SessionEvent] = (), **label: JSON
-) -> Iterator[JSON]:
+def lines(session: Readout, notes: Sequence[SessionEvent] = (), **label: JSON) -> Iterator[JSON]:
     """Yield the session, then every event in whatever state, one object each.
 
     The `notes` are events that people wrote; the `label` says what they call the session.
     """
     from thence.format.normal import number_events
 
-    fields = msgspec.to_builtins(session.session())
+    fields = msgspec.to_builtins(session.head.portable_session)
     yield {"type": "session", "title": session.title, **label, **fields}
-    for event in number_events([*session.events, *session.derived, *notes]):
-        yield {"type": "event", **event.to_object()}
+    events = [*session.events, *session.derived(), *log_ends(session.events), *notes]
+    for event in number_events(events):
+        yield {"type": "event", **session.with_payload(event).to_object()}
 
 
-def flat(graph: SessionGraph) -> Iterator[JSON]:
+def flat(session: Readout) -> Iterator[JSON]:
     """Yield the live line as a journal of its own that names no other file, and can be resumed.
 
     What was spilled stands in its results again; what the line took stands with its answers.
@@ -91,57 +89,52 @@ def flat(graph: SessionGraph) -> Iterator[JSON]:
     from thence.format import schema
     from thence.format.records import Header
 
-    session = graph.session()
-    name = str(uuid5(_SPACE, session.session_uid))
-    start = session.started_at or "1970-01-01T00:00:00.000Z"
+    about = session.head.session
+    name = str(uuid5(_SPACE, session.uid))
+    start = about.started_at or "1970-01-01T00:00:00.000Z"
     header = Header(
         session_id=name,
         start_ts=start,
         schema_version=schema.CURRENT,
-        cwd=session.cwd,
-        model=session.model,
+        cwd=about.cwd,
+        model=about.model,
     )
     before = str(uuid5(_SPACE, f"{name}/header"))
     yield _event("header", start, before, None, msgspec.to_builtins(header))
-    outputs = spills.texts([*graph.before.facts, *graph.facts])
-    messages = spills.inline_known(graph.messages().messages, outputs)
-    bills = _bills(graph, messages)
+    messages = session.messages(full=True).messages
+    bills = _bills(session, messages)
     for number, message in enumerate(messages):
         uuid = str(uuid5(_SPACE, f"{name}/{number}"))
         yield _event(message["role"], start, uuid, before, {**message, **bills.get(number, {})})
         before = uuid
-    end = session.ended_at or start
+    end = about.ended_at or start
     done = {"end_ts": end, "reason": "exported"}
     yield _event("terminator", end, str(uuid5(_SPACE, f"{name}/end")), before, done)
 
 
-def _bills(session: SessionGraph, messages: list[dict[str, JSON]]) -> dict[int, dict[str, JSON]]:
+def _bills(session: Readout, messages: list[dict[str, JSON]]) -> dict[int, dict[str, JSON]]:
     """Return what the live line took by the numbers of the answers it was taken for.
 
     An answer is known by its calls and texts; what is not found, because a summary stands for it,
     goes to the answer before it or else to the first: the sums stay true.
     """
     from thence.format.joins import place_of, sum_usages
-    from thence.format.whole import said_in
 
     answers = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
     places: dict[tuple[JSON, JSON], int] = {}
     for number in reversed(answers):
         places |= dict.fromkeys(map(_mark, messages[number]["content"]), number)
-    marks = {
-        fact.node.id: [_mark(block) for turn in said_in(fact) for block in turn["content"]]
-        for fact in session.facts
-    }
     taken: dict[int, list[SessionEvent]] = {}
     at = answers[0] if answers else 0
-    for event in session.events if answers else ():
-        if event.event_id in session.bills and place_of(event) == "live":
-            known = (places[m] for m in marks.get(event.native_id or "", ()) if m in places)
+    for record in session.records if answers else ():
+        if record.usage is not None and place_of(record.blocks[0]) == "live":
+            said = (block for turn in session.messages_in(record) for block in turn["content"])
+            known = (places[mark] for block in said if (mark := _mark(block)) in places)
             at = max(at, next(known, at))
-            taken.setdefault(at, []).append(event)
+            taken.setdefault(at, []).append(record.blocks[0])
     out: dict[int, dict[str, JSON]] = {}
     for number, events in taken.items():
-        usage = sum_usages(session.bills[event.event_id] for event in events)
+        usage = sum_usages(event.usage for event in events if event.usage is not None)
         costs = [event.cost_usd for event in events if event.cost_usd is not None]
         known_cost = {"cost_usd": sum(costs)} if costs else {}
         model = {"model": events[-1].model} if events[-1].model else {}
@@ -159,20 +152,20 @@ def _event(kind: str, ts: str, uuid: str, before: str | None, payload: JSON) -> 
     return {"type": kind, "ts": ts, "uuid": uuid, "prev_uuid": before, "payload": payload}
 
 
-def pieces(session: SessionGraph, branch: BranchChoice = LIVE) -> Iterator[Piece]:
+def pieces(session: Readout, branch: BranchChoice = LIVE) -> Iterator[Piece]:
     """Yield what was said and done on a line, compacted parts included; or on all of them."""
     for part in () if branch.own else session.inherited(branch.to, boundaries=False):
-        events, outputs = events_along(part.session, part.places), _outputs(part.session, branch)
-        made = (_piece(event, outputs) for event in events)
+        outputs = _outputs(part.session, branch)
+        made = (_piece(event, outputs) for event in part.session.events_along(part.places))
         yield from (piece for piece in made if piece is not None and piece.text.strip())
         words = f"{short_id(part.session.native)}, {several(part.messages, 'message')}"
         yield Piece(BORDER, "Continued from", words)
-    line = {session.facts[at].node.id for at in session.graph.chain(branch.to, boundaries=False)}
+    line = {session.records[at].id for at in session.graph.chain(branch.to, boundaries=False)}
     outputs = _outputs(session, branch)
     for event in session.events:
         if event.state is State.INTERNAL or not (branch.every or event.native_id in line):
             continue
-        piece = _piece(event, outputs)
+        piece = _piece(session.with_payload(event), outputs)
         if piece is not None and piece.text.strip():
             off = "" if event.native_id in line else _off(event)
             yield piece._replace(off=off) if off else piece
@@ -198,13 +191,11 @@ class _Outputs(NamedTuple):
         return self.by_call.get(event.call or "", event.payload)
 
 
-def _outputs(session: SessionGraph, branch: BranchChoice) -> _Outputs:
+def _outputs(session: Readout, branch: BranchChoice) -> _Outputs:
     """Return the outputs of a session that lie outside of its log, as far as they are stored."""
     if not branch.full:
         return _Outputs({}, {})
-    facts = [*session.before.facts, *session.facts]
-    notes = ((block.call, full_output(block)) for fact in facts for block in fact.blocks)
-    return _Outputs(spills.texts(facts), {call: text for call, text in notes if call and text})
+    return _Outputs(session.outputs_by_name(), session.outputs_by_call())
 
 
 def _piece(event: SessionEvent, outputs: _Outputs) -> Piece | None:
@@ -231,13 +222,13 @@ def _text(payload: JSON) -> str:
     return text_of(payload) or ("" if payload is None else json.dumps(payload, ensure_ascii=False))
 
 
-def left_out(session: SessionGraph, branch: BranchChoice = LIVE) -> str:
+def left_out(session: Readout, branch: BranchChoice = LIVE) -> str:
     """Say what a page of one line does not show."""
     from collections import Counter
 
     if branch.every:
         return ""
-    line = {session.facts[at].node.id for at in session.graph.chain(branch.to, boundaries=False)}
+    line = {session.records[at].id for at in session.graph.chain(branch.to, boundaries=False)}
     rest = (event for event in session.events if event.native_id not in line)
     states = Counter(event.state.value for event in rest if event.state is not None)
     names = ("live", "dead", "rolled_back", "side")
@@ -246,7 +237,7 @@ def left_out(session: SessionGraph, branch: BranchChoice = LIVE) -> str:
 
 
 def markdown(
-    session: SessionGraph,
+    session: Readout,
     branch: BranchChoice = LIVE,
     zone: tzinfo = UTC,
     *,
@@ -374,7 +365,7 @@ def _escape_inline(text: str, code: list[tuple[int, int]] | None = None) -> str:
 
 
 def page(
-    session: SessionGraph,
+    session: Readout,
     branch: BranchChoice = LIVE,
     zone: tzinfo = UTC,
     *,
@@ -440,8 +431,8 @@ _STYLE = (
 )
 
 
-def _about(graph: SessionGraph) -> Iterator[tuple[str, str]]:
-    session = graph.session()
+def _about(readout: Readout) -> Iterator[tuple[str, str]]:
+    session = readout.head.session
     fields = {
         "session": session.session_uid,
         "model": session.model,

@@ -19,7 +19,7 @@ import msgspec
 from thence.format import joins
 from thence.format.facts import Block, CallStatus, Fact, Share, merge_statuses
 from thence.format.nodes import PREVIOUS, Is, Node
-from thence.format.normal import one_line
+from thence.format.normal import SessionEvent, one_line
 from thence.format.records import JSON, text_of
 
 MADE_RESULT = "told "
@@ -241,7 +241,7 @@ def _with_texts(facts: list[Fact], statuses: dict[str, CallStatus]) -> list[Fact
     return out
 
 
-def is_image_alone(block: Block) -> bool:
+def is_image_alone(block: Block | SessionEvent) -> bool:
     """Return whether a result has images and no text: another record may tell its text."""
     is_list = block.kind == "tool_result" and isinstance(block.payload, list)
     return is_list and not text_of(block.payload)
@@ -251,8 +251,14 @@ def _with_text(block: Block, output: JSON) -> Block:
     text = text_of(output)
     if not text:
         return block
-    payload = [{"type": "text", "text": text}, *block.payload]
+    payload = add_text(block.payload, output)
     return msgspec.structs.replace(block, summary=one_line(text), payload=payload)
+
+
+def add_text(images: JSON, output: JSON) -> JSON:
+    """Return a result of images alone with the text that another record tells of it."""
+    text = text_of(output)
+    return [{"type": "text", "text": text}, *images] if text else images
 
 
 def _result(asked: Fact, call: str, output: JSON, failed: bool | None) -> Fact:  # noqa: FBT001 - as told

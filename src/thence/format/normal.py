@@ -46,7 +46,7 @@ DERIVED: tuple[Kind, ...] = (
     "human_intervention",
     "completion",
 )
-"""FROZEN order: kinds that are derived from other events, each a bit of `implied_bits`."""
+"""FROZEN order: kinds that are derived from other events, each a bit of `kind_bit`."""
 
 SUMMARY_LENGTH = 120
 
@@ -170,15 +170,6 @@ def event_id(session: str, native: str, block: int = 0, occurrence: int = 0) -> 
 def derived_id(session: str, kind: str, base: int, nth: int = 0) -> int:
     """Return the id of an event of some kind that is derived from another one."""
     return event_id(session, f"{kind} of {base}", nth)
-
-
-def implied_bits(derived: Iterable[SessionEvent]) -> dict[int, int]:
-    """Return the kinds of what is derived from each event, as bits, by the id of that event."""
-    out: dict[int, int] = {}
-    for event in derived:
-        if event.derived_from is not None and event.kind in DERIVED:
-            out[event.derived_from] = out.get(event.derived_from, 0) | kind_bit(event.kind)
-    return out
 
 
 def kind_bit(kind: str) -> int:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from thence.format.facts import Edge
+from thence.format import repair, spills
+from thence.format.facts import Edge, full_output
+from thence.format.gather import MADE_RESULT
 from thence.format.graph import Graph, State
 from thence.format.joins import Call, Spent
 from thence.format.nodes import Is, Node
@@ -96,9 +98,24 @@ class SessionHead(msgspec.Struct, frozen=True):
     pull_request: str | None = None
     """The link to the pull request that its client noted for it."""
 
+    @property
+    def portable_session(self) -> Session:
+        """The session without what only this machine knows of it."""
+        return msgspec.structs.replace(self.session, **_LOCAL_FIELDS)
+
+
+_LOCAL_FIELDS = {
+    field.name: field.default
+    for field in msgspec.structs.fields(Session)
+    if field.name in {"repo", "domain", "outcome", "task_ref"}
+    or field.name.startswith("source_")
+    or field.name in {"discovered_at", "ingested_at", "analyzed_at", "evicted_at"}
+}
+"""Fields of a session that no log tells, with their defaults."""
+
 
 class ReadoutPart(msgspec.Struct, frozen=True):
-    """The part of a line that stands in another session, which this one continues."""
+    """The part of a line that stands in one session of a lineage."""
 
     session: Readout
     places: list[int]
@@ -133,19 +150,19 @@ class Readout:
         read: ReadPayload | None = None,
         anchors: Mapping[str, Node] | None = None,
         events: Mapping[int, SessionEvent] | None = None,
-        above: Callable[[int | None, bool], list[ReadoutPart]] | None = None,
+        line: Callable[[int | None, bool], list[ReadoutPart] | None] | None = None,
     ) -> None:
         """Read out a session from its events.
 
         `read` returns payloads that the events only refer to. Of the end of a session `anchors`
         are the nodes of the records that it begins with. `events` hold payloads, by the ids of
-        events, where these are at hand. `above` returns what stands on the line
-        to a place in the sessions that this one continues, compactions applied or not.
+        events, where these are at hand. `line` returns the line to a place with its parts in the
+        sessions that this one continues, compactions applied or not; None if it continues none.
         """
         self.uid = uid
         self.head = head
         self._read = read
-        self._above = above
+        self._line = line
         self.rewritten: list[StoredEvent] = []
         """What a log held before it was rewritten, and holds no more."""
         self.records = self._records(rows, anchors or {}, events or {})
@@ -167,7 +184,8 @@ class Readout:
                 groups.append(group)
             else:
                 begun[row.event.native_id].append(row)
-        groups.sort(key=lambda group: (group[0].file, group[0].line))
+        if not _share_lines(groups):
+            groups.sort(key=lambda group: (group[0].file, group[0].line))
         return [_record(group, anchors, events) for group in groups]
 
     @property
@@ -228,9 +246,17 @@ class Readout:
         """Return where the last turn stands."""
         return turn_of(self.graph, torn=self.head.torn)
 
+    def line(self, to: int | None = None, *, boundaries: bool = True) -> list[ReadoutPart]:
+        """Return the live line, or the line to a place: first what stands in other sessions."""
+        parts = self._line(to, boundaries) if self._line is not None else None
+        if parts is None:
+            return [ReadoutPart(self, self.graph.chain(to, boundaries=boundaries))]
+        return parts
+
     def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[ReadoutPart]:
         """Return what stands on the line in the sessions that this one continues, oldest first."""
-        return self._above(to, boundaries) if self._above is not None else []
+        parts = self._line(to, boundaries) if self._line is not None else None
+        return [part for part in parts or () if part.session is not self]
 
     @cached_property
     def channels(self) -> dict[str, list[int]]:
@@ -250,9 +276,83 @@ class Readout:
         for record in self.records:
             if record.type == "sidechain":
                 payload = self.payload(record.blocks[0])
-                if isinstance(payload, dict):
-                    out[word(payload.get("agent_id"))] = word(payload.get("tool_use_id"))
+                if isinstance(payload, dict) and (call := word(payload.get("tool_use_id"))):
+                    out[word(payload.get("agent_id"))] = call
         return out
+
+    # -- messages -----------------------------------------------------------------------
+
+    def messages(
+        self,
+        orphans: repair.Orphans = "answer",
+        *,
+        to: int | None = None,
+        own: bool = False,
+        full: bool = False,
+    ) -> repair.Mended:
+        """Return the live line, or the line to one record, as messages that the API accepts.
+
+        With `own` only what this session says itself, without those that it continues. With
+        `full` results hold again what was moved to side files, as far as it is stored.
+        """
+        parts = [ReadoutPart(self, self.graph.chain(to))] if own else self.line(to)
+        out: list[JSON] = []
+        for part in parts:
+            for record in (part.session.records[at] for at in part.places):
+                is_left_out = record.node.flags & (Is.SIDE | Is.REPLAYED if own else Is.SIDE)
+                out += [] if is_left_out else part.session.messages_in(record)
+        mended = repair.mend(out, orphans)
+        if full and (texts := self.outputs_by_name()):
+            messages = spills.inline_known(mended.messages, texts)
+            mended = msgspec.structs.replace(mended, messages=messages)
+        return mended
+
+    def messages_in(self, record: Record) -> list[JSON]:
+        """Return the messages of a record: blocks of one side together, those of no side not."""
+        out: list[JSON] = []
+        for row, event in zip(record.rows, record.blocks, strict=True):
+            if event.role == "system" or (block := self._api_block(row, event)) is None:
+                continue
+            role = "assistant" if event.role == "assistant" else "user"
+            if out and out[-1]["role"] == role:
+                out[-1]["content"].append(block)
+            else:
+                out.append({"role": role, "content": [block]})
+                if role == "assistant" and record.node.response is not None:
+                    out[-1]["id"] = record.node.response
+        return out
+
+    def _api_block(self, row: StoredEvent, event: SessionEvent) -> JSON:
+        """Return an event as the Messages API has it; None when it is nothing the model sees."""
+        payload = self.payload(event)
+        if event.kind == "tool_call":
+            return {"type": "tool_use", "id": event.call, "name": event.tool, "input": payload}
+        if event.kind == "tool_result":
+            out = {"type": "tool_result", "tool_use_id": event.call, "content": payload}
+            is_untold = event.failed is None or row.has_borrowed_status
+            return out if is_untold else {**out, "is_error": event.failed}
+        if isinstance(payload, dict):
+            return payload
+        return {"type": "text", "text": payload} if isinstance(payload, str) else None
+
+    def outputs_by_name(self) -> dict[str, str]:
+        """Return results that lie in side files of ours, by their names; inherited ones too."""
+        sessions = [part.session for part in self.inherited(boundaries=False)]
+        return spills.texts(
+            note.payload for session in (*sessions, self) for note in session.output_notes()
+        )
+
+    def outputs_by_call(self) -> dict[str, str]:
+        """Return all that calls gave whose results in the log are a part, by the calls' ids."""
+        notes = ((note.call, full_output(note)) for note in self.output_notes())
+        return {call: text for call, text in notes if call and text}
+
+    def output_notes(self) -> Iterator[SessionEvent]:
+        """Yield the notes that may hold the output of a call, with their payloads."""
+        for record in self.records:
+            for event in record.blocks:
+                if event.kind == "lifecycle" and (event.call or event.summary == spills.NOTE):
+                    yield self.with_payload(event)
 
     # -- events -------------------------------------------------------------------------
 
@@ -317,6 +417,13 @@ class Readout:
             if row.event.state != State.INTERNAL
         ]
 
+    def events_along(self, places: Iterable[int]) -> Iterator[SessionEvent]:
+        """Yield the events of some records with their payloads, without internal ones."""
+        for at in places:
+            for event in self.records[at].blocks:
+                if event.state != State.INTERNAL:
+                    yield self.with_payload(event)
+
     def inherited_events(self, to: int | None = None, *, boundaries: bool) -> list[StoredEvent]:
         """Return the events of a line that stand in the sessions which this one continues."""
         parts = self.inherited(to, boundaries=boundaries)
@@ -339,6 +446,27 @@ def read_window(
     name = event_ids(uid)
     ids = [name(fact.node.id, at, 0) for fact in state.anchors for at in range(len(fact.blocks))]
     return Readout(uid, fetch([*ids, *state.rows]), head, read=read, anchors=anchors)
+
+
+def _share_lines(groups: Iterable[Sequence[StoredEvent]]) -> bool:
+    """Whether records of different places stand on the same lines.
+
+    Then only the order in which they come, that of their numbers, is the order of the session.
+    """
+    firsts = [group[0] for group in groups]
+    if len({(first.file, first.line) for first in firsts}) == len(firsts):
+        return False  # as nearly always
+    seen: set[tuple[str, int]] = set()
+    before: tuple[str, int] | None = None
+    for first in firsts:
+        line = first.file, first.line
+        if line == before or first.event.native_id.startswith(MADE_RESULT):
+            continue  # read from one line
+        if line in seen:
+            return True
+        seen.add(line)
+        before = line
+    return False
 
 
 def _record(
@@ -366,4 +494,6 @@ def _event(row: StoredEvent) -> SessionEvent:
 
 
 def _calls(blocks: Sequence[SessionEvent], kind: str) -> tuple[str, ...]:
+    if len(blocks) == 1 and blocks[0].kind != kind:  # as in nearly every log
+        return ()
     return tuple([b.call for b in blocks if b.kind == kind and b.call is not None])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from thence.format.facts import WHOLE_OUTPUT, Block, Fact
+from thence.format.facts import WHOLE_OUTPUT, Block
 from thence.format.records import JSON, word
 
 PREVIEW = 2000
@@ -144,15 +144,13 @@ def text_in(payload: JSON, name: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def texts(facts: Iterable[Fact]) -> dict[str, str]:
-    """Return what was spilled from the results of some facts, by the names of the side files."""
+def texts(payloads: Iterable[JSON]) -> dict[str, str]:
+    """Return what notes hold of spilled results, by the names of the side files."""
     out: dict[str, str] = {}
-    for fact in facts:
-        for block in fact.blocks:
-            beside = block.payload if block.kind == "lifecycle" else None
-            name = word(beside.get(SPILL)) if isinstance(beside, dict) else ""
-            if name and (text := text_in(beside, name)) is not None:
-                out[name] = text
+    for payload in payloads:
+        name = word(payload.get(SPILL)) if isinstance(payload, dict) else ""
+        if name and (text := text_in(payload, name)) is not None:
+            out[name] = text
     return out
 
 

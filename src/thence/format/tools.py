@@ -158,11 +158,6 @@ def changes(tool: str, input: object) -> list[Change]:
     ]
 
 
-def is_edit(tool: str, input: object) -> bool:
-    """Say whether a call evidently changes a file."""
-    return action_of(tool, input).edits
-
-
 def paths(tool: str, input: object) -> list[str]:
     """Return the files a call edits or reads, by name."""
     return [touch.path for touch in action_of(tool, input).touches]

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import msgspec
 
-from thence.format import gather, joins, repair
+from thence.format import gather, joins
 from thence.format.copies import by_place, merge_places, place_of
 from thence.format.facts import (
     MIRRORED,
@@ -23,7 +23,6 @@ from thence.format.facts import (
     Block,
     Edge,
     Fact,
-    api_block,
     event_blocks,
     events_of,
     is_line_name,
@@ -60,24 +59,11 @@ class AncestorFacts(msgspec.Struct, frozen=True):
     """The session of each of these facts, and its place there."""
 
 
-class InheritedPart(msgspec.Struct, frozen=True):
-    """The part of a line that stands in another session, which this one continues."""
+class LinePart(msgspec.Struct, frozen=True):
+    """The part of a line that stands in one session of a lineage."""
 
     session: SessionGraph
     places: list[int]
-
-    @property
-    def messages(self) -> int:
-        """How many messages it holds: blocks of one side in sequence are one."""
-        facts, nodes = self.session.facts, self.session.graph.nodes
-        spoken = (facts[at] for at in self.places if not nodes[at].flags & Is.SIDE)
-        roles = [
-            "assistant" if block.role == "assistant" else "user"
-            for fact in spoken
-            for block in fact.blocks
-            if block.role != "system"
-        ]
-        return sum(1 for at, role in enumerate(roles) if not at or role != roles[at - 1])
 
 
 class SessionGraph:
@@ -90,9 +76,8 @@ class SessionGraph:
         *,
         replayed: Container[str] = frozenset(),
         billed: Container[str] = frozenset(),
-        ancestor: Sequence[JSON] = (),
         before: AncestorFacts | None = None,
-        origin: tuple[SessionGraph, int] | None = None,
+        origin: tuple[SessionGraph, int | None] | None = None,
         torn: bool = False,
         totals: Mapping[tuple[str, str], Usage] | None = None,
     ) -> None:
@@ -100,14 +85,13 @@ class SessionGraph:
 
         `replayed` holds the copy keys of records that other sessions own, `billed` the usage
         keys that they pay for. What this one goes on from without holding a copy is given as
-        `ancestor`, messages from `said_before`, or as `before`, events from `up_to`. `origin` is
-        the session that said them, and the last place before this one. `totals` are the running
-        totals, by channel and file, of records before these that are not among them.
+        `before`, events from `up_to`, or as `origin`: a session, and the last place in it before
+        this one. `totals` are the running totals, by channel and file, of records before these
+        that are not among them.
         """
         self.uid = uid
         self._totals = totals or {}
         self.torn = torn
-        self.ancestor = ancestor
         self.before = before or AncestorFacts([])
         self._origin = origin
         self._replayed = replayed
@@ -312,24 +296,7 @@ class SessionGraph:
             if (number := self._shared.get(fact.node.id)) and fact.usage and not self.is_copy(fact)
         ]
 
-    # -- messages -----------------------------------------------------------------------
-
-    def messages(
-        self, orphans: repair.Orphans = "answer", *, to: int | None = None, own: bool = False
-    ) -> repair.Mended:
-        """Return the live chain, or the chain to one fact, as messages that the API accepts.
-
-        With `own` only what this session said itself, without those that it continues.
-        """
-        if own:
-            chain = self.graph.chain(to)
-            facts = self.own([self.facts[place] for place in chain if not self._is_side(place)])
-            return repair.mend([message for fact in facts for message in said_in(fact)], orphans)
-        graph, lineage = self._lineage
-        return repair.mend(self._messages_on(graph, lineage, self._lineage_end(to)), orphans)
-
-    def _is_side(self, place: int) -> bool:
-        return bool(self.graph.nodes[place].flags & Is.SIDE)
+    # -- what it continues --------------------------------------------------------------
 
     def _lineage_end(self, to: int | None) -> int | None:
         """Return where a line ends among the facts of the whole lineage."""
@@ -339,49 +306,42 @@ class SessionGraph:
             return graph.place(self.before.end or "")  # nothing was said here yet
         return end
 
-    def inherited(self, to: int | None = None, *, boundaries: bool = True) -> list[InheritedPart]:
-        """Return what stands on the line in the sessions that this one continues, oldest first.
+    def line(self, to: int | None = None, *, boundaries: bool = True) -> list[LinePart]:
+        """Return the live line, or the line to a place: first what stands in other sessions.
 
-        With `boundaries` only what no summary stands for. Records that this session holds copies
-        of are not among them.
+        With `boundaries` only what no summary stands for.
         """
         if self._origin is not None:
-            above, place = self._origin
-            chain = self.graph.chain(to, boundaries=boundaries)
-            if chain and boundaries and self.facts[chain[0]].node.flags & Is.SUMMARY:
-                return []
-            part = InheritedPart(above, above.graph.chain(place, boundaries=boundaries))
-            return [*above.inherited(place, boundaries=boundaries), part]
-        if not self.before.facts or (end := self._lineage_end(to)) is None:
-            return []
-        parts: list[InheritedPart] = []
-        for place in self._lineage[0].chain(end, boundaries=boundaries):
-            if place < len(self.before.facts):
-                above, at = self.before.owners[place]
-                if not parts or parts[-1].session is not above:
-                    parts.append(InheritedPart(above, []))
-                parts[-1].places.append(at)
+            own = LinePart(self, self.graph.chain(to, boundaries=boundaries))
+            is_summed = own.places and self.graph.nodes[own.places[0]].flags & Is.SUMMARY
+            return [own] if boundaries and is_summed else [*self._line_above(boundaries), own]
+        if not self.before.facts:
+            return [LinePart(self, self.graph.chain(to, boundaries=boundaries))]
+        end = self._lineage_end(to)
+        parts: list[LinePart] = []
+        older = len(self.before.facts)
+        chain = self._lineage[0].chain(end, boundaries=boundaries) if end is not None else ()
+        for place in chain:
+            owner, at = self.before.owners[place] if place < older else (self, place - older)
+            if not parts or parts[-1].session is not owner:
+                parts.append(LinePart(owner, []))
+            parts[-1].places.append(at)
         return parts
 
-    def _messages_on(self, graph: Graph, facts: Sequence[Fact], to: int | None) -> list[JSON]:
-        """What was said on a chain; an ancestor's part is gone if a summary stands for it."""
-        chain = graph.chain(to) if to is not None else []
-        summed = bool(chain) and graph.nodes[chain[0]].flags & Is.SUMMARY
-        messages = [] if summed else list(self.ancestor)
-        for place in chain:
-            if not graph.nodes[place].flags & Is.SIDE:
-                messages += said_in(facts[place])
-        return messages
+    def _line_above(self, boundaries: bool) -> list[LinePart]:  # noqa: FBT001 - as asked for
+        """Return the line in the session that this one continues, up to where this one begins."""
+        if self._origin is None:
+            return []
+        above, place = self._origin
+        if place is None:  # nothing stands before: this one continues what that one continues
+            return above._line_above(boundaries)  # noqa: SLF001 - of the same class
+        return above.line(place, boundaries=boundaries)
 
     def place_before(self, base: Base) -> int | None:
         """Return the last place of the line that another session goes on from."""
         log = [fact for fact in self.facts if fact.file == base.file]
         line = _line(log, {fact.node.id: fact for fact in self.facts}, base)
         return self.graph.place(line[-1].node.id) if line else None
-
-    def said_before(self, base: Base) -> list[JSON]:
-        """Return the messages of the line that another session goes on from."""
-        return self._messages_on(self.graph, self.facts, self.place_before(base))
 
     def up_to(self, base: Base) -> AncestorFacts:
         """Return what another session goes on from that names one of our events.
@@ -476,15 +436,6 @@ class SessionGraph:
         )
 
 
-def events_along(session: SessionGraph, places: Iterable[int]) -> list[SessionEvent]:
-    """Return the events of some records in their order, without internal ones."""
-    events: dict[str, list[SessionEvent]] = {}
-    for event in session.events:
-        if event.state != State.INTERNAL:
-            events.setdefault(event.native_id, []).append(event)
-    return [event for at in places for event in events.pop(session.facts[at].node.id, ())]
-
-
 def _stored_blocks(pairs: Iterable[tuple[SessionEvent, Block]]) -> dict[int, Block]:
     """Return the blocks by the ids of their events that say something of a call or a file."""
     out: dict[int, Block] = {}
@@ -534,22 +485,6 @@ def title_of(
 def prompt_title(prompt: str | None) -> str | None:
     """Return the title of a session that nobody gave one: its first prompt, if there is any."""
     return _headline(prompt) if prompt else None
-
-
-def said_in(fact: Fact) -> list[JSON]:
-    """Return the messages of one fact: blocks of one side together, what no model saw left out."""
-    out: list[JSON] = []
-    for block in fact.blocks:
-        if block.role == "system" or (made := api_block(block)) is None:
-            continue
-        role = "assistant" if block.role == "assistant" else "user"
-        if out and out[-1]["role"] == role:
-            out[-1]["content"].append(made)
-        else:
-            out.append({"role": role, "content": [made]})
-            if role == "assistant" and fact.node.response is not None:
-                out[-1]["id"] = fact.node.response
-    return out
 
 
 def _word(value: JSON) -> str | None:

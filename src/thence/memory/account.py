@@ -473,9 +473,10 @@ def noteworthy(script: str) -> str | None:
 
 def _interventions(timeline: SessionTimeline) -> list[Intervention]:
     return [
-        Intervention(event.derived_from or event.event_id, short(event.summary, 160))
-        for event in timeline.session.derived()
-        if event.kind == "human_intervention"
+        Intervention(row.event.event_id, short(derived.summary, 160))
+        for row in timeline.session.rows
+        for derived in row.derived
+        if derived.kind == "human_intervention"
     ]
 
 

@@ -241,19 +241,9 @@ class SessionTimeline:
         return [joins.aim(pair) for pair in self.session.calls]
 
     @cached_property
-    def _derived_by_kind(self) -> dict[str, dict[int, SessionEvent]]:
-        out: dict[str, dict[int, SessionEvent]] = {}
-        for event in self.session.derived():
-            out.setdefault(event.kind, {})[event.derived_from or 0] = event
-        return out
-
-    def _of_kind(self, kind: str) -> dict[int, SessionEvent]:
-        return self._derived_by_kind.get(kind, {})
-
-    @property
-    def retries(self) -> dict[int, SessionEvent]:
-        """Calls that try again what had failed, by their id."""
-        return self._of_kind("retry")
+    def retries(self) -> frozenset[int]:
+        """The ids of calls that try again what had failed."""
+        return frozenset(row.event.event_id for row in self.session.rows if row.is_retry)
 
     def edits(self, call: Call) -> bool:
         """Whether a call changed a file."""

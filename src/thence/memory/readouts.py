@@ -15,6 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from thence.errors import ThenceError
+from thence.format.facts import merge_statuses
+from thence.format.gather import add_text, is_image_alone
 from thence.format.normal import SessionEvent
 from thence.format.readout import Readout, ReadoutPart, SessionHead, read_window
 from thence.format.records import JSON, Notice, Skipped, word
@@ -23,7 +25,7 @@ from thence.memory import recall
 from thence.memory.growth import subagents_of
 from thence.memory.packs import read_all, size_in
 from thence.memory.pages import all_events
-from thence.memory.recall import Cleaned, body, light, load_session, notices_of, place_of
+from thence.memory.recall import Cleaned, body, light, load_session, notices_of
 from thence.memory.spelling import load
 from thence.memory.store import Filter
 
@@ -45,16 +47,11 @@ def read_session(store: Store, row: SessionRow, clean: Cleaned | None = list) ->
     rows = list(store.events(uid))
     if not rows:
         return readout_of(load_session(store, row, clean or list).whole)
-    above = _ParentEvents(
+    line = _LineageParts(
         lambda: _lineage(store, uid, clean), lambda part: _stored_part(store, part)
     )
-    made = Readout(
-        *(uid, rows, head_of(row)),
-        read=partial(body, store.blobs),
-        above=above,
-    )
-    above.readout = made
-    return made
+    line.readout = Readout(*(uid, rows, head_of(row)), read=partial(body, store.blobs), line=line)
+    return line.readout
 
 
 DIGESTED_BYTES: Final = 64 << 20
@@ -74,21 +71,25 @@ class OpenedSession(msgspec.Struct):
     notices: list[Notice]
 
 
-def open_session(store: Store, row: SessionRow) -> OpenedSession:
-    """Return a session with its payloads: from the store, or from its source if it was evicted."""
+def open_session(store: Store, row: SessionRow, clean: Cleaned = list) -> OpenedSession:
+    """Return a session with its payloads: from the store, or from its source if it was evicted.
+
+    What comes from a source goes through `clean`.
+    """
     uid = row.session.session_uid
     rows = list(store.events(uid))
     if not rows:
-        return open_loaded(load_session(store, row))
+        return open_loaded(load_session(store, row, clean))
     rows, skipped = fill_rows(rows, store.blobs, row.session.source_path or "")
+    rows = _fill_outputs(store, uid, rows)
     notices = list(notices_of(row))
-    above = _ParentEvents(
-        lambda: _lineage(store, uid, list, notices),
+    line = _LineageParts(
+        lambda: _lineage(store, uid, clean, notices),
         lambda part: _stored_part(store, part, is_filled=True),
     )
     title = recall.with_lineage(store, [row])[0].title
-    session = Readout(uid, rows, replace(head_of(row), title=title), above=above)
-    above.readout = session
+    session = Readout(uid, rows, replace(head_of(row), title=title), line=line)
+    line.readout = session
     if recall.origin_of(row) is not None:
         session.inherited(boundaries=False)  # while the store is open
     if skipped:
@@ -122,6 +123,32 @@ def fill_rows(
             skipped[row.file, row.line] = Skipped(row.line, 0, 0, why, source=path)
             out.append(replace(row, event=replace(row.event, payload_ref=None)))
     return out, list(skipped.values())
+
+
+def _fill_outputs(store: Store, uid: str, rows: list[StoredEvent]) -> list[StoredEvent]:
+    """Return events in which results have what only other records tell of their calls.
+
+    Rows have the beginning of it; all of it stands in the records that tell it.
+    """
+    if not any(map(_is_told_elsewhere, rows)):
+        return rows
+    stored = store.load_session(uid)
+    statuses = merge_statuses(stored.facts if stored is not None else ())
+    outputs = {call: status.output for call, status in statuses.items()}
+    return [_fill_output(row, outputs.get(row.event.call or "")) for row in rows]
+
+
+def _fill_output(row: StoredEvent, output: JSON) -> StoredEvent:
+    if output is None or not _is_told_elsewhere(row):
+        return row
+    is_made = row.output is not None
+    payload = output if is_made else add_text(row.event.payload, output)
+    return replace(row, event=replace(row.event, payload=payload))
+
+
+def _is_told_elsewhere(row: StoredEvent) -> bool:
+    is_made = row.output is not None and row.event.kind == "tool_result"
+    return is_made or is_image_alone(row.event)
 
 
 def read_for_digest(store: Store, row: SessionRow) -> Readout:
@@ -212,7 +239,7 @@ def events_with(store: Store, uid: str, ids: Sequence[int]) -> list[StoredEvent]
 
 def readout_of(graph: SessionGraph) -> Readout:
     """Return a session that was just put together as its stored events would tell it."""
-    above = _ParentEvents(lambda: graph, readout_of)
+    line = _LineageParts(lambda: graph, readout_of)
     head = SessionHead(
         graph.session(),
         graph.title,
@@ -223,16 +250,8 @@ def readout_of(graph: SessionGraph) -> Readout:
         subagents_of(graph.about, {fact.channel for fact in graph.facts}),
         word(graph.about.get("pr")) or None,
     )
-    made = Readout(graph.uid, all_events(graph, payloads=True), head, above=above)
-    above.readout = made
-    return made
-
-
-def place_in(graph: SessionGraph, wanted: str) -> int:
-    """Return the place of the record that a name means in a session that was put together."""
-    session = readout_of(graph)
-    place = graph.graph.place(session.records[place_of(session, wanted)].id)
-    return 0 if place is None else place
+    line.readout = Readout(graph.uid, all_events(graph, payloads=True), head, line=line)
+    return line.readout
 
 
 def head_of(row: SessionRow) -> SessionHead:
@@ -249,8 +268,8 @@ def head_of(row: SessionRow) -> SessionHead:
     )
 
 
-class _ParentEvents:
-    """Finds what stands on the line of a session in those that it continues."""
+class _LineageParts:
+    """Finds the line of a session, and the parts of it in those that it continues."""
 
     def __init__(
         self, load: Callable[[], SessionGraph | None], read: Callable[[SessionGraph], Readout]
@@ -261,18 +280,19 @@ class _ParentEvents:
         self._graph: SessionGraph | None = None
         self.readout: Readout | None = None
 
-    def __call__(self, to: int | None, boundaries: bool) -> list[ReadoutPart]:  # noqa: FBT001 - a callback
+    def __call__(self, to: int | None, boundaries: bool) -> list[ReadoutPart] | None:  # noqa: FBT001 - a callback
         own = self.readout
         if own is None or all(record.link.base is None for record in own.records):
-            return []
+            return None
         if self._graph is None:
             self._graph = self._load()
         graph = self._graph
         if graph is None:
-            return []
+            return None
+        self._known[own.uid] = own
         place = None if to is None else graph.graph.place(own.records[to].id)
         out: list[ReadoutPart] = []
-        for part in graph.inherited(place, boundaries=boundaries):
+        for part in graph.line(place, boundaries=boundaries):
             uid = part.session.uid
             above = self._known.get(uid) or self._known.setdefault(uid, self._read(part.session))
             ids = (part.session.facts[at].node.id for at in part.places)

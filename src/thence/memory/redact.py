@@ -440,11 +440,17 @@ class _Finder:
     def rules_for_name(self, head: bytes) -> list[int]:
         """Return the rules whose keywords a name holds: a secret may be what it is given to."""
         text = head.lower()
-        return [
-            at
-            for at, rule in enumerate(self.rules)
-            if not rule.keywords or any(word in text for word in _encode_words(rule.keywords))
-        ]
+        hits = {at for word, rules in self._rules_by_word.items() if word in text for at in rules}
+        return sorted(hits.union(self._always))
+
+    @cached_property
+    def _rules_by_word(self) -> dict[bytes, list[int]]:
+        """The rules of each keyword."""
+        out: dict[bytes, list[int]] = {}
+        for at, rule in enumerate(self.rules):
+            for word in _encode_words(rule.keywords):
+                out.setdefault(word, []).append(at)
+        return out
 
     def spans(self, data: bytes, suspects: Iterable[int]) -> Iterator[SecretSpan]:
         """Yield all secrets that the rules find, in no order, overlapping or not."""

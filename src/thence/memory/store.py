@@ -179,7 +179,7 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tokens: int
     ref: str | None
     implied: int = 0
-    """The kinds of events that are derived from it, as `normal.implied_bits`."""
+    """The kinds of events that are derived from it, as `normal.kind_bit`."""
 
 
 class Words(msgspec.Struct, frozen=True, array_like=True, gc=False):

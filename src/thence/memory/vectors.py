@@ -118,10 +118,6 @@ class Vectors:
 
     # -- building -----------------------------------------------------------------------
 
-    def count_stale(self) -> int:
-        """Return how many sessions have no vectors, or old ones."""
-        return len(self._stale())
-
     def _stale(self) -> list[_Stale]:
         """Return the sessions whose vectors are missing or old, the newest first."""
         rows = every(

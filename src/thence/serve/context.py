@@ -37,14 +37,13 @@ from thence.memory.labels import (
     with_tagged,
 )
 from thence.memory.notes import Note
-from thence.memory.pages import all_events
+from thence.memory.readouts import OpenedSession, open_session
 from thence.memory.retention import Policy
 from thence.memory.search import Query, SearchAnswer
 from thence.memory.store import SessionRow, Store
 from thence.serve.cache import LruCache, session_key
 
 if TYPE_CHECKING:
-    from thence.agents.sessions import LoadedSession
     from thence.memory.redact import Redactor
     from thence.memory.sweep import Sweep
 
@@ -116,7 +115,7 @@ class AppContext:
         self.is_read_only = is_read_only
         self._now = _TimedValue(STATUS_MAX_AGE_S, lambda: standing.now(self.known, self.roots))
         self._risks = _TimedValue(RISKS_MAX_AGE_S, self._at_risk)
-        self._sessions: LruCache[LoadedSession] = LruCache(room)
+        self._sessions: LruCache[OpenedSession] = LruCache(room)
         self._pulses: LruCache[Pulse | None] = LruCache(MAX_CACHED_PULSES)
 
     def now(self) -> standing.Now:
@@ -138,11 +137,13 @@ class AppContext:
             )
         return recall.session(self.store, prefix)
 
-    def load_session(self, row: SessionRow) -> LoadedSession:
-        """Return a loaded session, from the store or from its source."""
+    def open_session(self, row: SessionRow) -> OpenedSession:
+        """Return a session with its payloads, from the store or from its source."""
         size = MEMORY_PER_LOG_BYTE * max(row.session.source_bytes, row.text_bytes)
         key = session_key(row, self.store)
-        return self._sessions.get(key, lambda: self._load(row), lambda _: size)
+        return self._sessions.get(
+            key, lambda: open_session(self.store, row, self.clean), lambda _: size
+        )
 
     def events(
         self, row: SessionRow, *, after: int = -1, limit: int | None = None
@@ -161,7 +162,7 @@ class AppContext:
         return recall.named_event(self._events_of_evicted(row), uid, wanted)
 
     def _events_of_evicted(self, row: SessionRow) -> list[StoredEvent]:
-        return all_events(self.load_session(row).whole, payloads=True)
+        return sorted(self.open_session(row).session.rows, key=lambda event: event.seq)
 
     def notes(self) -> list[Note]:
         """Return the decisions and notes of this home, redacted."""
@@ -205,9 +206,6 @@ class AppContext:
         return self._pulses.get(
             session_key(row), lambda: pulse(self.store, row.session.session_uid)
         )
-
-    def _load(self, row: SessionRow) -> LoadedSession:
-        return recall.load_session(self.store, row, self.clean)
 
     def clean(self, facts: list[Fact]) -> list[Fact]:
         """Return facts that were read from a source as they would be stored."""

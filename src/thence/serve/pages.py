@@ -27,7 +27,7 @@ from thence.errors import NotReadable
 from thence.format import forms
 from thence.format.figures import clean, several, short, short_id, size
 from thence.format.normal import SessionEvent
-from thence.format.whole import SessionGraph
+from thence.format.readout import Readout
 from thence.memory.account import Digest
 from thence.memory.bills import PERIODS
 from thence.memory.derivation import DIGEST_VERSION
@@ -443,7 +443,7 @@ def export(context: ContextDependency, uid: FromPath[str], form: FromPath[str]) 
     write, media_type, ending = _EXPORTS[form]
     notes = note_events(context.notes(), page.uid)
     label = context.labels().get(page.uid, Label())
-    body = "\n".join(write(context.load_session(page.row).whole, label, notes))
+    body = "\n".join(write(context.open_session(page.row).session, label, notes))
     name = re.sub(r"[^A-Za-z0-9-]", "", page.row.session.native_session_id)[:13] or "session"
     headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
     body = body.encode("utf-8", "replace").decode()
@@ -482,23 +482,19 @@ def dismiss(context: ContextDependency, data: JSONBody[Dismissal]) -> dict[str, 
     return {"dismissed": data.dismissed}
 
 
-_Writer = Callable[[SessionGraph, Label, Sequence[SessionEvent]], Iterator[str]]
+_Writer = Callable[[Readout, Label, Sequence[SessionEvent]], Iterator[str]]
 
 
-def _json_lines(
-    session: SessionGraph, label: Label, notes: Sequence[SessionEvent]
-) -> Iterator[str]:
+def _json_lines(session: Readout, label: Label, notes: Sequence[SessionEvent]) -> Iterator[str]:
     for line in forms.lines(session, notes, name=label.name, tags=list(label.tags)):
         yield msgspec.json.encode(line).decode()
 
 
-def _markdown(session: SessionGraph, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
+def _markdown(session: Readout, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
     return forms.markdown(session, name=label.name)
 
 
-def _html_page(
-    session: SessionGraph, label: Label, _notes: Sequence[SessionEvent]
-) -> Iterator[str]:
+def _html_page(session: Readout, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
     return forms.page(session, name=label.name)
 
 

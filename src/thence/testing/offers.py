@@ -19,6 +19,7 @@ from thence.agents.samples import Machine
 from thence.agents.sessions import load_source
 from thence.format import tools
 from thence.format.records import JSON, blocks, word
+from thence.memory.readouts import readout_of
 
 SESSION = "01890a5d-ac96-774b-bcce-b302099a8057"
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -225,7 +226,7 @@ def _read_back(agent: Agent, root: Path, messages: list[JSON]) -> Iterator[str]:
     loaded = load_source(agent.reader, sources[0])
     if loaded.skipped:
         yield f"the reader skips lines of it: {loaded.skipped[0].why}"
-    if (got := _contents(loaded.whole.messages().messages)) != _contents(messages):
+    if (got := _contents(readout_of(loaded.whole).messages().messages)) != _contents(messages):
         yield f"it reads back as {got}"
 
 

@@ -31,6 +31,7 @@ from thence.format.facts import Fact
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.whole import REWRITTEN, SessionGraph
+from thence.memory.readouts import readout_of
 from thence.testing import offers, rows
 
 Write = Callable[[Path], object]
@@ -555,7 +556,7 @@ def _use_all(session: SessionGraph) -> SessionGraph:
         session.edges,
         session.turn(),
     )
-    session.messages()
+    readout_of(session).messages()
     session.session()
     return session
 
