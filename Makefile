@@ -26,8 +26,8 @@ team-demo: ready-dev ## a team to try: a Postgres, a bucket, three machines that
 	@scripts/bucket || echo "no S3-compatible server can be had here: payloads lie in a folder"
 	@$(BIN)/python scripts/team-demo $(if $(ONCE),--once)
 
-test: lint ## lint, then all tests; make prove runs all cases of those that are sampled here
-	@THENCE_TEST=whole $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist worksteal
+test: ready-dev ## lint and all tests; make prove runs all cases of those that are sampled here
+	@scripts/test
 
 quick: ready-dev ## the everyday subset of the tests
 	@THENCE_TEST=everyday $(BIN)/python -m pytest -q -n auto --maxprocesses=4 --dist worksteal -m "not slow"

@@ -1,12 +1,14 @@
 """Commands from start to end against bare Python, with 10,000 sessions in the store.
 
 Budgets are milliseconds where bare Python takes 11, told as ratios: help 60, a list and the home
-screen 150, the hook 30 more than bare Python. Beside each stands what it took here, and what that
-is on such a machine. On disk lie as many sessions as an agent keeps that deletes after a month.
+screen 150, the hook 30 more than bare Python, the brief of a new session 50, in a repository with
+a third of all sessions and in a folder without any. Beside each stands what it took here, and what
+that is on such a machine. On disk lie as many sessions as an agent keeps for a month.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -26,15 +28,17 @@ from thence.cli.hooking import program
 from thence.format.joins import Spent
 from thence.format.normal import Cost, Session
 from thence.format.records import Usage, time_text
+from thence.memory.derivation import DIGEST_VERSION
 from thence.memory.sqlite import Sqlite
-from thence.memory.store import SessionChange, SessionRow, Spend
+from thence.memory.store import DigestRecord, SessionChange, SessionRow, Spend
 
 KEPT = 10_000
 ON_DISK = 2_000
 BARE = 11
 """Milliseconds of bare Python on the machine the budgets were written for."""
 HOOK = "hook"
-BUDGETS = {"--help": 60, "ls": 150, "": 150, HOOK: BARE + 30}
+BRIEFS = {"brief": "/home/dev/tidepool", "brief of nothing": "/home/dev/new"}
+BUDGETS = {"--help": 60, "ls": 150, "": 150, HOOK: BARE + 30, **dict.fromkeys(BRIEFS, 50)}
 SAID = (
     '{"session_id": "7f3a91c2-0000-4000-8000-000000000001", "hook_event_name": "Stop",'
     ' "transcript_path": "/home/dev/.claude/projects/p/7f3a.jsonl", "cwd": "/home/dev/p"}'
@@ -48,7 +52,8 @@ def fill(path: Path) -> None:
     store = Sqlite(str(path))
     now = datetime.now(UTC)
     for start in range(0, KEPT, 1000):
-        store.write([_change(dice, number, now) for number in range(start, start + 1000)])
+        changes = [_change(dice, number, now) for number in range(start, start + 1000)]
+        store.write(changes, [_digest(change.row) for change in changes])
     store.close()
 
 
@@ -91,6 +96,22 @@ def _change(dice: random.Random, number: int, now: datetime) -> SessionChange:
     return SessionChange(row, Cursor({"main": Mark(1, number, 1000, 1)}), spend=spend)
 
 
+def _digest(row: SessionRow) -> DigestRecord:
+    session = row.session
+    digest = {
+        "version": DIGEST_VERSION,
+        "agent": session.flavor,
+        "outcome": "success",
+        "confidence": 1.0,
+        "reasons": ["the last test run passed"],
+        "title": row.title,
+        "ended_at": session.ended_at,
+        "todos": [{"text": "Test Lord Howe", "status": "pending", "origin": "tool"}],
+        "snippets": {"first_prompt": row.title, "last_reply": "The table is right now."},
+    }
+    return DigestRecord(session.session_uid, 1, digest, [])
+
+
 def lay_out(home: Path) -> None:
     """Write files such as Claude Code leaves in a month."""
     dice = random.Random(2)
@@ -111,23 +132,26 @@ def main() -> int:
         lay_out(home)
         env = {"PATH": os.environ["PATH"], "HOME": folder, "PYTHONPYCACHEPREFIX": f"{folder}/pyc"}
 
-        def run(*arguments: str, program: str = sys.executable) -> None:
+        def run(*arguments: str, program: str = sys.executable, said: str = SAID) -> None:
             subprocess.run(
                 [program, *arguments],
                 env=env,
                 check=True,
                 capture_output=True,
-                input=SAID,
+                input=said,
                 text=True,
             )
 
         entry = "from thence.cli import main; main()"
         works: dict[str, Callable[[], object]] = {
-            name: partial(run, "-c", entry, *name.split()) for name in BUDGETS if name != HOOK
+            name: partial(run, "-c", entry, *name.split()) for name in ("--help", "ls", "")
         }
         launcher.write(home / ".thence")
         starter, *words = program("claude", home / ".thence")
         works[HOOK] = partial(run, *words, program=starter)
+        for name, project in BRIEFS.items():
+            asked = json.dumps({"cwd": project, "session_id": "new"})
+            works[name] = partial(run, "brief", "--hook", "claude", program=starter, said=asked)
         for work in works.values():
             work()  # compiled once
         took = medians({"bare": partial(run, "-c", "pass"), **works}, rounds=11)
@@ -135,8 +159,9 @@ def main() -> int:
     print(f"bare Python {took['bare'] * 1000:.0f} ms")
     return sum(
         verdict(
-            f"{name if name == HOOK else f'thence {name}'.rstrip()}, {took[name] * 1000:.0f} ms"
-            f" here, {BARE * took[name] / took['bare']:.0f} of {budget} ms",
+            f"{name if name in (HOOK, *BRIEFS) else f'thence {name}'.rstrip()},"
+            f" {took[name] * 1000:.0f} ms here,"
+            f" {BARE * took[name] / took['bare']:.0f} of {budget} ms",
             took[name] / took["bare"],
             round(budget / BARE, 1),
         )

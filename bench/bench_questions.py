@@ -6,7 +6,8 @@ a literal text of the raw logs before anything was tuned. Every other question i
 checking: nothing is fitted to its single questions, but its figures were seen while limits were
 chosen. Sentences were written with the first prompts at hand, and share words with them. Where
 agentsview is installed (`AGENTSVIEW=path`) it is asked the same. A second set is made by a fixed
-recipe (`fresh_questions`); search by words was not tuned with it. With the extra `semantic` both
+recipe (`fresh_questions`); search by words was not tuned with it; a third by the same recipe of
+other draws and further agents, when search was done. With the extra `semantic` both
 are asked by meaning as well; how the two are fused was chosen with all these figures at hand.
 """
 
@@ -28,7 +29,7 @@ from urllib.parse import quote
 
 from bench.bench_agentsview import Theirs
 from bench.bench_sweep import ran
-from bench.fresh_questions import fresh_questions
+from bench.fresh_questions import SEED, UNSEEN_SEED, fresh_questions
 from bench.measure import verdict
 from thence.memory.encoder import MiniLM, weights_folder
 from thence.memory.search import parse
@@ -64,7 +65,7 @@ def questions() -> list[Question]:
 
 
 def gather(home: Path) -> None:
-    """Copy the logs of three agents into a home, each at the place its client would use."""
+    """Copy the logs of all agents into a home, each at the place its client would use."""
     projects = home / ".claude" / "projects"
     roots = [*_folders("projects", "claude", "claude-code")]
     for root in [*roots, SHARED / "public/claude/claude-code-log/real_projects"]:
@@ -78,6 +79,29 @@ def gather(home: Path) -> None:
     for agent in ("codex", "grok"):
         for root in _folders("sessions", agent):
             shutil.copytree(root, home / f".{agent}" / "sessions", dirs_exist_ok=True)
+    _gather_further(home)
+
+
+def _gather_further(home: Path) -> None:
+    """Copy the logs of further agents: those of the lab, and published ones."""
+    for agent in ("pi", "qwen", "gemini", "copilot"):
+        for folder in sorted((SHARED / "agents" / agent).glob("*/home")):
+            shutil.copytree(folder, home, dirs_exist_ok=True)
+    public = SHARED / "public"
+    places = {
+        "pi/**/*.jsonl": ".pi/agent/sessions/--home-dev-public--",
+        "qwen/**/*.jsonl": ".qwen/projects/-home-dev-public/chats",
+        "gemini/**/*session-*.json": ".gemini/tmp/public/chats",
+    }
+    for pattern, place in places.items():
+        (home / place).mkdir(parents=True, exist_ok=True)
+        for log in sorted(public.glob(pattern)):
+            name = log.name[max(log.name.find("session-"), 0) :]
+            shutil.copy(log, home / place / name)
+    for log in sorted(public.glob("copilot/**/session-state/*/events.jsonl")):
+        shutil.copytree(
+            log.parent, home / ".copilot/session-state" / log.parent.name, dirs_exist_ok=True
+        )
 
 
 def _folders(name: str, *agents: str) -> Iterable[Path]:
@@ -112,8 +136,11 @@ def measured(
 
 
 def _fresh(home: Path) -> list[Question]:
-    made = fresh_questions(home)
-    return [Question(asked.kind, "fresh", asked.question, asked.answers) for asked in made]
+    return [
+        Question(asked.kind, half, asked.question, asked.answers)
+        for half, seed in (("fresh", SEED), ("unseen", UNSEEN_SEED))
+        for asked in fresh_questions(home, seed)
+    ]
 
 
 def _theirs(home: Path, program: str, fresh: Sequence[Question]) -> None:

@@ -1,7 +1,8 @@
 """Questions made from logs by a fixed recipe.
 
 Search by words was not tuned with them. The way to fuse words and meaning was chosen with their
-figures at hand.
+figures at hand. Those of the second seed are of further agents too, and were drawn when search was
+done: nothing was chosen with them.
 
 Only logs are read, never our store. Texts are what people and models said and what tools printed.
 Of each kind `PER_KIND` questions are drawn with a fixed seed, at most one for a session:
@@ -26,6 +27,7 @@ from typing import Any, Final, NamedTuple
 
 PER_KIND: Final = 30
 SEED: Final = 21
+UNSEEN_SEED: Final = 2_606
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z_]{3,24}")
 _SENTENCE = re.compile(r"[A-Z][^.!?\n`|*#<>{}]{40,160}[.!?]")
@@ -50,10 +52,12 @@ class _Texts(NamedTuple):
     printed: list[str]
 
 
-def fresh_questions(home: Path) -> list[Fresh]:
+def fresh_questions(home: Path, seed: int = SEED) -> list[Fresh]:
     """Return the questions that the recipe makes of the logs in a home."""
     sessions = dict(_sessions(home))
-    draw = random.Random(SEED)
+    if seed != SEED:
+        sessions |= dict(_further_sessions(home))
+    draw = random.Random(seed)
     spoken = {uid: "\n".join(texts.spoken) for uid, texts in sessions.items()}
     words = {uid: frozenset(map(str.lower, _WORD.findall(text))) for uid, text in spoken.items()}
     counts = Counter(word for some in words.values() for word in some)
@@ -131,6 +135,48 @@ def _sessions(home: Path) -> Iterator[tuple[str, _Texts]]:
         for record in _records(path):
             _gather(record, out.setdefault(f"codex:{path.stem[-36:]}", _Texts([], [])))
     yield from out.items()
+
+
+_FURTHER: Final = {
+    "pi": ".pi/agent/sessions/**/*.jsonl",
+    "qwen": ".qwen/projects/**/chats/*.jsonl",
+    "gemini": ".gemini/tmp/**/chats/session-*.json*",
+    "copilot": ".copilot/session-state/*/events.jsonl",
+}
+"""Where logs of further agents lie."""
+_PRINTED: Final = frozenset({"toolResult", "tool_result", "functionResponse", "result", "output"})
+
+
+def _further_sessions(home: Path) -> Iterator[tuple[str, _Texts]]:
+    """Yield the texts of each session of further agents, by its uid."""
+    out: dict[str, _Texts] = {}
+    for agent, pattern in _FURTHER.items():
+        for path in sorted(home.glob(pattern)):
+            is_lines = path.suffix == ".jsonl"
+            records = list(_records(path)) if is_lines else [json.loads(path.read_text("utf-8"))]
+            first = records[0] if records else {}
+            name = first.get("sessionId") or first.get("id")
+            name = path.parent.name if agent == "copilot" else name
+            texts = out.setdefault(f"{agent}:{name}", _Texts([], []))
+            for record in records:
+                _gather_anywhere(record, texts, is_printed=False)
+    yield from out.items()
+
+
+def _gather_anywhere(value: object, texts: _Texts, *, is_printed: bool) -> None:
+    """Collect texts by the names that they have in most formats."""
+    if isinstance(value, list):
+        for inner in value:
+            _gather_anywhere(inner, texts, is_printed=is_printed)
+    if not isinstance(value, dict):
+        return
+    named = {value.get("role"), value.get("type")}
+    is_printed = is_printed or not named.isdisjoint(_PRINTED)
+    for key, inner in value.items():
+        if isinstance(inner, str) and key in ("text", "content", "output"):
+            (texts.printed if is_printed or key == "output" else texts.spoken).append(inner)
+        else:
+            _gather_anywhere(inner, texts, is_printed=is_printed or key in _PRINTED)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

@@ -28,19 +28,25 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Without bytecode each of the hundreds of processes that tests start compiles all of it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A shell has the signal ignored for what it runs in the background; some tests raise it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CI = bool(os.environ.get("CI"))
 PROVING = bool(os.environ.get("THENCE_PROVE"))
+EVERYDAY_CASES = 4
+"""Cases of a test in the everyday subset; the others, between these, are slow."""
 SLOWEST = 12
 """Files that are named at the end of a run, with what each took."""
 NO_SHARED = "no ../shared beside the clone: checks against the real clients' files are skipped"
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 10, "whole": 100 if PROVING else 25}.items():
+for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 25}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),
@@ -52,23 +58,29 @@ for profile, examples in {"everyday": 10, "whole": 100 if PROVING else 25}.items
 settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "everyday"))
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one process more than there are processors: tests wait for browsers and servers."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is proven at the numbers of a release, unless it is asked for by its mark.
 
-    What needs a Postgres server is not for every day, nor are all cases of what has only a few.
+    What needs a Postgres server is not for every day, nor are all cases of what has many.
     """
+    number = Counter(item.nodeid.partition("[")[0] for item in items)
     cases: Counter[str] = Counter()
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("sampled")
         if "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
-        if few := item.get_closest_marker("few"):
-            name = item.nodeid.partition("[")[0]
-            if cases[name] % few.args[0]:
-                item.add_marker("slow")
-            cases[name] += 1
+        name = item.nodeid.partition("[")[0]
+        few = item.get_closest_marker("few")
+        if cases[name] % (few.args[0] if few else -(-number[name] // EVERYDAY_CASES)):
+            item.add_marker("slow")
+        cases[name] += 1
     left_out = [] if PROVING else _unsampled(items)
     if "prove" not in (config.getoption("markexpr") or ""):
         left_out += [item for item in items if item.get_closest_marker("prove")]

@@ -49,10 +49,11 @@ def run_thence(
     path: Sequence[str | Path] = (),
     terminal: str | None = None,
     umask: int | None = None,
+    program: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `thence …` in a process of its own; `path` comes first where modules are looked for.
 
-    `terminal` names a device that takes what is printed instead.
+    `terminal` names a device that takes what is printed instead; `program` is what is run instead.
     """
     command = ["thence", *map(str, arguments)]
     with tempfile.TemporaryDirectory(prefix="thence-run-") as folder:
@@ -65,6 +66,7 @@ def run_thence(
             "out": terminal or str(out),
             "err": terminal or str(err),
             "umask": umask,
+            "program": program,
         }
         with _TURN:
             code = _parent().start(become_thence, json.dumps(request)).wait()
@@ -97,7 +99,10 @@ def become_thence(request: str) -> None:
     from thence.cli import main
 
     try:
-        main()
+        if wanted["program"] is None:
+            main()
+        else:
+            exec(compile(wanted["program"], "<program>", "exec"), {"__name__": "__main__"})
     except SystemExit as ended:
         if isinstance(ended.code, str):
             sys.stderr.write(f"{ended.code}\n")

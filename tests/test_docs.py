@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
-import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.processes import run_thence
 from thence.cli import COMMANDS, MODULES, reference, thence
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,18 +31,18 @@ TRIED = [
 PROGRAMS_SHOWN = [(p.name, found) for p in PAGES for found in PROGRAM.findall(p.read_text())]
 
 
-def run(*program: str) -> str:
-    """Run our own program and give what it printed."""
-    done = subprocess.run(
-        [sys.executable, *program], capture_output=True, text=True, check=True, cwd=ROOT
-    )
+def run(*arguments: str, program: str | None = None) -> str:
+    """Run a command, or a program, as from the root of the clone; return what it printed."""
+    done = run_thence(*arguments, program=program, cwd=ROOT)
+
+    assert 0 == done.returncode, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize(("page", "arguments", "shown"), COMMANDS_SHOWN)
 def test_commands_print_what_the_page_shows(page: str, arguments: str, shown: str) -> None:
     """A reader who types it sees the same."""
-    said = run("-c", "from thence.cli import main; main()", *arguments.split())
+    said = run(*arguments.split())
 
     assert shown == said
 
@@ -55,28 +56,39 @@ def test_commands_print_what_the_page_shows(page: str, arguments: str, shown: st
 )
 def test_programs_in_the_pages_run(page: str, program: str) -> None:
     """A reader who pastes it gets output and no error."""
-    assert run("-c", program)
+    assert run(program=program)
 
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the program of a made-up machine, as `thence demo` leaves it."""
     folder = tmp_path_factory.mktemp("samples") / "demo"
-    made = run("-c", "from thence.cli import main; main()", "demo", "--dir", str(folder), "--json")
+    made = run("demo", "--dir", str(folder), "--json")
 
     assert made
     return folder / "thence"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["start.md", "recipes.md", "privacy.md", "formats.md", "sync.md"])
 def test_commands_for_samples_work(samples: Path, page: str) -> None:
-    """Who types them after `thence demo` gets an answer and no error."""
+    """Who types them after `thence demo` gets an answer and no error.
+
+    The first is run by the program that the demo left, the others with the variables it sets.
+    """
     lines = [line for name, line in TRIED if name == page]
+    variables = shlex.split(samples.read_text().splitlines()[-1])
+    variables = variables[: variables.index("exec")]
+    env = os.environ | dict(variable.split("=", 1) for variable in variables)
 
     assert len(lines) > 3
-    for line in lines:
+    assert variables
+    for number, line in enumerate(lines):
         program, *words = shlex.split(line, comments=True)
-        done = subprocess.run([samples, *words], capture_output=True, text=True, check=False)
+        if number == 0:
+            done = subprocess.run([samples, *words], capture_output=True, text=True, check=False)
+        else:
+            done = run_thence(*words, env=env)
 
         assert ("thence", 0) == (program, done.returncode), (line, done.stderr)
         assert done.stdout, line

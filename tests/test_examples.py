@@ -143,6 +143,7 @@ def test_the_adapter_template_installs_and_passes_its_own_tests(
     assert " passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_thence_shows_a_session_of_an_adapter_that_was_installed(tmp_path: Path) -> None:
     """The command line knows it like one of its own."""
     unpacked(tmp_path / "target")

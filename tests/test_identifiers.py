@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,20 @@ SHARED = {
 """Public class names that more than one module defines, and why."""
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    """Yield every module of the package: its name below the package, and its tree."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def sources() -> list[tuple[str, ast.Module]]:
+    """Return every module of the package: its name below the package, and its tree."""
+    return [
+        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget_sources() -> Iterator[None]:
+    """Let go of the trees at the end: they are large."""
+    yield
+    sources.cache_clear()
 
 
 def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -69,6 +80,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
+@pytest.mark.slow
 def test_names_say_what_a_thing_is() -> None:
     """No identifier is a word that says how something came about."""
     wrong = [place for name, tree in sources() for place in banned_names(name, tree)]
@@ -88,6 +100,7 @@ def test_docstrings_say_what_is_returned() -> None:
     assert [] == wrong
 
 
+@pytest.mark.slow
 def test_a_public_class_name_is_used_once() -> None:
     """Whoever reads a class name knows which class is meant."""
     places: defaultdict[str, list[str]] = defaultdict(list)
@@ -101,6 +114,7 @@ def test_a_public_class_name_is_used_once() -> None:
     }
 
 
+@pytest.mark.slow
 def test_every_exception_is_needed() -> None:
     """An exception whose name is gone goes, too."""
     used = {

@@ -59,6 +59,25 @@ def test_importing_loads_neither_the_journal_nor_the_settings() -> None:
     assert "['thence.errors'] True" == done.stdout.strip()
 
 
+def test_help_loads_click_and_hardly_anything_else() -> None:
+    """Counted, since machines are busy: what is imported decides how long `thence --help` takes."""
+    code = (
+        "import sys; before = {*sys.modules}; sys.argv = ['thence', '--help']\n"
+        "from thence.cli import main\n"
+        "try: main()\n"
+        "finally: print(*sorted({*sys.modules} - before), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = done.stderr.split()
+    ours = [name for name in loaded if name.partition(".")[0] == "thence"]
+
+    assert ["thence", "thence.cli", "thence.cli.screen", "thence.errors"] == ours
+    assert len(loaded) < 100
+    assert {"asyncio", "msgspec", "apsw", "logging", "subprocess"}.isdisjoint(loaded)
+
+
 def test_the_journal_lies_in_the_home_of_the_environment(home: Path) -> None:
     """Without a root the variable decides, at the time the journal is made."""
     with thence.Journal().create() as session:

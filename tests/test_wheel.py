@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import sysconfig
 import urllib.error
 import urllib.request
-import venv
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests import wheels
+from tests.agents.transcripts import write
+from tests.cli.desk import ALERTS, alerts
+from tests.wheels import ROOT
+from thence import __version__
 from thence.errors import MissingPackage, install_command
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize(
@@ -46,51 +45,16 @@ def test_an_error_about_a_missing_package_says_what_needs_it() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the package, built without the network."""
-    if find_spec("build") is None or find_spec("hatchling") is None:
-        pytest.skip("no build and hatchling here to build a wheel with")
-    copy = tmp_path_factory.mktemp("source")
-    for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy / name)
-    out = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", f"{out}"]
-    subprocess.run([*build, f"{copy}"], check=True, capture_output=True)
-    [built] = out.glob("*.whl")
-    return built
+    """A wheel of the package."""
+    return wheels.build(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of an environment that has the wheel, and no source tree.
-
-    The packages that thence needs are those of this environment: a line in a .pth file leads to
-    them, and leaves out the editable install beside them.
-    """
+    """The command of an environment that has the wheel, and no source tree."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
-    venv.create(folder, symlinks=True, with_pip=False)
-    python = folder / "bin" / "python"
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    asked = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
-    packages = Path(asked.stdout.strip())
-    (packages / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    options = ("--quiet", "--no-deps", "--no-index", "--prefix", f"{folder}", "--ignore-installed")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        *options,
-        "--no-warn-script-location",
-        f"{wheel}",
-    ]
-    subprocess.run(pip, check=True, capture_output=True)
-    script = folder / "bin" / "thence"
-    script.write_text(script.read_text().replace(sys.executable, str(python), 1))
-    return script
+    wheels.make_environment(folder)
+    return wheels.install(folder, wheel)
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -106,30 +70,27 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert 0 == done.returncode, done.stdout
 
 
-@pytest.mark.slow
-def test_an_installed_wheel_runs_demo_and_mcp(program: Path, tmp_path: Path) -> None:
-    """Away from the checkout, in a fresh home."""
-
-    def run(*arguments: str, stdin: str | None = None) -> str:
-        done = subprocess.run(
-            [program, *arguments],
-            cwd=tmp_path,
-            env=_environment(tmp_path),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert 0 == done.returncode, done.stderr
-        return done.stdout
-
-    where = subprocess.run(
-        [program.with_name("python"), "-c", "import thence; print(thence.__file__)"],
+def _run(program: Path, home: Path, *arguments: str, stdin: str | None = None) -> str:
+    """Run a command of an installed thence away from the checkout; it must go well."""
+    done = subprocess.run(
+        [program, *arguments],
+        cwd=home,
+        env=_environment(home),
+        input=stdin,
         capture_output=True,
         text=True,
-        check=True,
-        cwd=tmp_path,
+        check=False,
+        timeout=120,
+    )
+    assert 0 == done.returncode, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_runs_demo_mcp_and_setup(program: Path, tmp_path: Path) -> None:
+    """Away from the checkout, in a fresh home; a dry run of setup writes nothing."""
+    where = _run(
+        program.with_name("python"), tmp_path, "-c", "import thence as t; print(t.__file__)"
     )
     request = {
         "jsonrpc": "2.0",
@@ -141,11 +102,50 @@ def test_an_installed_wheel_runs_demo_and_mcp(program: Path, tmp_path: Path) -> 
             "clientInfo": {"name": "test", "version": "1"},
         },
     }
+    (tmp_path / ".claude").mkdir()
 
-    assert str(ROOT) not in where.stdout
-    assert "thence" in run("--version")
-    assert "sessions" in run("demo")
-    assert '"serverInfo"' in run("mcp", stdin=json.dumps(request) + "\n")
+    assert str(ROOT) not in where
+    assert __version__ in _run(program, tmp_path, "--version")
+    assert "nudge claude" in _run(program, tmp_path, "setup", "--dry-run")
+    assert [".claude"] == [path.name for path in tmp_path.iterdir()]
+    assert "sessions" in _run(program, tmp_path, "demo")
+    assert '"serverInfo"' in _run(program, tmp_path, "mcp", stdin=json.dumps(request) + "\n")
+
+
+@pytest.mark.slow
+def test_hooks_capture_after_an_upgrade(wheel: Path, tmp_path: Path) -> None:
+    """At once, by the launcher that the older version wrote; the next command writes it anew."""
+    environment, home = tmp_path / "venv", tmp_path / "user"
+    wheels.make_environment(environment)
+    program = wheels.install(environment, wheel)
+    write(home / ".claude", alerts())
+    _run(program, home, "setup", "--yes", "--without", "sweep", "--without", "completion")
+    (home / ".thence" / "config.toml").write_text(
+        '[session_memory.retention]\ncadence = "daily"\n', encoding="utf-8"
+    )
+    wheels.install(environment, wheels.build(tmp_path / "later", wheels.LATER))
+    settings = json.loads((home / ".claude" / "settings.json").read_bytes())
+    (line,) = (hook["command"] for hook in settings["hooks"]["Stop"][0]["hooks"])
+    launcher = home / ".thence" / "bin" / "thence"
+    older = launcher.read_text()
+    done = subprocess.run(
+        ["sh", "-c", line],
+        env=_environment(home),
+        input=json.dumps({"session_id": ALERTS}).encode(),
+        capture_output=True,
+        check=True,
+    )
+    queue = [path.name for path in (home / ".thence" / "queue").iterdir()]
+    _run(program, home, "sweep")
+    listed = json.loads(_run(launcher, home, "ls", "--json"))
+    findings = json.loads(_run(launcher, home, "doctor", "--json"))["findings"]
+
+    assert (b"", b"", [f"claude-{ALERTS}.json"]) == (done.stdout, done.stderr, queue)
+    assert [f"claude:{ALERTS}"] == [row["session_uid"] for row in listed]
+    assert f"Starts thence {__version__} " in older
+    assert f"Starts thence {wheels.LATER} " in launcher.read_text()
+    assert wheels.LATER in _run(launcher, home, "--version")
+    assert ["ok"] == [one["level"] for one in findings if one["topic"] == "hooks"]
 
 
 @pytest.mark.slow

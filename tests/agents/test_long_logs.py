@@ -142,6 +142,7 @@ def kimi(root: Path) -> Path:
     return write_lines(test_kimi.path_of(root, test_kimi.PARENT), *lines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("adapter", "write"),
     [
@@ -233,6 +234,7 @@ def vibe(root: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("adapter", "write"),
     [(Cline(), cline), (Continue(), continued), (Droid(), droid), (Vibe(), vibe)],

@@ -784,6 +784,7 @@ def test_a_log_that_names_a_side_file_for_ever_is_read_in_bounded_time(
     assert 4 == len(notes)
 
 
+@pytest.mark.slow
 def test_side_files_that_are_not_there_are_not_searched_for_ever(
     home: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -231,6 +231,7 @@ def test_the_adapter_suite_passes(check: str) -> None:
     assert [] == AdapterSuite(ADAPTER, write, rounds=20).complaints(check)
 
 
+@pytest.mark.slow
 def test_read_after_every_row_it_is_the_session_read_at_once(tmp_path: Path) -> None:
     """A call that runs is told when it runs; its result when it is there."""
     write(tmp_path / "whole")

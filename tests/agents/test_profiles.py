@@ -65,7 +65,14 @@ def test_all_variables_of_folders_are_known() -> None:
         *("COPILOT_HOME", "GEMINI_CLI_HOME", "KIMI_CODE_HOME", "PI_CODING_AGENT_DIR"),
         *("QWEN_HOME", "QWEN_RUNTIME_DIR", "CLINE_DATA_DIR", "CLINE_DIR", "VIBE_HOME"),
         *("CLINE_SESSION_DATA_DIR", "CONTINUE_GLOBAL_DIR", "FACTORY_HOME_OVERRIDE"),
-        *("GOOSE_PATH_ROOT", "HERMES_HOME", "KILO_DB", "OPENCODE_DB", "XDG_DATA_HOME"),
+        *(
+            "GOOSE_PATH_ROOT",
+            "HERMES_HOME",
+            "AIDER_CHAT_HISTORY_FILE",
+            "KILO_DB",
+            "OPENCODE_DB",
+            "XDG_DATA_HOME",
+        ),
     } <= set(folder_variables())
 
 

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.test_examples import ROOT, unpacked
 
 SAMPLE = """
@@ -51,6 +53,7 @@ class Machine:
         return self.python("from thence.cli import main; main()", *words)
 
 
+@pytest.mark.slow
 def test_a_package_gives_its_agent_every_ability(tmp_path: Path) -> None:
     """Samples are swept, resumed by its command, hooked, registered, handed over both ways."""
     machine = Machine(tmp_path)

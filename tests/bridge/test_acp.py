@@ -91,6 +91,7 @@ class Editor:
 Sdk = Callable[[str], ModuleType]
 
 
+@pytest.mark.slow
 def test_the_owners_client_lists_loads_and_replays(
     session: str, env: dict[str, str], sdk: Sdk, tmp_path: Path
 ) -> None:
@@ -297,6 +298,7 @@ def test_a_kill_costs_nothing_that_was_said(
     assert all(part in said for part in ("Please wait.", "Let me look.", "half of ", '"ls"'))
 
 
+@pytest.mark.slow
 def test_the_end_of_the_agent_is_our_end(env: dict[str, str], tmp_path: Path) -> None:
     """Its exit code is ours, and a program that is not there is said so."""
     ends = [*thence(), "acp", "--", sys.executable, "-c", "raise SystemExit(7)"]

@@ -1,7 +1,8 @@
 """Our tokens against those of Harbor's own converters, on every log that both can read.
 
-Harbor needs Python 3.12 and much else, so it lives in an environment outside of the tree:
-`THENCE_HARBOR` names its Python. Without it, or without the shared sessions, these are skipped.
+Harbor needs Python 3.12 and much else, so it lives in an environment of its own, which
+`make conformance` brings; `THENCE_HARBOR` names the Python of another one. Without it, or without
+the shared sessions, these are skipped.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ from thence.format.facts import MIRRORED
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT.parent / "shared" / "data"
 SCRIPT = ROOT / "scripts" / "harbor_totals.py"
-HARBOR = os.environ.get("THENCE_HARBOR", "")
+READY = ROOT / ".venv" / "harbor" / "ready"
+BROUGHT = str(READY.with_name("bin") / "python") if READY.is_file() else ""
+HARBOR = os.environ.get("THENCE_HARBOR", BROUGHT)
 
 pytestmark = pytest.mark.skipif(
-    not HARBOR or not DATA.is_dir(), reason="THENCE_HARBOR names no Python with harbor"
+    not HARBOR or not DATA.is_dir(),
+    reason="needs harbor (make conformance brings it) and the shared sessions",
 )
 
 

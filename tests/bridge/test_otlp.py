@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -20,7 +23,8 @@ from thence.format.joins import sum_usages
 from thence.journal import Journal
 from thence.memory.readouts import readout_of
 
-PHOENIX = os.environ.get("THENCE_PHOENIX", "")
+PHOENIX = Path(__file__).resolve().parent.parent.parent / ".venv" / "phoenix"
+START_S = 300.0
 USAGE = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 7}
 
 
@@ -177,13 +181,62 @@ def test_an_endpoint_that_is_none_is_refused(loaded: LoadedSession) -> None:
         otlp.send(_trace(loaded), "http://127.0.0.1:9")
 
 
-@pytest.mark.skipif(not PHOENIX, reason="THENCE_PHOENIX names no Arize Phoenix on loopback")
-def test_phoenix_holds_the_same_totals_however_often_it_is_sent(loaded: LoadedSession) -> None:
+@pytest.fixture
+def phoenix(tmp_path: Path) -> Iterator[str]:
+    """Return the address of an Arize Phoenix that runs on loopback meanwhile."""
+    if address := os.environ.get("THENCE_PHOENIX"):
+        yield address
+        return
+    if not (PHOENIX / "ready").is_file():
+        pytest.skip("needs Arize Phoenix: make conformance brings it")
+    ports = [str(_free_port()) for _ in range(2)]
+    env = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": ports[0],
+        "PHOENIX_GRPC_PORT": ports[1],
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+        "PHOENIX_WORKING_DIR": str(tmp_path / "phoenix"),
+    }
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [str(PHOENIX / "bin" / "phoenix"), "serve"], env=env, stdout=log, stderr=log
+        )
+    try:
+        address = f"http://127.0.0.1:{ports[0]}"
+        _wait_for(address, server, tmp_path / "log")
+        yield address
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as handle:
+        handle.bind(("127.0.0.1", 0))
+        return int(handle.getsockname()[1])
+
+
+def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            with urlopen(f"{address}/healthz"):
+                return
+        except OSError:
+            time.sleep(0.5)
+    raise AssertionError(log.read_text()[-3000:])
+
+
+def test_phoenix_holds_the_same_totals_however_often_it_is_sent(
+    loaded: LoadedSession, phoenix: str
+) -> None:
     """Sent twice, Phoenix has each span once, and its tokens are those of the session."""
     trace = _trace(loaded, is_openinference=True)
-    otlp.send(trace, PHOENIX)
-    otlp.send(trace, PHOENIX)
-    spans = _phoenix_spans(trace, len(trace.spans))
+    otlp.send(trace, phoenix)
+    otlp.send(trace, phoenix)
+    spans = _phoenix_spans(phoenix, trace, len(trace.spans))
     usage = sum_usages(loaded.whole.bills.values())
     names = ("llm.token_count.prompt", "llm.token_count.completion")
     told = [sum(int(span["attributes"].get(name, 0)) for span in spans) for name in names]
@@ -192,15 +245,13 @@ def test_phoenix_holds_the_same_totals_however_often_it_is_sent(loaded: LoadedSe
     assert [usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens] == told
 
 
-def _phoenix_spans(trace: otlp.Trace, number: int) -> list[dict[str, Any]]:
+def _phoenix_spans(address: str, trace: otlp.Trace, number: int) -> list[dict[str, Any]]:
     """Ask Phoenix for the spans of a trace, until all have been written."""
-    import time
-
     found: list[dict[str, Any]] = []
     for _ in range(60):
         cursor, found = "", []
         while True:
-            url = f"{PHOENIX}/v1/projects/default/spans?limit=1000&cursor={cursor}"
+            url = f"{address}/v1/projects/default/spans?limit=1000&cursor={cursor}"
             with urlopen(url) as answer:
                 page = json.loads(answer.read())
             ours = trace.trace_id.hex()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -25,6 +26,8 @@ from tests.agents import (
     test_qwen,
 )
 from tests.agents.databases import state
+from tests.cli.desk import in_process
+from thence.agents.profiles import label_of
 
 FOLDERS = {
     "copilot": (".copilot", test_copilot),
@@ -53,9 +56,11 @@ RESUMED = {
 def thence(home: Path, *arguments: str) -> str:
     """Run a command as a user of this machine would, and return what it prints."""
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "COLUMNS": "100", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "thence", *arguments]
-    done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, check=True)
-    return done.stdout
+    with contextlib.chdir(home):
+        done = in_process(*arguments, env=env)
+
+    assert 0 == done.code, done.err
+    return done.out
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +82,7 @@ def test_sessions_of_every_agent_are_listed(home: Path) -> None:
     agents = [row["flavor"] for row in listed]
     several = {"goose": 2, "hermes": 3, "kilo": 3, "kimi": 2, "opencode": 3, "pi": 2, "qwen": 2}
     assert {name: several.get(name, 1) for name in FOLDERS} == Counter(agents)
-    assert all(name in thence(home, "ls") for name in FOLDERS)
+    assert all(label_of(name) in thence(home, "ls", "-n", "99") for name in FOLDERS)
 
 
 @pytest.mark.parametrize("agent", sorted(FOLDERS))

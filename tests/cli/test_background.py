@@ -85,6 +85,7 @@ def test_a_process_that_does_not_hold_the_lock_is_never_ended(desk: Desk) -> Non
     assert background.stop(desk.home) is None
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_start_says_why(desk: Desk) -> None:
     """The first line of what it said; nothing is left running."""
     import socket

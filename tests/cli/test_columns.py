@@ -80,10 +80,16 @@ def test_money(ticks: int, unpriced: int, expected: str) -> None:
 
 @given(st.lists(st.text("01a-", min_size=1, max_size=36), unique=True, max_size=8))
 def test_ids_of_a_list_are_unique(names: list[str]) -> None:
-    """Each is a beginning of its id, and of no other in the list unless that goes on from it."""
+    """Each is a beginning of its id, or both its ends, and of no other that does not go on."""
     short = short_ids(names)
     for name, shown in short.items():
-        others = [other for other in names if other != name and other.startswith(shown)]
+        start, _, end = shown.partition("…")
+        others = [
+            other
+            for other in names
+            if other != name and other.startswith(start) and other.endswith(end)
+        ]
 
-        assert name.startswith(shown)
+        assert name.startswith(start)
+        assert name.endswith(end)
         assert [] == others or shown == name

@@ -41,12 +41,15 @@ def test_every_value_has_an_origin(home: Path, run: Run, monkeypatch: pytest.Mon
 
 
 def test_one_setting_by_its_last_name(home: Path, run: Run) -> None:
-    """The end of a name is enough; a wrong one is answered with all."""
+    """The end of a name is enough; a wrong one is answered with those that it may mean."""
     told = json.loads(run("config", "cadence", "--json").stdout)
 
     assert {"session_memory.retention.cadence": {"value": "daily", "origin": "default"}} == told
     with pytest.raises(BadConfig, match="unknown setting 'nope'"):
         run("config", "nope")
+    with pytest.raises(BadConfig) as error:
+        run("config", "cadense")
+    assert "did you mean session_memory.retention.cadence?" == error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 def test_account_of_a_session(desk: Desk) -> None:
     """How it ended and why, what it took, what was asked, changed and left open."""
     ran = desk.run("digest", "7f3a")
-    named = {line.split()[0] for line in ran.lines[3:] if line[2:3] != " "}
+    named = {line.split()[0] for line in ran.lines[3:] if line[2:3].strip()}
 
     assert "Hourly windows lose an hour when the clock changes" == ran.lines[0]
-    assert ran.lines[1].startswith("7f3a91c2 · claude · claude-sonnet-4-5 · tidepool fix/dst-gap")
+    assert ran.lines[1].startswith(
+        "7f3a91c2 · Claude Code · claude-sonnet-4-5 · tidepool fix/dst-gap"
+    )
     assert {"outcome", "took", "asked", "answered", "files", "to-dos"} <= named
     assert "windows.py  1 edit, 1 read" in ran.out
     assert "Fix alerts.py too" in ran.out

@@ -69,6 +69,7 @@ def home(machine: tuple[Path, list[tuple[State, State]]]) -> Path:
     return machine[0]
 
 
+@pytest.mark.slow
 def test_no_sweep_leaves_a_trace(machine: tuple[Path, list[tuple[State, State]]]) -> None:
     """Bytes, times, modes and names of the agents' files are as they were."""
     _, states = machine

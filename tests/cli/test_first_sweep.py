@@ -116,6 +116,7 @@ def swept(folder: Path, patch: pytest.MonkeyPatch, order: Iterable[Sequence[int]
     return desk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [2000, 7])
 def test_answers_do_not_depend_on_the_order_of_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: int
@@ -146,6 +147,7 @@ def _without_paths(told: Any) -> Any:
     return told
 
 
+@pytest.mark.slow
 def test_a_first_sweep_that_is_killed_has_kept_the_newest(desk: Desk) -> None:
     """They are listed and searched after its first commit; the next sweep gets all the others."""
     for day in range(DAYS):

@@ -105,7 +105,7 @@ def test_a_dry_run_writes_nothing(desk: Desk) -> None:
 def test_the_words_say_what_became_of_it_and_how_to_go_on(desk: Desk) -> None:
     """Mapped, told, left behind; the last line is what to type."""
     path = next(desk.write_claude(windows()).glob("*.jsonl"))
-    ran = desk.run("handoff", str(path), "--to", "codex", columns=120)
+    ran = desk.run("handoff", str(path), "--to", "codex", "-y", columns=120)
 
     assert 0 == ran.code, ran.err
     assert "copied to codex" in ran.lines[0]
@@ -163,4 +163,20 @@ def test_resume_with_another_agent_hands_over_in_one_step(looked_at: Homes, run:
     assert before == same
     found = list(looked_at.work.parent.rglob(f"rollout-*-{name}.jsonl"))
     assert 1 == len(found)
-    assert run("resume", CLOCK, "--with", "grok").stdout.startswith(f"cd {before['cwd']} && grok")
+    line = run("resume", CLOCK, "--with", "grok", "-y").stdout
+    assert line.startswith(f"cd {before['cwd']} && grok")
+
+
+def test_without_a_terminal_nothing_is_written_unless_confirmed(desk: Desk) -> None:
+    """A line of a script that only looks like printing a command writes into no agent's folder."""
+    desk.write_claude(windows())
+    desk.sweep()
+    for command in (("handoff", "7f3a", "--to", "codex"), ("resume", "7f3a", "--with", "codex")):
+        ran = desk.run(*command)
+
+        assert 2 == ran.code
+        assert "error: nothing was written" in ran.err
+        assert "hint:  add --yes to confirm" in ran.err
+        assert [] == [*desk.codex.rglob("rollout-*.jsonl")]
+    assert 0 == desk.run("handoff", "7f3a", "--to", "codex", "--yes").code
+    assert 1 == len([*desk.codex.rglob("rollout-*.jsonl")])

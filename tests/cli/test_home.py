@@ -95,9 +95,11 @@ def test_quiet_day(desk: Desk) -> None:
     assert "at risk" not in body
     assert ["1", "$0.37"] == claude.split()[4:6]  # of the week: today may have just begun
     assert "█" in claude
-    assert "and $0.14" in body
-    assert "soft 4.3 GB, hard 6.4 GB" in body
-    assert 3 == sum(line.startswith("  thence ") for line in ran.lines)
+    assert any("discarded branches" in line and "$0.14" in line for line in ran.lines)
+    assert "last 7 days" in body
+    assert "stored  2 sessions, transcripts " in body
+    assert " of 4.3 GB  " in body
+    assert 5 == sum(line.startswith("  thence ") for line in ran.lines)
     assert 80 >= max(map(columns, ran.lines))
 
 
@@ -110,10 +112,10 @@ def test_what_waits_and_runs_comes_first(desk: Desk) -> None:
     ran = desk.run()
 
     assert ran.lines[0].startswith("1 session needs you ")
-    assert ran.lines[2].startswith("  ◆ 7f3a91c2  claude  tidepool  permission prompt: Hourly")
+    assert ran.lines[2].startswith("  ◆ 7f3a91c2  Claude Code  tidepool  permission prompt: Hourly")
     assert ran.lines[2].endswith(" now")
     assert "running" == ran.lines[4]
-    assert ran.lines[5].startswith("  ● a41e90bd  claude  lumen")
+    assert ran.lines[5].startswith("  ● a41e90bd  Claude Code  lumen")
     assert ran.lines[5].endswith(" 5 min")
 
 
@@ -128,7 +130,7 @@ def test_at_risk_is_shown_with_the_days_that_are_left(desk: Desk) -> None:
         "at risk: Claude Code deletes these soon, and thence has not stored them yet"
     )
 
-    assert ran.lines[at + 1].startswith("  ▲ 2b90f4d3  claude")
+    assert ran.lines[at + 1].startswith("  ▲ 2b90f4d3  Claude Code")
     assert ran.lines[at + 1].endswith("in 2 d")
     assert "    and 2 more within a week" == ran.lines[at + 3]
     assert "  thence sweep           store the 4 at risk, about 1 s" in ran.lines
@@ -186,3 +188,26 @@ def test_turn_of_an_agent_that_tells_nothing_goes_on_for_a_while(desk: Desk) -> 
 def test_sparks(values: list[int], expected: str) -> None:
     """The largest is highest, nothing is lowest, and a little is more than nothing."""
     assert expected == spark(values)
+
+
+def test_an_empty_store_shows_the_first_screen(desk: Desk) -> None:
+    """`thence serve` makes a store before anything is imported: what to do is still said."""
+    from thence.cli import wiring
+
+    with wiring.store(must_exist=False):
+        pass
+    ran = desk.run()
+
+    assert wiring.has_store()
+    assert "No sessions stored yet. Found here:" == ran.lines[0]
+    assert desk.run("--json").json["first_run"]
+
+
+def test_amounts_are_explained(desk: Desk) -> None:
+    """`+` and `?` have a word below the table, and only where they stand."""
+    desk.sweep()
+    ran = desk.run()
+    marks = [word for line in ran.lines for word in line.split() if word.startswith("$")]
+
+    assert any(mark.endswith("+") for mark in marks) == ("+ at least" in ran.out)
+    assert ("?" in ran.out.split()) == ("? cost unknown" in ran.out)

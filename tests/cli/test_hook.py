@@ -298,6 +298,7 @@ def test_files_that_the_agent_takes_are_taken(
     assert body == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_pipe_in_place_of_settings_is_said_and_never_waited_for(home: Path) -> None:
     """Neither status nor doctor hangs; the other agents are still told of."""
     os.mkfifo(home / ".claude/settings.json")
@@ -353,26 +354,27 @@ def test_status_tells_what_is_wrong(home: Path) -> None:
     """Not there, in part, of another Python, switched off: each is said."""
     path = home / ".claude/settings.json"
 
-    assert "○ claude  not installed" in run("status").output
+    assert "○ Claude Code  not installed" in run("status").output
 
     run("install", "claude", "--yes")
     whole = path.read_text()
 
-    assert "✓ claude  installed, no report yet" in run("status").output
+    assert "✓ Claude Code  installed, no report yet" in run("status").output
 
     path.write_text(whole.replace(str(home / ".thence/bin"), "/gone/bin"))
 
     assert (
-        "▲ claude  the hook starts a program that is gone: /gone/bin/thence" in run("status").output
+        "▲ Claude Code  the hook starts a program that is gone: /gone/bin/thence"
+        in run("status").output
     )
 
     path.write_text(whole.replace('"SessionEnd"', '"Other"'))
 
-    assert "▲ claude  partly installed" in run("status").output
+    assert "▲ Claude Code  partly installed" in run("status").output
 
     path.write_text(json.dumps(json.loads(whole) | {"disableAllHooks": True}))
 
-    assert "▲ claude  installed, but hooks are disabled" in run("status").output
+    assert "▲ Claude Code  installed, but hooks are disabled" in run("status").output
 
 
 def test_installing_again_mends_a_hook_of_another_python(home: Path) -> None:
@@ -411,7 +413,7 @@ def test_a_session_is_stored_without_any_sweep_by_hand(home: Path) -> None:
     listed = CliRunner().invoke(thence, ["ls", "--json"], catch_exceptions=False)
 
     assert [SESSION] == [row["native_session_id"] for row in json.loads(listed.stdout)]
-    assert "✓ claude  installed, last report just now" in run("status", "claude").output
+    assert "✓ Claude Code  installed, last report just now" in run("status", "claude").output
 
 
 def test_install_says_that_hooks_start_sweeps(home: Path) -> None:
@@ -492,7 +494,7 @@ def test_status_and_doctor_say_what_was_heard_and_not_stored(home: Path) -> None
     hear(home, "claude", "a", "b", "c")
     doctor = CliRunner().invoke(thence, ["doctor"], env={"COLUMNS": "200"})
 
-    assert "▲ claude" in run("status", "claude").output
+    assert "▲ Claude Code" in run("status", "claude").output
     assert "reported 3, imported 0" in run("status", "claude").output
     assert "reported 3, imported 0" in doctor.output
     assert "thence hook install claude" in doctor.output

@@ -68,6 +68,7 @@ def _shared(run: Run, folder: Path, wanted: str = CLOCK, *more: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_shared_session_is_read_by_a_colleague(
     looked_at: Homes, run: Run, tmp_path: Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_an_imported_session_goes_on_in_another_agent(
     assert list((home / ".codex").rglob("rollout-*.jsonl"))
 
 
+@pytest.mark.slow
 def test_a_log_that_turns_up_takes_the_place_of_the_file(
     looked_at: Homes, run: Run, tmp_path: Path
 ) -> None:

@@ -104,8 +104,8 @@ thence · 7f3a91c2-55d0-4c1e-9a53-0d6c1f2b7e10 · 10 KB
 lines     30 · 1 bad · longest 633 bytes · no newline at the end
 records   user 13 · assistant 11 · boundary 1 · header 1 · sidechain 1
           summary 1 · tip 1
-states    internal 4 · live 24 · dead 5 · orphaned 1
-spent     11k live · 2.6k dead
+states    internal 4 · live 24 · discarded 5 · no result 1
+spent     11k live · 2.6k discarded
 turn      running · torn last line
 
 skipped line 30, 57 bytes: torn

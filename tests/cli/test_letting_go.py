@@ -48,6 +48,7 @@ def row(name: str) -> SessionRow:
 # -- gc -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_under_all_caps_there_is_nothing_to_do(machine: Homes, run: Run) -> None:
     """Nothing goes, and it says how much there is."""
     told = json.loads(run("gc", "--json").stdout)
@@ -63,7 +64,7 @@ def test_the_plan_has_a_reason_for_each_and_changes_nothing(machine: Homes, run:
     told = json.loads(run("gc", "--dry-run", "--json").stdout)
 
     assert {"evict"} == {item["action"] for item in told["items"]}
-    assert all("over the soft limit" in item["reason"] for item in told["items"])
+    assert all("over the storage limit" in item["reason"] for item in told["items"])
     assert told["usage_after"] < told["usage_before"]
     assert all(one.session.evicted_at is None for one in rows())
 

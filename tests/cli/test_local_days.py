@@ -81,3 +81,54 @@ def test_a_zone_that_does_not_exist_is_an_error(desk: Desk, zone: str) -> None:
 
     assert (2, "") == (ran.code, ran.out)
     assert "unknown time zone" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "prompts"),
+    [
+        ("UTC", 1, 3),
+        ("UTC", 2, 0),
+        ("Asia/Kolkata", 1, 1),
+        ("Asia/Kolkata", 2, 2),
+        ("Europe/Berlin", 2, 1),
+        ("America/New_York", 2, 0),
+    ],
+)
+def test_days_of_a_search_begin_at_midnight_of_the_zone(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, zone: str, day: int, prompts: int
+) -> None:
+    """`after:` and `before:` count the same days, whether the zone is the machine's or named."""
+    asked = ("search", f"kind:user_msg after:2026-01-0{day} before:2026-01-0{day + 1} go", "--json")
+
+    assert prompts == len(desk.run(*asked, "--tz", zone).json["hits"])
+
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+
+    assert prompts == len(desk.run(*asked).json["hits"])
+    assert [3, 0][day - 1] == len(desk.run(*asked, "--utc").json["hits"])
+
+
+def test_a_moment_in_a_search_is_taken_to_the_minute(desk: Desk) -> None:
+    """With its own zone, or in the zone that is asked for."""
+    for moment, zone in (("18:30Z", "Asia/Kolkata"), ("19:30", "Europe/Berlin")):
+        asked = f"kind:user_msg after:2026-01-01T{moment} go"
+        assert 2 == len(desk.run("search", asked, "--tz", zone, "--json").json["hits"])
+
+
+@pytest.mark.parametrize(("zone", "sessions"), [("UTC", 0), ("Asia/Kolkata", 1)])
+def test_since_is_a_local_day_too(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, zone: str, sessions: int
+) -> None:
+    """In lists as in `search`."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+
+    assert sessions == len(desk.run("ls", "--since", "2026-01-02", "--json").json)
+
+
+@pytest.mark.parametrize("text", ["0001", "9999-12-31", "2026-13", "2026-01-01T99:00", "+1-1-1"])
+def test_days_at_the_ends_of_time_are_answered_or_refused(desk: Desk, text: str) -> None:
+    """No zone makes them an error of ours."""
+    for zone in ("Pacific/Kiritimati", "America/Los_Angeles"):
+        assert desk.run("search", f"after:{text} go", "--tz", zone).code in (0, 2)

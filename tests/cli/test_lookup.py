@@ -166,3 +166,21 @@ def test_a_fork_whose_origin_is_stored_nowhere_says_so(desk: Desk) -> None:
 
     assert "And the marshlamp?" in ran.out
     assert "ancestor missing" in ran.out + ran.err
+
+
+def test_ids_that_differ_at_their_end_are_short_and_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client starts several sessions within a millisecond: both ends of their ids are shown."""
+    desk = Desk(tmp_path, monkeypatch)
+    names = [f"01a1e085-f0de-78d3-9788-a9200000000{end}" for end in (1, 2)]
+    for name in names:
+        desk.write_claude(alerts(name))
+    desk.sweep()
+    shown = [line.split()[1] for line in desk.run("ls").lines[:2]]
+
+    assert ["01a1e0…000001", "01a1e0…000002"] == sorted(shown)
+    assert [13, 13] == [len(short) for short in shown]
+    for short in shown:
+        found = desk.run("digest", short, "--json").json
+        assert found["session_uid"].endswith(short[-6:])

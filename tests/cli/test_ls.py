@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.transcripts import Script
 from tests.cli.desk import ALERTS, DUMP, TITLE, WINDOWS, Desk, alerts, windows
 from thence.cli.terminal import columns
 
@@ -27,13 +28,13 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 def test_list_at_80_columns(desk: Desk) -> None:
     """The newest first; mark, id, agent, age, title, cost; the sums last."""
     ran = desk.run("ls")
-    first, second, third, sums = ran.lines
+    first, second, third, sums, *_ = ran.lines
 
     assert 0 == ran.code
-    assert ["7f3a91c2", "claude", "3", "h"] == first.split()[1:5]
-    assert TITLE[:36] in first
-    assert ["01a00000-0000", "codex", "1", "d"] == second.split()[1:5]
-    assert ["a41e90bd", "claude", "2", "d"] == third.split()[1:5]
+    assert ["7f3a91c2", "Claude", "Code", "3", "h"] == first.split()[1:6]
+    assert TITLE[:30] in first
+    assert ["01a00000-0000", "Codex", "1", "d"] == second.split()[1:5]
+    assert ["a41e90bd", "Claude", "Code", "2", "d"] == third.split()[1:6]
     assert sums.startswith("3 sessions, $")
     assert "on discarded branches" in sums
     assert 80 >= max(map(columns, ran.lines))
@@ -47,7 +48,7 @@ def test_list_at_120_columns_has_more_columns(desk: Desk) -> None:
     assert ["id", "agent", "age", "project", "branch", "title", "graph", "discarded", "cost"] == (
         head.split()
     )
-    assert ["tidepool", "fix/dst-gap"] == first.split()[5:7]
+    assert ["tidepool", "fix/dst-gap"] == first.split()[6:8]
     assert "╾┬╴" in first
 
 
@@ -57,7 +58,7 @@ def test_narrow_list_takes_two_lines_a_session(desk: Desk) -> None:
 
     assert 44 >= max(map(columns, lines))
     assert lines[0].startswith("✗ Hourly windows")
-    assert ["7f3a91c2", "claude"] == lines[1].split()[:2]
+    assert ["7f3a91c2", "Claude", "Code"] == lines[1].split()[:3]
 
 
 def test_objects_are_sessions(desk: Desk) -> None:
@@ -125,7 +126,7 @@ def test_at_risk_is_what_is_deleted_soon_and_not_kept(desk: Desk) -> None:
 
     assert [(other, False)] == [(one["native_session_id"], one["kept"]) for one in found]
     assert 2 < found[0]["deleted_in_days"] < 3
-    assert ran.lines[0].startswith("  ▲ 2b90f4d1  claude")
+    assert ran.lines[0].startswith("  ▲ 2b90f4d1  Claude Code")
     assert ran.lines[0].endswith("in 2 d")
     assert [] == desk.run("ls", "--at-risk", "--agent", "codex", "--json").json
     desk.sweep()
@@ -199,3 +200,41 @@ def test_without_a_store_the_hint_says_what_to_type(
     assert (10, "") == (ran.code, ran.out)
     assert "error: no sessions stored yet\nhint:  run thence sweep" in ran.err
     assert not desk.home.exists()
+
+
+def test_list_and_status_are_what_people_try_first(desk: Desk) -> None:
+    """`list` prints what `ls` does, `status` what `thence` alone does."""
+    assert desk.run("ls").out == desk.run("list").out
+    assert desk.run("status", "--json").json == desk.run("--json").json
+
+
+def test_an_earlier_name_works_and_names_the_new_one(desk: Desk) -> None:
+    """In one line on a terminal; programs see no notice."""
+    on_terminal, in_a_pipe = desk.run("todos", tty=True), desk.run("todos")
+
+    assert 0 == on_terminal.code == in_a_pipe.code
+    assert "note: `thence todos` is now `thence ls --todos`\n" == on_terminal.err
+    assert "" == in_a_pipe.err
+
+
+def test_an_unknown_agent_is_named(desk: Desk) -> None:
+    """A filter that can match nothing says why."""
+    assert ["no matching sessions: no agent is called 'foo'"] == desk.run(
+        "ls", "--agent", "foo"
+    ).lines
+
+
+def test_the_sum_has_its_mark_whatever_is_listed(desk: Desk) -> None:
+    """Usage that is missing in a session further down makes the sum a minimum, too."""
+    script = Script("5e55105e-0000-4000-8000-000000000005", "s", cwd="/home/dev/tidepool")
+    script.user("Compact it.")
+    script.say()
+    script.boundary()
+    desk.write_claude(script, ago=timedelta(days=5))
+    desk.sweep()
+    rows = desk.run("ls", "--json").json
+    few = desk.run("ls", "-n", "1").lines
+
+    assert 1 == sum(bool(row["lower_bound"]) for row in rows)
+    assert few[1].split(", ")[1].endswith("+")
+    assert few[2].startswith("+ at least")

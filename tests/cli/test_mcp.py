@@ -76,7 +76,7 @@ def test_the_status_is_told_in_words(desk: Desk) -> None:
     desk.run("mcp", "install", "grok", "--yes")
     lines = desk.run("mcp", "status", *NAMES).lines
 
-    assert ["claude", "codex", "grok"] == [line.split()[0] for line in lines]
+    assert ["Claude", "Codex", "Grok"] == [line.split()[0] for line in lines]
     assert "not installed" in lines[0]
     assert " installed " in lines[2]
 

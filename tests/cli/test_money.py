@@ -171,6 +171,7 @@ def test_a_codex_reply_that_was_cut_off_is_still_a_lower_bound(desk: Desk) -> No
     assert ["a response was cut off before its usage was written"] == bounds(desk)
 
 
+@pytest.mark.slow
 def test_bounds_and_interventions_are_the_same_however_a_log_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 import pytest
 
 from tests.cli.conftest import Run
@@ -31,6 +32,20 @@ def test_it_opens_a_session_at_the_server_that_runs(
     assert shown["running"]
     assert f"&page=/sessions/{uid.replace(':', '%3A')}" in shown["url"]
     assert "page=" not in first["url"]
+
+
+def test_it_opens_a_session_at_an_event(
+    listed: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `search`, `show` and the answers to agents name it; what is no event is refused."""
+    monkeypatch.setattr(viewer, "is_ours", lambda _gate: True)
+    uid = listed["session_uid"]
+    shown = json.loads(run("open", uid, "--at", "e4c01a6", "--json").output)
+
+    assert shown["url"].endswith("%3Fat%3De4c01a6")
+    for wrong in ((uid, "--at", "evil"), ("--at", "e4c01a6")):
+        with pytest.raises(click.UsageError, match="one of its events"):
+            run("open", *wrong, "--json")
 
 
 def test_it_starts_a_server_when_none_runs(

@@ -57,6 +57,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 def test_its_sessions_are_kept_and_resumed_by_its_command(machine: Machine) -> None:
     """The command line of its profile, and its own tool known for a shell."""
     (row,) = json.loads(machine.thence("ls", "--json"))
@@ -66,6 +67,7 @@ def test_its_sessions_are_kept_and_resumed_by_its_command(machine: Machine) -> N
     assert "in Pebble: /back" in machine.thence("rewind", "pebble:blue", code=1)
 
 
+@pytest.mark.slow
 def test_its_settings_hold_our_hook_and_our_server(machine: Machine) -> None:
     """Put in where the profile says, and taken out again."""
     before = (machine.pebble / "settings.json").read_bytes()
@@ -80,6 +82,7 @@ def test_its_settings_hold_our_hook_and_our_server(machine: Machine) -> None:
     assert before == (machine.pebble / "settings.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_session_goes_from_it_to_another_agent_and_back(machine: Machine) -> None:
     """Its shell is another's shell, both ways."""
     given = json.loads(machine.thence("handoff", "pebble:blue", "--to", "claude", "--json"))

@@ -99,7 +99,7 @@ def test_a_flat_journal_holds_what_was_spilled_and_what_it_took(
 
 def test_a_handoff_takes_along_what_was_spilled(desk: Spilled, tmp_path: Path) -> None:
     """The other agent cannot ask for it."""
-    desk.run("handoff", desk.younger, "--to", "claude")
+    desk.run("handoff", desk.younger, "--to", "claude", "--yes")
     written = "".join(p.read_text() for p in desk.user.rglob("*.jsonl") if "claude" in str(p))
 
     assert [True, True] == [word in written for word in ("narwhal", "beluga")]

@@ -93,7 +93,7 @@ def test_first_lines_say_what_the_session_is() -> None:
 
     assert [
         "Mend the gap",
-        "2026-11-15 13:00 · tidepool fix/gap · $0.04 · 1 turn · 1.2k tokens · codex",
+        "2026-11-15 13:00 · tidepool fix/gap · $0.04 · 1 turn · 1.2k tokens · Codex",
         "gpt-5.5 · 0199a000-0000",
     ] == page(facts)[:3]
 
@@ -109,7 +109,7 @@ def test_missing_bill_makes_the_total_a_lower_bound() -> None:
 
 def test_session_without_anything_is_shown() -> None:
     """Nothing is no error."""
-    assert ["empty session", "●    done", "no events"] == [page(Facts())[at] for at in (0, 3, 5)]
+    assert ["empty session", "●    done", "events: none"] == [page(Facts())[at] for at in (0, 3, 5)]
 
 
 # -- calls ------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_book_keeping_is_counted_and_not_shown() -> None:
     facts.add("b", Block("lifecycle", "system", "token_count"), flags=Is.INTERNAL)
 
     assert not any("token_count" in line for line in page(facts))
-    assert "live 1 · internal 1" in page(facts)
+    assert "events: live 1 · internal 1" in page(facts)
 
 
 def test_errors_thoughts_and_interruptions_have_their_marks() -> None:

@@ -287,7 +287,7 @@ def hand_over(machine: Machine) -> None:
     planted.write_text(f"#!/bin/sh\necho opencode >> {machine.project.parent / 'loaded'}\n")
     planted.chmod(0o755)
     subprocess.run(
-        [SCRIPT, "handoff", SESSION, "--to", "opencode"],
+        [SCRIPT, "handoff", SESSION, "--to", "opencode", "--yes"],
         cwd=machine.user,
         env=machine.env | {"PATH": f".:{machine.env['PATH']}"},
         capture_output=True,
@@ -511,6 +511,7 @@ def starts(name: str, source: str) -> Iterator[str]:
             yield f"{name} {word.removeprefix('thence.cli.')}"
 
 
+@pytest.mark.slow
 def test_every_place_that_starts_a_process_is_tried() -> None:
     """Whoever starts a process somewhere new lists it in STARTS, with a trial that runs it."""
     found = {

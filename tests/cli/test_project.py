@@ -137,7 +137,7 @@ def test_a_session_whose_folder_is_gone_offers_a_copy_here(
     _begun(machine, old)
     moved = old.rename(tmp_path / "harbour")
     refused = machine.run("resume", ONE, here=moved)
-    copied = machine.run("resume", ONE, "--with", "claude", here=tmp_path)
+    copied = machine.run("resume", ONE, "--with", "claude", "--yes", here=tmp_path)
 
     assert "" == refused.stdout
     assert f"is gone: {old}; it is {moved} now" in refused.stderr

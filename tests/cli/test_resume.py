@@ -111,7 +111,7 @@ def test_without_a_terminal_there_is_a_list(looked_at: Homes, run: Run) -> None:
     """Where nobody can choose, the newest are listed with their ids."""
     lines = run("resume").stdout.splitlines()
 
-    assert any(re.match(f"  ○ {CLOCK[:8]} +claude ", line) for line in lines)
+    assert any(re.match(f"  ○ {CLOCK[:8]} +Claude Code ", line) for line in lines)
     assert all(len(line) <= 80 for line in lines)
     assert "thence resume ID" in lines[-1]
 

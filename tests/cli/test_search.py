@@ -110,6 +110,25 @@ def test_filters(desk: Desk, query: list[str], sessions: int) -> None:
     assert sessions == len({hit["session_uid"] for hit in told["hits"]})
 
 
+@pytest.mark.parametrize("name", ["codex", "Codex", "CODEX"])
+@pytest.mark.parametrize("claude", ["claude", "claude-code", '"Claude Code"'])
+def test_agents_are_asked_for_by_either_of_their_names(desk: Desk, name: str, claude: str) -> None:
+    """The stored name, or the one that other screens show, with words and alone."""
+    codex = desk.run("search", f"agent:{name}", "--json").json["hits"]
+    ours = desk.run("search", f"agent:{claude} windows", "--json").json["hits"]
+
+    assert ["codex"] == [hit["session_uid"].partition(":")[0] for hit in codex]
+    assert {"claude"} == {hit["session_uid"].partition(":")[0] for hit in ours}
+
+
+def test_a_decision_alone_is_counted_alone(desk: Desk) -> None:
+    """The first line names what was found, not what was not."""
+    desk.run("decide", "Windows stay in UTC.")
+    ran = desk.run("search", "kind:decision")
+
+    assert re.match(r"1 decision, \d", ran.lines[0])
+
+
 def test_nothing_found_is_no_error(desk: Desk) -> None:
     """It says so."""
     ran = desk.run("search", "xylophone")
@@ -191,6 +210,7 @@ def test_every_kind_of_the_help_finds_its_events(trials: Desk) -> None:
     assert 14 == len(kinds)
 
 
+@pytest.mark.slow
 def test_every_filter_of_the_help_finds_the_session(
     trials: Desk,
 ) -> None:

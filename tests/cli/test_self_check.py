@@ -87,3 +87,17 @@ def test_a_folder_without_a_store_is_told(home: Path, run: Run, tmp_path: Path) 
     assert 1 == done.return_value
     assert "has no store" in done.stdout
     assert before == _files(home)
+
+
+def test_doctor_names_the_copy_that_was_saved_before_the_upgrade(
+    home: Path, run: Run, tmp_path: Path
+) -> None:
+    """Whoever wants to go back to the release finds where its store is."""
+    env = {"HOME": str(tmp_path), "THENCE_HOME": str(home)}
+    run("sweep", **env)
+    findings = json.loads(run("doctor", "--json", **env).stdout)["findings"]
+    (copy,) = (one for one in findings if "upgrade_copy" in one)
+
+    assert Path(copy["upgrade_copy"]).is_file()
+    assert "saved before the upgrade from schema " in copy["words"]
+    assert "~/.thence/memory/backups/thence.db.schema-" in copy["words"]

@@ -179,7 +179,8 @@ def test_another_user_of_the_machine_learns_nothing_that_lets_in(
 ) -> None:
     """Neither the list of processes nor any file that he can read holds a link or a secret."""
     script = (
-        'while [ ! -e "$0/stop" ]; do cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" " "; done;'
+        'while [ ! -e "$0/stop" ]; do cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" " ";'
+        " sleep 0.05; done;"
         ' find "$0/home" -type f -exec cat {} + 2>/dev/null'
     )
     with tempfile.TemporaryFile() as seen:

@@ -85,7 +85,7 @@ def test_nobody_there_to_be_asked_means_nothing_is_done(desk: Desk) -> None:
     ran = desk.run("setup", "--json")
 
     assert (2, FILES) == (ran.code, files(desk))
-    assert "--yes says yes" in ran.err
+    assert "add --yes to confirm" in ran.err
 
 
 def test_everything_comes_and_goes_byte_for_byte(desk: Desk) -> None:

@@ -141,7 +141,7 @@ def test_sample_is_shown() -> None:
     assert """\
 The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find…
 2026-11-15 13:12 · tidepool · $0.07 · 3 turns · 14k tokens, 2.6k discarded
-thence · claude-opus-5-5 · 7f3a91c2
+journal · claude-opus-5-5 · 7f3a91c2
 
 ═    compacted 13:16, 1 turn, 7 events, 2.6k tokens summed up
 │    Cause: windows walked local time. Fixed in windows.py and feed.py; 43
@@ -164,7 +164,7 @@ thence · claude-opus-5-5 · 7f3a91c2
 ○    ran pytest -q tests                                  interrupted, no result
 ●    running; its last line is cut off
 
-live 24 · no result 1 · discarded 5 · internal 4
+events: live 24 · no result 1 · discarded 5 · internal 4
 skipped line 30, 57 bytes: torn
 """ == shown("show", "--sample", COLUMNS="80")
 

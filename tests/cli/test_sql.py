@@ -105,6 +105,7 @@ def test_an_answer_is_a_table_csv_or_json(looked_at: Homes, run: Run) -> None:
     assert all(one["ts"].endswith("Z") and isinstance(one["tools"], list) for one in objects)
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_cut_and_says_so(looked_at: Homes, run: Run) -> None:
     """On stderr, so that a pipe gets rows alone; 0 gives all."""
     short = run("sql", "SELECT * FROM range(9)", "--limit", "4", "--csv")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.machines import Machine
+from tests.sshd import HOST, SshServer, missing_sshd
 from thence.bridge import sync
 from thence.bridge.sync_keys import phrase_of, secret_in
+from thence.bridge.sync_places import FolderPlace
 from thence.errors import BadConfig
 
 pytest.importorskip("pyrage")
@@ -25,28 +28,60 @@ ONE, TWO, THREE = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "abc"
 PLANTED = "quagmire-lantern"
 
 
-def _git(target: Path) -> str:
+def _git(place: Path) -> str:
+    target = place.with_suffix(".git")
     subprocess.run(["git", "init", "--quiet", "--bare", str(target)], check=True)
     return str(target)
 
 
-def _folder(target: Path) -> str:
-    target.mkdir()
-    return str(target)
+def _folder(place: Path) -> str:
+    place.mkdir()
+    return str(place)
 
 
-def _bucket(target: Path) -> str:
+def _bucket(place: Path) -> str:
     pytest.importorskip("obstore")
-    return f"file://{target}"
+    return f"file://{place}"
 
 
 PLACES: dict[str, Callable[[Path], str]] = {"folder": _folder, "git": _git, "bucket": _bucket}
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """A server on loopback."""
+    if why := missing_sshd():
+        pytest.skip(why)
+    server = SshServer(tmp_path_factory.mktemp("sshd"))
+    yield server
+    server.stop()
+
+
+def _place(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of an empty shared place."""
+    place = tmp_path / "shared"
+    if name != "ssh":
+        return PLACES[name](place)
+    server: SshServer = request.getfixturevalue("sshd")
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    patch.setenv("PATH", f"{server.bin}{os.pathsep}{os.environ['PATH']}")
+    place.mkdir()
+    return server.address(place)
+
+
+FAR = pytest.param("ssh", marks=pytest.mark.slow)
+
+
+@pytest.fixture(params=[*PLACES, FAR])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return an empty shared place, one of each kind."""
-    return PLACES[request.param](tmp_path / "shared.git")
+    return _place(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["folder", FAR])
+def near_or_far(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return an empty shared folder, here or by ssh."""
+    return _place(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -77,6 +112,7 @@ def _facts(machine: Machine) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
     """After a sync on each, both list and show the same sessions, with their machine."""
     first, second, _ = _pair(tmp_path, target)
@@ -88,9 +124,12 @@ def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
     assert _facts(first) == _facts(second)
     assert _messages(first, ONE) == _messages(second, ONE)
     assert "beta-host" == first.sessions()[f"claude:{TWO}"]["machine"]
-    assert "on beta-host" in first.run("ls").stdout
+    assert "machine" in first.run("ls").stdout.splitlines()[0]
+    assert "  beta-host  " in first.run("ls").stdout
+    assert "  on beta-host  " in first.run("resume").stdout
 
 
+@pytest.mark.slow
 def test_a_second_sync_changes_nothing(tmp_path: Path, target: str) -> None:
     """Sync twice is sync once: nothing is written, nothing is received."""
     first, second, _ = _pair(tmp_path, target)
@@ -129,6 +168,7 @@ def test_a_log_that_was_written_anew_is_written_anew(tmp_path: Path, folder: str
     assert _messages(first, ONE) == _messages(second, ONE)
 
 
+@pytest.mark.slow
 def test_three_machines_in_any_order_end_alike(tmp_path: Path) -> None:
     """Whoever syncs first, all have the same sessions, names, tags and pins."""
     ends = []
@@ -181,6 +221,7 @@ def test_the_last_name_and_the_last_pin_win(tmp_path: Path, folder: str) -> None
     assert ("second name", ["later"], False) == _facts(first)[f"claude:{ONE}"][:3]
 
 
+@pytest.mark.slow
 def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str) -> None:
     """No word, id, name of a machine, folder, agent or project is in it, nor in names of files."""
     first, second, phrase = _pair(tmp_path, target)
@@ -189,7 +230,7 @@ def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str)
     first.run("tag", ONE, f"+{PLANTED}")
     for machine in (first, second, first):
         machine.sync()
-    place = Path(target.removeprefix("file://"))
+    place = Path(target.removeprefix("file://").removeprefix(f"ssh://{HOST}"))
     if (place / "HEAD").is_file():
         clone = tmp_path / "clone"
         subprocess.run(["git", "clone", "-q", "-b", "thence", str(place), str(clone)], check=True)
@@ -212,6 +253,28 @@ def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str)
         assert [] == [word for word in words if word.encode() in body or word in path.name]
 
 
+def test_equal_sessions_cannot_be_recognised_in_two_places(tmp_path: Path) -> None:
+    """Names are keyed and contents encrypted: who has a session cannot ask whether it is there."""
+    header = b"age-encryption.org/v1\n"
+    names: list[set[str]] = []
+    blocks: list[set[bytes]] = []
+    for number in "12":
+        machine, place = Machine(tmp_path / number / "alpha"), tmp_path / number / "shared"
+        machine.write_claude(ONE, [f"mend the {PLANTED} gauge", "mended"], "/work/tidepool")
+        machine.begin(_folder(place), "alpha-host")
+        machine.sync()
+        bodies = [path.read_bytes() for path in place.iterdir()]
+        assert all(body.startswith(header) for body in bodies)
+        names.append({path.name for path in place.iterdir()})
+        rests = [body.removeprefix(header) for body in bodies]
+        blocks.append({rest[at : at + 16] for rest in rests for at in range(len(rest) - 15)})
+
+    assert 2 <= len(names[0]) == len(names[1])
+    assert not names[0] & names[1]
+    assert not blocks[0] & blocks[1]
+
+
+@pytest.mark.slow
 def test_what_is_deleted_on_one_machine_is_deleted_on_all(tmp_path: Path, target: str) -> None:
     """It goes from every store and from the place, does not come back, and leaves no trace."""
     first, second, _ = _pair(tmp_path, target)
@@ -311,10 +374,10 @@ def _sync_until(machine: Machine, step: int, patch: pytest.MonkeyPatch) -> bool:
 
 @pytest.mark.parametrize("sender_ends", [True, False])
 def test_a_sync_that_ends_anywhere_is_made_up_for(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, *, sender_ends: bool
+    tmp_path: Path, near_or_far: str, monkeypatch: pytest.MonkeyPatch, *, sender_ends: bool
 ) -> None:
     """At each step of a sync: the next one ends as if nothing had happened."""
-    first, second, _ = _pair(tmp_path, folder)
+    first, second, _ = _pair(tmp_path, near_or_far)
     first.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
     first.run("sweep")
     first.run("name", THREE, "gulls")
@@ -335,11 +398,12 @@ def test_a_sync_that_ends_anywhere_is_made_up_for(
     assert _messages(first, ONE) == _messages(second, ONE)
 
 
+@pytest.mark.slow
 def test_a_deletion_that_ends_anywhere_is_made_up_for(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, near_or_far: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while bundles are rewritten, nothing but the deleted session goes."""
-    first, second, phrase = _pair(tmp_path, folder)
+    first, second, phrase = _pair(tmp_path, near_or_far)
     first.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
     for machine in (first, second, first):
         machine.sync()
@@ -350,7 +414,7 @@ def test_a_deletion_that_ends_anywhere_is_made_up_for(
     while _sync_until(first, steps + 1, monkeypatch):
         steps += 1
     third = Machine(tmp_path / "gamma")
-    third.join(folder, phrase, "gamma-host")
+    third.join(near_or_far, phrase, "gamma-host")
     for machine in (second, first, third):
         machine.sync()
 
@@ -359,6 +423,7 @@ def test_a_deletion_that_ends_anywhere_is_made_up_for(
         assert {f"claude:{TWO}", f"claude:{THREE}"} == set(machine.sessions())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 3, 5, 8])
 def test_a_killed_process_is_made_up_for(tmp_path: Path, folder: str, calls: int) -> None:
     """A process that dies in the middle of a write leaves no half of anything."""
@@ -381,6 +446,7 @@ def test_a_killed_process_is_made_up_for(tmp_path: Path, folder: str, calls: int
     assert {f"claude:{ONE}", f"claude:{TWO}"} == set(first.sessions())
 
 
+@pytest.mark.slow
 def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str) -> None:
     """Who has the new phrase goes on; the lost machine reads and adds nothing."""
     first, second, phrase = _pair(tmp_path, target)
@@ -406,6 +472,38 @@ def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str
     assert {f"claude:{ONE}", f"claude:{TWO}", f"claude:{THREE}"} == set(second.sessions())
     assert set(second.sessions()) == set(first.sessions())
     assert f"claude:{THREE}" not in lost.sessions()
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_rotation_that_ends_anywhere_is_made_up_for(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Between any two writes: the next one ends it, its phrase is the only one that opens all."""
+    first, second, phrase = _pair(tmp_path, folder)
+    first.sync()
+    real, counter = FolderPlace.write, itertools.count()
+
+    def write(self: FolderPlace, name: str, body: bytes) -> None:
+        if next(counter) == writes:
+            raise _Ended
+        real(self, name, body)
+
+    with monkeypatch.context() as context:
+        context.setattr(FolderPlace, "write", write)
+        with contextlib.suppress(_Ended):
+            first.run("sync", "rotate")
+    again = first.run("sync", "rotate")
+    new = next(line.strip() for line in again.stdout.splitlines() if line.startswith("  "))
+    late = second.run("sync")
+    refused = Machine(tmp_path / "thief").join(folder, phrase, "thief-host")
+    joined = second.join(folder, new, "beta-host")
+    for machine in (second, first):
+        machine.sync()
+
+    assert [0, 11, 0] == [again.returncode, late.returncode, joined.returncode]
+    assert _facts(first) == _facts(second)
+    assert new != phrase
+    assert 0 != refused.returncode or 11 == Machine(tmp_path / "thief").run("sync").returncode
 
 
 def test_what_is_written_with_a_closed_key_is_ignored(tmp_path: Path, folder: str) -> None:
@@ -568,6 +666,7 @@ def test_who_leaves_keeps_sessions_and_no_key(tmp_path: Path, folder: str) -> No
     assert f"claude:{ONE}" in second.sessions()
 
 
+@pytest.mark.slow
 def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, target: str) -> None:
     """Begun in Claude Code on one machine, continued in Codex on another that lacks the log."""
     first, second, _ = _pair(tmp_path, target)
@@ -579,7 +678,7 @@ def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, targ
     here = tmp_path / "beta" / "checkout"
     here.mkdir()
     refused = second.run("resume", ONE, here=here)
-    done = second.run("resume", ONE, "--with", "codex", here=here)
+    done = second.run("resume", ONE, "--with", "codex", "--yes", here=here)
     (rollout,) = (second.folder / ".codex").rglob("rollout-*.jsonl")
     body = rollout.read_text()
 
@@ -588,6 +687,8 @@ def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, targ
     assert f"--with claude; read it: thence show {ONE[:13]}" in refused.stderr
     assert 0 == done.returncode, done.stderr
     assert done.stdout.startswith(f"cd {here} && codex resume ")
+    assert "Codex will ask" in done.stderr
+    assert "Claude Code will ask" not in done.stderr
     assert [] == [text for text in texts if text not in body]
     places = [body.index(text) for text in texts]
     assert places == sorted(places)

@@ -50,6 +50,7 @@ def hits(desk: Desk, *query: str) -> list[tuple[str, str, str]]:
     return [(hit["session_uid"].partition(":")[2], hit["kind"], hit["snippet"]) for hit in found]
 
 
+@pytest.mark.slow
 def test_a_word_of_a_title_finds_the_session(desk: Desk) -> None:
     """In any agent, with filters of sessions, by characters of any script; a prompt is no title."""
     session, kind, snippet = hits(desk, "pelican")[0]  # then the record that gave it

@@ -122,6 +122,7 @@ def _answers(desk: Desk) -> str:
     return "\n".join(texts)
 
 
+@pytest.mark.slow
 def test_a_new_rule_holds_for_everything_that_is_stored(desk: Desk) -> None:
     """Source present, deleted, evicted, in use or unreadable: the value is gone, and it is said."""
     before = _answers(desk)

@@ -6,7 +6,7 @@ that two runs say the same words; a scripted model listens; commands run one aft
 any capability, so that modes of files mean something even to root; a `capable` order leaves
 them, for a client that makes a sandbox of its own; `talks` run after them, on a terminal. When the
 model is about to give its second answer, the agent being in the midst of its work, the order's harm
-is done to our queue.
+is done to our queue. A cell with a `link` has a cable to another network as well.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ def main() -> None:
 
     order = json.load(sys.stdin)
     _loopback()
+    if "link" in order:
+        _join(**order["link"])
     _mount("-t", "tmpfs", "tmpfs", "/mnt")
     HOME.mkdir()
     _mount("--bind", order["home"], str(HOME))
@@ -110,6 +112,20 @@ def _loopback() -> None:
     with socket.socket() as handle:
         ask = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # up and running
         fcntl.ioctl(handle, 0x8914, ask)  # SIOCSIFFLAGS
+
+
+def _join(network: str, address: str, port: str) -> None:
+    """Plug this cell into the bridge of another network, which `ip netns` knows by its name."""
+    there = ("ip", "netns", "exec", network)
+    for command in (
+        ("ip", "link", "add", "eth0", "type", "veth", "peer", "name", port),
+        ("ip", "link", "set", port, "netns", network),
+        ("ip", "addr", "add", address, "dev", "eth0"),
+        ("ip", "link", "set", "eth0", "up"),
+        (*there, "ip", "link", "set", port, "master", "bridge"),
+        (*there, "ip", "link", "set", port, "up"),
+    ):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def _mount(*arguments: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e import cell
 from tests.e2e.agents import ADDRESS, CLIENTS, ENV
+from thence.agents.profiles import agents
 
 PROJECT = f"{cell.HOME}/project"
 MODEL = "made-up"
@@ -57,6 +58,12 @@ class Client(msgspec.Struct, frozen=True):
     """It takes no prompt with the id of a session but on a terminal."""
     not_resumed: str = ""
     """Why no session can be resumed here."""
+    is_copied: bool = False
+    """It resumes a copy, a session of its own."""
+    hides_failures: bool = False
+    """A command that fails and says nothing on stderr is a success in its log."""
+    hides_cache: bool = False
+    """Its log does not say how much of the input came from the cache."""
     prepare: Sequence[Sequence[str]] = ()
     """Commands that set it up."""
     search: Sequence[tuple[str, dict[str, Any]]] = ()
@@ -92,7 +99,7 @@ class Client(msgspec.Struct, frozen=True):
 
     def ask_again(self, argv: Sequence[str], prompt: str) -> list[str]:
         """Return the printed command, with a prompt."""
-        _, *words = argv
+        words = argv[len(agents()[self.name].profile.start_command) or 1 :]
         program = [str(CLIENTS / "bin" / self.program), *self.headless]
         return [*program, *words, *(w.replace("{}", prompt) for w in self.goes_on)]
 
@@ -170,6 +177,47 @@ _HERMES = f"""model:
   base_url: {OPENAI}
   api_key: none
   context_length: 128000
+"""
+_CONTINUE = f"""name: made up
+version: 1.0.0
+schema: v1
+models:
+  - name: {MODEL}
+    provider: openai
+    model: {MODEL}
+    apiBase: {OPENAI}
+    apiKey: none
+    roles: [chat, edit, apply]
+"""
+_VIBE = f"""active_model = "made"
+enable_telemetry = false
+enable_auto_update = false
+enable_update_checks = false
+
+[[providers]]
+name = "made"
+api_base = "{OPENAI}"
+api_key_env_var = "MADE_UP_KEY"
+api_style = "openai"
+backend = "generic"
+
+[[models]]
+name = "{MODEL}"
+provider = "made"
+alias = "made"
+input_price = 1.0
+output_price = 2.0
+"""
+_GOOSE = f"""GOOSE_PROVIDER: openai
+GOOSE_MODEL: {MODEL}
+GOOSE_TELEMETRY_ENABLED: false
+extensions:
+  developer:
+    type: builtin
+    name: developer
+    enabled: true
+    timeout: 300
+    bundled: true
 """
 _QWEN = {
     "model": {"name": MODEL, "generationConfig": {"contextWindowSize": 128_000}},
@@ -308,6 +356,7 @@ ALL = (
         {"CLINE_TELEMETRY_DISABLED": "1"},
         wraps=True,
         needs_terminal=True,
+        search=[("thence__search", EARLIER)],
         prepare=(("auth", "-p", "openai-compatible", "-k", "none", "-m", MODEL, "-b", OPENAI),),
     ),
     Client(
@@ -336,10 +385,61 @@ ALL = (
         ("-q", "{}", "-Q", "--yolo"),
         ("terminal", "command"),
         ("read_file", {"path": f"{PROJECT}/tide.py"}),
-        {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": OPENAI},
+        {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": OPENAI, "HERMES_ACCEPT_HOOKS": "1"},
         {".hermes/config.yaml": _HERMES},
         headless=("chat",),
         logs="state.db*",
+        search=[("mcp__thence__search", EARLIER)],
+    ),
+    Client(
+        "continue",
+        "cn",
+        ".continue",
+        ("-p", "{}", "--config", f"{cell.HOME}/.continue/config.yaml", "--auto"),
+        ("-p", "{}", "--config", f"{cell.HOME}/.continue/config.yaml", "--auto"),
+        ("Bash", "command"),
+        ("Read", {"filepath": f"{PROJECT}/tide.py"}),
+        {"CONTINUE_TELEMETRY_ENABLED": "0"},
+        {".continue/config.yaml": _CONTINUE},
+        logs="sessions/*.json",
+        is_copied=True,
+        hides_failures=True,
+        search=[("search", EARLIER)],
+    ),
+    Client(
+        "goose",
+        "goose",
+        ".local/share/goose",
+        ("run", "-t", "{}"),
+        ("-t", "{}"),
+        ("shell", "command"),
+        ("tree", {"path": PROJECT}),
+        {
+            "OPENAI_API_KEY": "none",
+            "OPENAI_HOST": ADDRESS,
+            "GOOSE_DISABLE_KEYRING": "1",
+            "GOOSE_MODE": "auto",
+        },
+        {".config/goose/config.yaml": _GOOSE},
+        logs="sessions/*",
+        headless=("run",),
+        hides_cache=True,
+        search=[("thence__search", EARLIER)],
+    ),
+    Client(
+        "vibe",
+        "vibe",
+        ".vibe",
+        ("-p", "{}", "--auto-approve", "--trust", "--output", "json"),
+        ("-p", "{}", "--auto-approve", "--trust", "--output", "json"),
+        ("bash", "command"),
+        ("read_file", {"path": f"{PROJECT}/tide.py"}),
+        {"MADE_UP_KEY": "none", "MISTRAL_API_KEY": "none"},
+        {".vibe/config.toml": _VIBE},
+        logs="logs/session/unified/**/*",
+        search=[  # it calls tools of servers from a program of the model's
+            ("run_typescript", {"code": "return await tools.mcp_thence.search({query: 'tide'})"})
+        ],
     ),
 )
 BY_NAME = {client.name: client for client in ALL}

@@ -39,7 +39,10 @@ def answers(found: Client) -> dict[str, list[Any]]:
 def billed(bills: list[dict[str, Any]], found: Client) -> list[int]:
     """Return input, cached input and output of all that the client's files can know of."""
     known = [bill for bill in bills if found.logs_side_calls or not bill["side"]]
-    return [sum(bill[name] for bill in known) for name in ("input", "cached", "output")]
+    fresh, cached, output = (
+        sum(bill[name] for bill in known) for name in ("input", "cached", "output")
+    )
+    return [fresh, 0 if found.hides_cache else cached, output]
 
 
 def counted(session: dict[str, Any]) -> list[int]:
@@ -101,7 +104,8 @@ def test_a_session_is_captured_in_time_counted_exactly_and_resumed(
     assert [PROMPT] == summaries(session, "user_msg")
     assert 2 == len(summaries(session, "tool_call")) == len(summaries(session, "tool_result"))
     assert ANSWER in summaries(session, "assistant_msg")
-    assert {shells[0]} == {e["call"] for e in session["events"] if e["kind"] == "error"}
+    failed = set() if found.hides_failures else {shells[0]}
+    assert failed == {e["call"] for e in session["events"] if e["kind"] == "error"}
     assert billed(first["billed"], found) == counted(session)
     assert {PROMPT, ANSWER} == first["lags"].keys()
     assert all(lag is not None and lag <= LATEST_S for lag in first["lags"].values()), first["lags"]
@@ -110,12 +114,19 @@ def test_a_session_is_captured_in_time_counted_exactly_and_resumed(
         pytest.skip(f"captured and exact; not resumed: {found.not_resumed}")
     second = resumed(found, home, way)
     sent = json.dumps(second["asked"][0], ensure_ascii=False)
-    session = shown(found, home, way["session_uid"])
+    session = shown(found, home, newest(found, home) if found.is_copied else way["session_uid"])
 
     assert sent.index(PROMPT) < sent.index(ANSWER) < sent.rindex(NEXT)
     assert [PROMPT, NEXT] == summaries(session, "user_msg")
     assert DONE in summaries(session, "assistant_msg")
-    assert billed([*first["billed"], *second["billed"]], found) == counted(session)
+    if not found.is_copied:  # of a copy this short nobody can say whose the first part is
+        assert billed([*first["billed"], *second["billed"]], found) == counted(session)
+
+
+def newest(found: Client, home: Path) -> str:
+    """Return the session that was written last."""
+    ran = order(found, home, {}, thence("sweep", "--json"), thence("ls", "--json"))["ran"]
+    return str(json.loads(ran[1]["out"])[0]["session_uid"])
 
 
 # -- handoff --------------------------------------------------------------------------------

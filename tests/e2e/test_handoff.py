@@ -420,7 +420,7 @@ def test_resume_with_codex_goes_on_in_one_step(tmp_path: Path) -> None:
     home = tmp_path / "home"
     path = written("claude", home)
     used(agent, "codex", home)
-    run = shlex.join(thence("resume", path.stem, "--with", "codex", "--exec"))
+    run = shlex.join(thence("resume", path.stem, "--with", "codex", "--yes", "--exec"))
     (swept,) = order(agent, home, PROMPT, [ANSWER], thence("sweep", "--json"))["ran"]
     assert 0 == swept["code"], swept
     done = talked(agent, home, run)

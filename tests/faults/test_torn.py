@@ -33,6 +33,7 @@ def test_a_cut_at_any_byte_costs_the_cut_event_only() -> None:
     assert (EVENTS, -(-size // EVERY) + 1) == (report.acknowledged, report.rounds)
 
 
+@pytest.mark.slow
 def test_model_sees_all_but_the_cut_event(tmp_path: Path) -> None:
     """What goes to the model is the same story, as far as it was whole."""
     file = JournalSubject().file(tmp_path)

@@ -134,7 +134,8 @@ def logs(draw: st.DrawFn) -> list[Fact]:
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 
 
-@settings(max_examples=by_pace(everyday=15, whole=60, prove=300), phases=PHASES)
+@pytest.mark.slow
+@settings(max_examples=by_pace(everyday=10, whole=25, prove=300), phases=PHASES)
 @given(logs(), st.data())
 def test_a_session_that_grows_is_the_session_read_at_once(
     log: list[Fact], data: st.DataObject
@@ -152,7 +153,7 @@ def test_a_session_that_grows_is_the_session_read_at_once(
             assert [] == differences(grown)
 
 
-@settings(max_examples=by_pace(everyday=10, whole=40, prove=150), phases=PHASES)
+@settings(max_examples=by_pace(everyday=8, whole=20, prove=150), phases=PHASES)
 @given(st.data())
 def test_a_log_without_links_that_is_rolled_back_grows_as_well(data: st.DataObject) -> None:
     """Rollbacks by number of turns and to a turn, of turns in the window and before it."""
@@ -199,6 +200,7 @@ def counted(run: Any) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_work_for_one_line_does_not_grow_with_the_session() -> None:
     """Counted in executed lines, for sessions of 400 to 40,000 events; and nothing is rebuilt."""
     work = []
@@ -289,7 +291,9 @@ def interleaved(facts: Sequence[Fact], seed: int) -> list[Fact]:
 def test_every_real_session_grows_to_what_it_is(shared: Path, part: int) -> None:
     """Record by record and in random pieces, its files in turn and mixed."""
     rebuilt = records = 0
-    for number, (adapter, source) in enumerate(test_growth.sessions(shared / "data")[part::4]):
+    each = by_pace(everyday=16, whole=8, prove=4)
+    sessions = test_growth.sessions(shared / "data")[part::each]
+    for number, (adapter, source) in enumerate(sessions):
         facts = read_all(adapter, source)[0]
         if not facts or len(facts) > (20_000 if WHOLE else 400):
             continue

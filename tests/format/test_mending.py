@@ -72,6 +72,7 @@ def test_a_history_is_mended_as_it_grows(script: Script, way: repair.Orphans) ->
         assert repair.mend(said[: n + 1], way).messages == grew.messages
 
 
+@pytest.mark.slow
 def test_a_turn_costs_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """The messages that are mended are counted: no more in the last turn than in the second."""
     mending, work = Mending(), list[int]()

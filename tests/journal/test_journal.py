@@ -493,6 +493,7 @@ def test_an_ancestry_that_bites_its_tail_ends(journal: Journal) -> None:
     assert ["old", "new"] == texts(journal.resume(new.id))
 
 
+@pytest.mark.slow
 def test_deep_ancestry_opens_with_a_boundary_of_its_own(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

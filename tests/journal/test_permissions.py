@@ -267,11 +267,13 @@ def copy(rules, session):
 
 @pytest.mark.slow
 def test_the_check_sees_every_planted_path(tmp_path: Path) -> None:
-    """In a copy of the tree with loaders planted, each of them is found and nothing else."""
+    """In a tree with loaders planted, some in copies of our modules, each of them is found."""
     tree = tmp_path / "thence"
-    shutil.copytree(PACKAGE, tree, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in {name for name, *_ in PLANTED}:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        if (PACKAGE / name).exists():
+            shutil.copy(PACKAGE / name, tree / name)
     for name, source, _ in PLANTED:
-        (tree / name).parent.mkdir(exist_ok=True)
         with (tree / name).open("a", encoding="utf-8") as module:
             module.write(f"\n{source}\n")
 

@@ -245,6 +245,7 @@ def test_a_usual_digest_is_a_few_kilobytes() -> None:
     assert len(msgspec.json.encode(digest(whole, row_of(whole)).digest)) < 8 << 10
 
 
+@pytest.mark.slow
 def test_a_digest_is_bounded_however_long_the_session() -> None:
     """Lists are cut, what was left out is counted, texts are short and clean."""
     seen = told(hostile(150))

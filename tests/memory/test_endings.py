@@ -37,6 +37,7 @@ def test_made_up_sessions_are_judged_as_labelled(tmp_path: Path) -> None:
     assert {("fail", "success"): 2, ("waiting", "success"): 1} == wrong
 
 
+@pytest.mark.slow
 def test_corrections_and_reports_in_words_are_interventions(tmp_path: Path) -> None:
     """Of 36 prompts by which a human steps in 34 are seen, whatever the agent; no other counts."""
     counts = endings.judge_prompts(tmp_path)

@@ -48,6 +48,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     return number, reports[0]
 
 
+@pytest.mark.slow
 def test_a_line_more_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -> None:
     """For a sweep, counted in executed lines; nothing is rebuilt."""
     work = []
@@ -66,6 +67,7 @@ def test_a_line_more_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -
     assert max(work) <= 1.2 * min(work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grows", ["original", "fork"])
 def test_a_line_more_in_a_family_of_six_costs_what_one_session_costs(
     tmp_path: Path, grows: str

@@ -63,6 +63,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     return number, reports[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_session_swept_after_every_write_is_the_session_swept_once(
     tmp_path: Path, seed: int
@@ -88,6 +89,7 @@ def test_a_session_swept_after_every_write_is_the_session_swept_once(
     assert rebuilt <= 0.05 * sweeps
 
 
+@pytest.mark.slow
 def test_a_line_more_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -> None:
     """Counted in executed lines, for what a turn writes; nothing is rebuilt."""
     work = []

@@ -110,6 +110,7 @@ def compare(folder: Path) -> dict[str, Events]:
         store.close()
 
 
+@pytest.mark.slow
 def test_a_search_by_kind_finds_what_is_shown_after_every_line(tmp_path: Path) -> None:
     """Calls that fail later, answers that turn out not to be the last; equal to one sweep."""
     script, home = logs.trials(1), tmp_path / "home"

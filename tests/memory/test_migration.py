@@ -157,6 +157,7 @@ def test_sessions_of_another_fold_that_went_on_are_those_of_a_new_store(tmp_path
     assert new == stored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", ["schema-4", "schema-6", "schema-8"])
 def test_a_migration_that_is_killed_at_any_step_is_finished_by_the_next_open(
     tmp_path: Path, schema: str

@@ -26,6 +26,7 @@ from thence.memory.patterns import (
     memories,
     patterns,
     seen_before,
+    unmask,
 )
 from thence.memory.readouts import readout_of
 from thence.memory.redact import Redactor
@@ -119,6 +120,29 @@ def test_a_command_that_helped_is_told_without_its_plumbing() -> None:
     assert [("ran rm -rf cache", 2)] == [(cure.what, cure.sessions) for cure in error.cures]
 
 
+def test_a_pattern_says_what_all_its_cases_share() -> None:
+    """A masked part that is the same everywhere is shown; one that differs stays masked."""
+    name = "unrecognized subcommand <name> in <path>"
+    same = [f"error: unrecognized subcommand 'bun' in /src/{n}" for n in range(3)]
+
+    assert "unrecognized subcommand 'bun' in <path>" == unmask(name, same)
+    assert name == unmask(name, [*same, "error: unrecognized subcommand 'npm' in /src/9"])
+    assert name == unmask(name, [*same, "something else"])
+    assert "plain" == unmask("plain", ["plain", "plain"])
+
+
+def test_a_ruler_of_a_terminal_is_no_error() -> None:
+    """Though two sessions have it."""
+    kept = []
+    for number in (1, 2):
+        day = Day(number)
+        day.did("Bash", "Error: xxxxxxxxxxxxxxxx", failed=True, command="bar")
+        kept.append(day.kept())
+
+    assert ["xxxxxxxxxxxxxxxx"] * 2 == [one.digest.errors[0].quote[-16:] for one in kept]
+    assert [] == found("recurring_error", *kept)
+
+
 def test_one_session_makes_no_recurring_error() -> None:
     """What happened once is told by its session."""
     day = Day(1)
@@ -193,31 +217,51 @@ def given_up(number: int, tokens: int) -> Memory:
     return day.kept()
 
 
-def test_the_most_costly_detours_come_first() -> None:
-    """Each with its money, its session and what was asked there."""
-    detours = found("costly_detour", given_up(1, 2000), given_up(2, 90_000), given_up(3, 5000))
+def test_detours_in_one_folder_are_one_pattern() -> None:
+    """With the money of all, the costliest session first, and what was asked there."""
+    (detour,) = found("costly_detour", given_up(1, 2000), given_up(2, 90_000), given_up(3, 5000))
 
-    assert [90_010, 5010, 2010] == [one.data["tokens"] for one in detours]
-    assert ("thence:day2", "Try way 2.") == (
-        detours[0].evidence[0].uid,
-        detours[0].evidence[0].quote,
+    assert ("work was discarded in /w/tidepool", 3, 3) == (
+        detour.shared,
+        detour.sessions,
+        detour.count,
     )
-    assert detours[0].data["ticks"] > detours[1].data["ticks"] > 0
+    assert 97_030 == detour.data["tokens"]
+    assert [("thence:day2", "Try way 2."), ("thence:day3", "Try way 3.")] == [
+        (proof.uid, proof.quote) for proof in detour.evidence[:2]
+    ]
+    assert detour.data["ticks"] > 0
 
 
-def test_a_loop_of_failures_is_a_detour() -> None:
-    """Trying the same again costs as well."""
-    day = Day(1)
+def test_one_session_makes_no_detour() -> None:
+    """However often it went back, and however much that cost."""
+    assert [] == found("costly_detour", given_up(1, 90_000))
+    assert [] == found("costly_detour", looped(1, "make release"), looped(2, "make docs"))
+
+
+def looped(number: int, command: str) -> Memory:
+    """A session in which a command fails again and again."""
+    day = Day(number)
     for _ in range(4):
-        day.did("Bash", "make: *** Error 2", failed=True, command="make release")
-    (detour,) = found("costly_detour", day.kept())
+        day.did("Bash", "make: *** Error 2", failed=True, command=command)
+    return day.kept()
 
-    assert ("retry_loop", 4 * 1280) == (detour.name, detour.data["tokens"])
+
+def test_a_call_that_keeps_failing_in_several_sessions_is_a_detour() -> None:
+    """Trying the same again costs as well."""
+    (detour,) = found("costly_detour", looped(1, "make release"), looped(2, "make release"))
+
+    assert ("make release", "kept failing: make release") == (detour.name, detour.shared)
+    assert ("retry_loop", 2 * 4 * 1280) == (detour.data["signal"], detour.data["tokens"])
 
 
 def test_so_many_detours_are_told_and_no_more() -> None:
     """The list is for reading."""
-    kept = [given_up(1 + number % 28, 1000 + number) for number in range(MAX_PATTERNS + 5)]
+    kept = [
+        looped(1 + day, f"make part{number}")
+        for number in range(MAX_PATTERNS + 2)
+        for day in range(2)
+    ]
 
     assert MAX_PATTERNS == len(found("costly_detour", *kept))
 
@@ -262,7 +306,7 @@ def test_a_file_that_broke_now_and_then_does_not_keep_breaking() -> None:
 
 
 def test_a_flaky_test_is_told_by_its_name() -> None:
-    """Two sessions saw it; one is enough."""
+    """Two sessions saw it; what one session saw is told by that session."""
     kept = []
     for number in (1, 2):
         day = Day(number)
@@ -270,10 +314,10 @@ def test_a_flaky_test_is_told_by_its_name() -> None:
         day.tests(red=False)
         kept.append(day.kept())
     (both,) = found("flaky_test", *kept)
-    (one,) = found("flaky_test", kept[0])
 
     assert ("t.py::test_tick", 2, 2) == (both.name, both.sessions, both.count)
-    assert ("t.py::test_tick", 1) == (one.name, one.sessions)
+    assert "both results without an edit: t.py::test_tick" == both.shared
+    assert [] == found("flaky_test", kept[0])
     assert 2 == len(both.evidence[0].events)
 
 

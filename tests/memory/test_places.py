@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -297,6 +298,7 @@ def agent_of(log: str) -> str:
     return "codex" if log == ROLLOUT else "claude"
 
 
+@pytest.mark.slow
 @settings(phases=[Phase.generate])  # a history is short enough to be read as it was drawn
 @given(st.integers(0, 2**32), st.booleans())
 def test_no_history_of_two_folders_loses_or_doubles_anything(seed: int, one_root: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -85,7 +85,7 @@ def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         store.close()
 
 
-def asked(both: list[Store], text: str, **more: bool) -> tuple[list[str], SearchAnswer]:
+def asked(both: list[Store], text: str, **more: Any) -> tuple[list[str], SearchAnswer]:
     """The sessions that answer, the best first; both stores must say the same."""
     one, other = (store.search(parse(text, **more), 50) for store in both)
     told = [

@@ -142,6 +142,7 @@ def _variants(rule: Rule) -> Iterator[Rule]:
         yield dataclasses.replace(rule, **{field.name: other})
 
 
+@pytest.mark.slow
 def test_any_change_of_any_rule_is_another_version() -> None:
     """Nobody raises a number: the text, the options and the order of all rules are the version."""
     versions = [

@@ -122,6 +122,7 @@ def machine(
         yield desk, planted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["half", "user/.thence/memory"])
 def test_the_store_holds_no_token_of_any_field(machine: tuple[Desk, Planted], where: str) -> None:
     """Not in a row, a cursor, a fold state, a pack, an index, the write-ahead log, a name."""
@@ -134,6 +135,7 @@ def test_the_store_holds_no_token_of_any_field(machine: tuple[Desk, Planted], wh
     assert any(b"[REDACTED:github-token:" in part for part in parts)
 
 
+@pytest.mark.slow
 def test_a_log_read_in_parts_says_the_same_as_one_read_at_once(
     tmp_path: Path, sample_path: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_a_log_read_in_parts_says_the_same_as_one_read_at_once(
     assert whole["families"] == parts["families"]
 
 
+@pytest.mark.slow
 def test_no_answer_over_http_holds_a_token(machine: tuple[Desk, Planted]) -> None:
     """Neither pages nor the API, down to the raw payload of single events."""
     desk, planted = machine
@@ -180,6 +183,7 @@ def test_no_answer_over_http_holds_a_token(machine: tuple[Desk, Planted]) -> Non
     assert sum(b"[REDACTED:github-token:" in part for part in parts) > len(uids)
 
 
+@pytest.mark.slow
 def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None:
     """Whatever an agent asks for."""
     desk, planted = machine
@@ -206,6 +210,7 @@ def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None
     assert any(b"REDACTED:github-token" in part for part in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["jsonl", "markdown", "html", "messages"])
 def test_no_redacted_export_holds_a_token(machine: tuple[Desk, Planted], form: str) -> None:
     """Of a source that is there: `--redacted` goes over all of it."""
@@ -219,6 +224,7 @@ def test_no_redacted_export_holds_a_token(machine: tuple[Desk, Planted], form: s
     assert any(b"REDACTED:github-token" in part for part in parts)
 
 
+@pytest.mark.slow
 def test_no_parquet_file_holds_a_token(machine: tuple[Desk, Planted], tmp_path: Path) -> None:
     """Whatever the column, read back as anybody reads it."""
     import duckdb

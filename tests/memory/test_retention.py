@@ -158,7 +158,7 @@ def test_over_the_soft_cap_the_oldest_analysis_goes_first() -> None:
     assert [("evict", "a")] == actions(planned)
     assert (150, 100) == (planned.usage_before, planned.usage_after)
     assert (
-        "transcripts use 150 bytes, 50 bytes over the soft limit of 100 bytes; "
+        "transcripts use 150 bytes, 50 bytes over the storage limit of 100 bytes; "
         "oldest first, analysed 2026-11-11, frees 50 bytes" == planned.items[0].reason
     )
 
@@ -216,7 +216,7 @@ def test_what_could_not_be_analysed_goes_last_and_is_reported() -> None:
     assert [("drop_unanalysed", "b")] == actions(planned)
     assert not planned.again
     assert (
-        "transcripts use 180 bytes, 30 bytes over the hard limit of 150 bytes, and analysis "
+        "transcripts use 180 bytes, 30 bytes over the maximum of 150 bytes, and analysis "
         "failed; it has no digest: data loss" == planned.items[0].reason
     )
 

@@ -222,6 +222,7 @@ def _run_in(group: int) -> Iterator[str]:
                 yield place.parent.name
 
 
+@pytest.mark.slow
 def test_sweep_that_is_killed_anywhere_converges(home: Path, tmp_path: Path, warm: Warm) -> None:
     """Rows, digests and index are those of a sweep that nobody disturbed."""
     sweep(tmp_path / "calm", {"claude": [home]})
@@ -748,7 +749,7 @@ def test_analysed_sessions_go_when_the_cache_is_full(home: Path, tmp_path: Path)
     assert (1, 0, []) == (report.evicted, report.lost, report.notes)
     assert [1, 5] == [len(gone), len(kept(tmp_path, "digests"))]
     assert ["evict"] == [told["what"] for told in kept(tmp_path, "removals")]
-    assert "soft limit" in kept(tmp_path, "removals")[0]["why"]
+    assert "storage limit" in kept(tmp_path, "removals")[0]["why"]
     assert {n: row.spent for n, row in before.items()} == {n: r.spent for n, r in after.items()}
     assert 0 == sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap)).evicted
 
@@ -1049,6 +1050,7 @@ def _write_subagents(home: Path, texts: dict[int, list[str]], *, late: bool) -> 
         path.write_bytes(script.data)
 
 
+@pytest.mark.slow
 def test_digests_that_take_too_long_are_left_to_the_next_sweep(tmp_path: Path) -> None:
     """New lines are read first; each sweep digests one session at least, until all are."""
     home = tmp_path / "home"

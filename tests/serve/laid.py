@@ -17,10 +17,19 @@ from thence.agents.claude.sample import SampleTranscript
 LARGE_BYTES = 40_000_000
 
 
-def real(shared: Path, folder: Path) -> House:
-    """Return a machine with the real sessions of all clients; it is not swept yet."""
-    data = shared / "data"
+def real(shared: Path, folder: Path, each: int = 1) -> House:
+    """Return a machine with the real sessions of all clients; it is not swept yet.
+
+    Of the many public logs it has every one, or each so many-th.
+    """
     (folder / ".thence").mkdir(parents=True)
+    copy_real(shared, folder, each)
+    return House(folder)
+
+
+def copy_real(shared: Path, folder: Path, each: int = 1) -> None:
+    """Copy the real sessions of all clients into a home, as the clients lay them."""
+    data = shared / "data"
     for home in sorted(data.glob("claude-code/*/*/claude")):
         _merge(home, folder / ".claude")
     for home in sorted(data.glob("codex/*/codex_home")):
@@ -29,13 +38,12 @@ def real(shared: Path, folder: Path) -> House:
         _merge(home, folder / ".grok")
     for home in sorted(data.glob("agents/*/*/home")):
         _merge(home, folder)
-    for log in sorted(data.glob("public/claude/**/*.jsonl")):
+    for log in sorted(data.glob("public/claude/**/*.jsonl"))[::each]:
         place = folder / ".claude" / "projects" / f"-public-{log.parent.name}"
         place.mkdir(parents=True, exist_ok=True)
         shutil.copy(log, place / log.name)
     for home in sorted(data.glob("public/codex/*/sessions")):
         _merge(home, folder / ".codex" / "sessions")
-    return House(folder)
 
 
 def many(folder: Path, number: int, large_bytes: int = LARGE_BYTES) -> House:

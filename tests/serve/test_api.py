@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.pace import by_pace
 from tests.serve.conftest import House, empty
 from thence.cli.madeup import fake_token, made_id
 from thence.format import layout
@@ -383,11 +382,9 @@ ROUTES = (
 )
 
 
-def hostile_house(shared: Path, folder: Path, smaller: int) -> House:
+def hostile_house(corpus: Path, folder: Path, smaller: int) -> House:
     """A machine whose logs are the hostile corpus, kept."""
-    corpus, house = folder / "corpus", empty(folder)
-    program = shared / "tools" / "gen_hostile.py"
-    subprocess.run([sys.executable, program, corpus], check=True, capture_output=True)
+    house = empty(folder)
     project = house.homes.claude / "projects" / "-home-dev-p"
     project.mkdir(parents=True)
     for path in sorted((corpus / "files").glob("*.jsonl")):
@@ -400,15 +397,17 @@ def hostile_house(shared: Path, folder: Path, smaller: int) -> House:
 def broken(house: House) -> list[str]:
     """Ask everything of every session; what broke the server."""
     uids = [row.session.session_uid for row in house.store.sessions()]
+    uids = uids[:: by_pace(everyday=8, whole=3, prove=1)]
     paths = [f"/api/sessions/{uid}{route}" for uid in uids for route in ROUTES]
     paths += ["/api/now", "/api/costs?by=session", "/api/patterns", "/api/store", "/api/digests"]
     return [path for path in paths if house.ask(path).status >= 500]
 
 
 @pytest.mark.slow
-def test_no_log_however_hostile_breaks_the_api(shared: Path, tmp_path: Path) -> None:
+@pytest.mark.sampled
+def test_no_log_however_hostile_breaks_the_api(corpus: Path, tmp_path: Path) -> None:
     """Kept, and evicted so that it is read from its source."""
-    house = hostile_house(shared, tmp_path, 600_000)
+    house = hostile_house(corpus, tmp_path, 600_000)
     with house.serving():
         kept = broken(house)
         rows = [row.session.session_uid for row in house.store.sessions()]
@@ -482,9 +481,10 @@ def asked(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_nothing_that_is_asked_breaks_the_server(house: House) -> None:
     """Made-up requests to every operation of our OpenAPI: no 500."""
-    seen = tried(house, 15)
+    seen = tried(house, by_pace(everyday=5, whole=8, prove=15))
 
     assert 15 < len(seen)
     assert 200 in set.union(*seen.values())

@@ -89,6 +89,7 @@ def test_a_branch_is_shown_as_one_wherever_it_is_shown(machine: House) -> None:
     assert 1 == len(digest["branches"])
 
 
+@pytest.mark.slow
 def test_any_event_of_a_branch_leads_to_its_end(machine: House) -> None:
     """`show --branch` and `handoff --branch` hold all of it, and nothing of the live line."""
     for text in ("Try it with fold=1.", "one", "The fold hides the gap."):
@@ -103,6 +104,7 @@ def test_any_event_of_a_branch_leads_to_its_end(machine: House) -> None:
         assert "Cut the windows" not in body
 
 
+@pytest.mark.slow
 def test_states_are_those_of_the_log(machine: House) -> None:
     """Nothing that was said comes alive or dies by the way branches are counted."""
     events = run(machine, "show", SESSION, "--as", "events").json["events"]

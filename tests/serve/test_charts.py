@@ -73,7 +73,8 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
     return out
 
 
-@settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
+@pytest.mark.slow
+@settings(max_examples=by_pace(everyday=5, whole=10, prove=60), phases=PHASES)
 @given(logs())
 def test_the_end_of_any_session_is_drawn_from_its_last_records(log: list[Fact]) -> None:
     """Whatever was written before: branches, copies, subagents, repeated ids."""
@@ -104,12 +105,13 @@ def test_the_end_of_every_real_session_is_drawn_from_its_last_records(
 ) -> None:
     """Session by session in a few pieces."""
     out: Counter[str] = Counter()
-    for adapter, source in test_growth.sessions(shared / "data")[part::4]:
+    step = by_pace(everyday=16, whole=12, prove=4)
+    for adapter, source in test_growth.sessions(shared / "data")[part::step]:
         facts = read_all(adapter, source)[0]
         if not facts or len(facts) > 3_000:
             continue
-        step = max(len(facts) // 6, 1)
-        pieces = [facts[at : at + step] for at in range(0, len(facts), step)]
+        size = max(len(facts) // 6, 1)
+        pieces = [facts[at : at + size] for at in range(0, len(facts), size)]
         out += grow(source.uid, pieces)
 
     assert out["end"] > out["whole"]

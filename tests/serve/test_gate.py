@@ -266,7 +266,17 @@ def test_a_browser_is_led_to_the_page_of_a_session_and_nowhere_else(house: House
     page = "/sessions/claude:0199-a.b_c"
     url = house.gate.url(page=page).removeprefix(house.url)
     assert page == house.ask(url, bearer=False, headers=typed).headers["location"]
-    for wrong in ("//evil.example", "https://evil.example", "/sessions/a/../x", "/sessions/<b>"):
+    at = f"{page}?at=e4c01a6"
+    url = house.gate.url(page=at).removeprefix(house.url)
+    assert at == house.ask(url, bearer=False, headers=typed).headers["location"]
+    for wrong in (
+        f"{page}?at=e1&x=1",
+        f"{page}?at=<b>",
+        "//evil.example",
+        "https://evil.example",
+        "/sessions/a/../x",
+        "/sessions/<b>",
+    ):
         assert "page=" not in house.gate.url(page=wrong)
         entry = f"{house.gate.url().removeprefix(house.url)}&page={quote(wrong)}"
         assert "/" == house.ask(entry, bearer=False, headers=typed).headers["location"]

@@ -20,6 +20,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests import hostile as hosts
+from tests.pace import by_pace
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
 from thence.agents.claude.sample import SampleTranscript
@@ -235,22 +236,26 @@ def harmless(tab: browsers.Tab, where: str) -> None:
     assert [] == found, where
 
 
+@pytest.mark.sampled
 def test_no_session_makes_a_browser_do_anything(browser: Browser, hostile: House) -> None:
     """Each payload in every field: the session with all its folds, its subagent alone."""
     rows = list(hostile.store.sessions(Filter()))
     assert len(rows) >= len(PAYLOADS)
     with browsers.tab(browser, hostile) as tab:
-        for row in rows:
+        for number, row in enumerate(rows):
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.title!r}")
             assert page.locator("#thread .ev").count() > 10, row.title
             assert page.get_by_text("Decision, written by an agent via MCP").is_visible()
+            if number % by_pace(everyday=6, whole=4, prove=1):
+                continue
             alone = page.locator("a", has_text="Open on its own page").first.get_attribute("href")
             assert alone is not None
             tab.go(alone)
             harmless(tab, f"alone {row.title!r}")
 
 
+@pytest.mark.sampled
 def test_no_session_of_another_agent_makes_a_browser_do_anything(
     browser: Browser, strangers: House
 ) -> None:
@@ -258,7 +263,7 @@ def test_no_session_of_another_agent_makes_a_browser_do_anything(
     rows = list(strangers.store.sessions(Filter()))
     assert {"codex": 24, "grok": 8} == Counter(row.session.flavor for row in rows)
     with browsers.tab(browser, strangers) as tab:
-        for row in rows:
+        for row in rows[:: by_pace(everyday=4, whole=2, prove=1)]:
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.session.session_uid} {row.title!r}")
             assert page.locator("#thread .ev").count() > 2, row.title
@@ -285,11 +290,10 @@ def test_no_list_makes_a_browser_do_anything(browser: Browser, hostile: House) -
             assert page.locator("h1").is_visible()
 
 
-@pytest.mark.parametrize("each", [2, pytest.param(5, marks=pytest.mark.prove)])
-def test_no_address_makes_a_browser_do_anything(
-    browser: Browser, hostile: House, each: int
-) -> None:
-    """A search, a filter, an id and a name that are payloads themselves, so many of each."""
+@pytest.mark.sampled
+def test_no_address_makes_a_browser_do_anything(browser: Browser, hostile: House) -> None:
+    """A search, a filter, an id and a name that are payloads themselves."""
+    each = by_pace(everyday=1, whole=1, prove=5)
     uid = next(hostile.store.sessions(Filter())).session.session_uid
     with browsers.tab(browser, hostile) as tab:
         for number, payload in enumerate(PAYLOADS):

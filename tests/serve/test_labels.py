@@ -61,6 +61,7 @@ def listed(machine: House, *arguments: str) -> dict[str, dict[str, Any]]:
     return {row["session_uid"]: row for row in run(machine, "ls", "--json", *arguments).json}
 
 
+@pytest.mark.slow
 def test_a_name_and_tags_are_shown_and_found_everywhere(machine: House) -> None:
     """In lists, on pages, over HTTP and MCP; by their words, by tag: and by --tag."""
     assert (
@@ -226,6 +227,7 @@ def test_a_session_is_named_tagged_and_noted_on_its_page(
         assert [] == tab.errors
 
 
+@pytest.mark.slow
 def test_names_tags_and_decisions_are_in_the_tables_for_analysts(machine: House) -> None:
     """As columns and events, redacted; a change is exported, and evicted sessions keep them."""
     decisions = "SELECT session_uid, summary FROM events WHERE kind = 'decision'"
@@ -286,6 +288,7 @@ def test_an_export_has_the_name_the_tags_and_the_decisions(machine: House) -> No
     assert "low tide" in machine.ask(f"/sessions/{UID}/export/json").body.decode()
 
 
+@pytest.mark.slow
 def test_what_is_written_while_the_viewer_runs_is_no_session(machine: House) -> None:
     """The watcher sees the files of notes change; they are event lines, but not a log."""
     run(machine, "decide", "Count at low tide.")

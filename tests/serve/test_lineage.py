@@ -11,6 +11,7 @@ import pytest
 from tests.serve.conftest import House, empty
 from tests.serve.streams import Listener
 from thence import Journal
+from thence.format.figures import short_id
 from thence.memory import recall
 from thence.serve.questions import Questions
 
@@ -113,7 +114,10 @@ def test_the_page_shows_the_ancestors_and_the_border(lineage: Lineage) -> None:
 
     assert all(prompt in page for prompt in PROMPTS)
     assert f'Continued from <a href="/sessions/thence:{lineage.first}">' in page
-    assert "</a>, 4 messages" in page
+    assert "</a>: its 4 messages are above" in page
+    assert "this session begins here" in page
+    assert [f">turn 1 of {short_id(name)}</a>" in page for name in lineage[1:3]] == [True, True]
+    assert 1 == page.count(">turn 1</a>")
     assert PROMPTS[1] not in own
 
 

@@ -71,6 +71,7 @@ def asked(machine: House, **arguments: Any) -> list[str]:
     return str(over_stdio(machine.homes, talk)).split("\n")
 
 
+@pytest.mark.slow
 def test_the_list_of_decisions_says_who_wrote_each(machine: House) -> None:
     """What an agent wrote cannot pass for what the user wrote, in text or as an object."""
     lines = run(machine, "decide").lines

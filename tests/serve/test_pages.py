@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.pace import by_pace
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, built
 from thence.agents.claude.sample import SampleTranscript
@@ -53,8 +54,10 @@ def tides(house: House) -> str:
 # -- every page -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1440, False), (390, False), (1440, True), (390, True)]
+)
 def test_every_page_is_whole_at_every_width_in_light_and_dark(
     browser: Browser, house: House, width: int, dark: bool
 ) -> None:
@@ -71,13 +74,15 @@ def test_every_page_is_whole_at_every_width_in_light_and_dark(
         assert [] == tab.strangers
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
 def test_every_session_is_whole_with_all_its_folds_open(
     browser: Browser, house: House, width: int, dark: bool
 ) -> None:
     """Of every agent: branches, calls, thoughts, subagents, compactions."""
+    step = by_pace(everyday=2, whole=2, prove=1)
     with browsers.tab(browser, house, width=width, dark=dark) as tab:
-        for row in list(house.store.sessions(Filter())):
+        for row in list(house.store.sessions(Filter()))[dark % step :: step]:
             tab.go(f"/sessions/{row.session.session_uid}")
             tab.opened()
 
@@ -189,13 +194,15 @@ def test_an_interrupted_call_is_marked(browser: Browser, house: House) -> None:
         expect(page.locator(".tail")).to_contain_text("Stopped in the middle of a turn")
 
 
+@pytest.mark.sampled
 def test_an_event_that_is_asked_for_is_in_view_wherever_it_is(
     browser: Browser, house: House
 ) -> None:
     """On a branch, inside a compaction, in a subagent: what holds it is open."""
     uid = uid_of(house, "The hourly tide table")
     with browsers.tab(browser, house) as tab:
-        for event in (one.event.event_id for one in house.store.events(uid)):
+        events = [one.event.event_id for one in house.store.events(uid)]
+        for event in events[:: by_pace(everyday=9, whole=5, prove=1)]:
             page = tab.go(f"/sessions/{uid}?at=e{event:013x}")
             expect(page.locator("#thread .ev").first).to_be_visible()
         dead = house.store.sessions(Filter(uid=uid))
@@ -209,6 +216,7 @@ def test_an_event_that_is_asked_for_is_in_view_wherever_it_is(
         assert [] == tab.errors
 
 
+@pytest.mark.sampled
 def test_the_outline_and_the_map_lead_to_their_events(browser: Browser, house: House) -> None:
     """Every link of both leads to something on the page."""
     with browsers.tab(browser, house) as tab:
@@ -216,7 +224,7 @@ def test_the_outline_and_the_map_lead_to_their_events(browser: Browser, house: H
         links = page.locator(".outline a, .map a")
         hrefs = links.evaluate_all("(all) => all.map((a) => a.getAttribute('href'))")
         assert hrefs
-        for href in hrefs:
+        for href in hrefs[:: by_pace(everyday=9, whole=4, prove=1)]:
             page = tab.go(f"{tides(house)}{href}" if href.startswith("#") else href)
             name = href.partition("#")[2]
             expect(page.locator(f"[id='{name}']")).to_be_visible()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import Browser, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
+from thence.cli import thence
 from thence.serve.clock import DisplayClock
 from thence.serve.labels import project_label, project_root, unique_labels
 from thence.serve.projects import projects
@@ -87,6 +90,36 @@ def test_a_project_has_a_page_of_its_own(browser: Browser, house: House) -> None
             assert [] == tab.errors
 
 
+def _page_sessions(house: House, path: str) -> list[str]:
+    """Return the sessions that the page of a project links to, each as often as it is a row."""
+    page = house.ask(f"/projects/one?path={quote(path)}", headers={"Accept": "text/html"})
+    assert 200 == page.status
+    titles = r'class="title"><a class="cut" dir="auto" href="([^"?#]+)'
+    return re.findall(titles, page.body.decode())
+
+
+def test_a_merged_folder_is_one_project_with_each_session_once(own_house: House) -> None:
+    """`thence project merge`, seen in the viewer: its page has the sessions of both folders."""
+    before = projects(own_house.context, DisplayClock())
+    old, new = [project for project in before if project.path][:2]
+    shown = [_page_sessions(own_house, project.path) for project in (old, new)]
+    env = {**own_house.homes.env, "HOME": str(own_house.folder)}
+    done = CliRunner().invoke(thence, ["project", "merge", old.path, new.path], env=env)
+    after = projects(own_house.context, DisplayClock())
+    (merged,) = (project for project in after if project.path == new.path)
+    both = _page_sessions(own_house, new.path)
+    gone = own_house.ask(f"/projects/one?path={quote(old.path)}", headers={"Accept": "text/html"})
+
+    assert 0 == done.exit_code, done.output
+    assert len(before) - 1 == len(after)
+    assert old.sessions + new.sessions == merged.sessions
+    assert sorted(shown[0] + shown[1]) == sorted(both)
+    assert len(both) == len(set(both)) == merged.sessions
+    assert 404 == gone.status
+    assert sum(p.sessions for p in before) == sum(p.sessions for p in after)
+
+
+@pytest.mark.slow
 def test_no_project_is_a_page_that_says_so(house: House) -> None:
     """Whatever is asked for."""
     for path in ("/nowhere", "", "<script>"):

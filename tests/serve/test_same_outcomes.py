@@ -240,6 +240,7 @@ def stored(
         grown = kept.rest
 
 
+@pytest.mark.slow
 def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_path: Path) -> None:
     """The terminal on a file; viewer, digest and API on what is stored; facts without payloads."""
     calls = sessions = 0

@@ -58,7 +58,8 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
     return out
 
 
-@settings(max_examples=by_pace(everyday=6, whole=20, prove=60), phases=PHASES)
+@pytest.mark.slow
+@settings(max_examples=by_pace(everyday=5, whole=10, prove=60), phases=PHASES)
 @given(logs(), st.integers(1, 4))
 def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: int) -> None:
     """With branches, copies, subagents, repeated ids, in pieces of one to four records."""
@@ -71,7 +72,9 @@ def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: i
 def test_every_real_session_is_continued_as_it_is_read_at_once(shared: Path, part: int) -> None:
     """Its files in turn and mixed."""
     out: Counter[str] = Counter()
-    for number, (adapter, source) in enumerate(test_growth.sessions(shared / "data")[part::4]):
+    each = by_pace(everyday=16, whole=12, prove=4)
+    sessions = test_growth.sessions(shared / "data")[part::each]
+    for number, (adapter, source) in enumerate(sessions):
         facts = read_all(adapter, source)[0]
         if not facts or len(facts) > 1_000:
             continue
@@ -87,6 +90,7 @@ SIZES = (60, 600)
 """Turns of the sessions that are compared; a turn is four events."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["events", "chain", "event", "session"])
 def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
     tmp_path: Path, path: str
@@ -127,6 +131,7 @@ def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
     assert max(work) <= 1.2 * min(work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["first", "middle", "event", "session"])
 def test_stored_events_are_read_at_the_same_cost_at_any_length(tmp_path: Path, path: str) -> None:
     """Counted in executed lines, of sessions that nobody asked for before."""

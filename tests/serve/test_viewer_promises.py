@@ -6,35 +6,45 @@ nothing may stick out, keep somebody out, or fail.
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Error as PlaywrightError
 
+from tests.pace import PROVING, by_pace
 from tests.serve import browser as browsers
 from tests.serve import laid
 from tests.serve.conftest import House, built
+from tests.serve.test_finding import SHOWN
 from tests.serve.test_pages import tides
 from thence.agents.claude.sample import SampleTranscript
-from thence.memory.patterns import Pattern, PatternEvidence
 from thence.memory.store import Filter
 from thence.serve import list_page, pattern_page, projects, year
 from thence.serve.clock import DisplayClock
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 
 PAGES = (
     *("/", "/sessions", "/sessions?q=error", "/projects", "/costs?days=0", "/costs?by=time&days=0"),
     *("/patterns?days=365", "/store", "/year"),
 )
 LOOKS = [(390, True), (1440, False), (2560, True)]
-MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS", "1500"))
+ROW_SHOWN = """() => {
+  const box = document.querySelector(".ev.hit")?.getBoundingClientRect();
+  return Boolean(box && box.bottom > 80 && box.top < innerHeight);
+}"""
+"""Whether the row of a hit without words is in view."""
+MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS") or by_pace(everyday=200, whole=400, prove=1500))
 """Sessions of the large machine; 10000 in the run that the notes of a release quote."""
-LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 4_000_000
+LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 2_500 * MANY
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +57,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def real_house(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """The real sessions of all clients, laid out as the clients lay them, and served."""
-    house = laid.real(shared, tmp_path_factory.mktemp("real"))
+    each = by_pace(everyday=20, whole=10, prove=1)
+    house = laid.real(shared, tmp_path_factory.mktemp("real"), each)
     house.swept()
     with house.serving():
         yield house
@@ -89,6 +100,7 @@ def forks(house: House) -> list[tuple[str, str]]:
 # -- everything, everywhere -----------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
 def test_pages_are_sound_on_real_sessions(
     browser: Browser, real_house: House, width: int, dark: bool
@@ -107,6 +119,7 @@ def test_pages_are_sound_on_real_sessions(
             is_sound(tab, path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
 def test_pages_are_sound_on_very_many_sessions(
     browser: Browser, large_house: House, width: int, dark: bool
@@ -130,8 +143,52 @@ def test_pages_are_sound_on_very_many_sessions(
         page.locator("#find").fill("pytest")
         page.locator("#find").press("Enter")
         expect(page.locator("#n-of")).to_have_text(re.compile(r"^\d+ of \d+$"))
-        page.wait_for_function("Boolean([...(CSS.highlights.get('current') ?? [])][0])")
+        page.wait_for_function("() => Boolean([...(CSS.highlights.get('current') ?? [])][0])")
         assert [] == tab.errors
+
+
+QUERIES = (
+    *("error", "test", "fix", "file", "README", "calc.py", "import", "commit", "branch", "config"),
+    *("pytest", "failed", "traceback", "git status", "npm", "docker", "schema", "token", "plan"),
+    *("subagent", "todo", "missing", "version", "server", "timeout", "cache", "parser", "session"),
+    *('"return a"', '"not found"', "kind:error", "kind:edit test", "kind:test_run", "function add"),
+    *("permission", "release", "migrate", "refactor", "hook", "warning"),
+)
+"""Forty questions that real sessions answer: words, phrases, kinds of events."""
+HITS = int(os.environ.get("THENCE_VIEWER_HITS", "200" if PROVING else "24"))
+"""Hits that are opened; 200 in the run that the notes of a release quote."""
+
+
+@pytest.mark.parametrize(("width", "dark"), LOOKS[:2])
+def test_hits_of_forty_queries_are_seen_and_marked(
+    browser: Browser, real_house: House, width: int, dark: bool
+) -> None:
+    """Each leads to its row, in view, in whatever fold it stands; its words are marked."""
+    assert 40 == len(QUERIES)
+    addresses = [hit_addresses(real_house, query) for query in QUERIES]
+    assert [] == [query for query, found in zip(QUERIES, addresses, strict=True) if not found]
+    rounds = [hit for some in zip_longest(*addresses) for hit in some if hit is not None]
+    step = max(len(rounds) // HITS, 1)
+    missed = []
+    with browsers.tab(browser, real_house, width=width, dark=dark) as tab:
+        for path, words in rounds[: HITS * step : step]:
+            page = tab.go(path)
+            try:
+                page.wait_for_function(SHOWN if words else ROW_SHOWN, timeout=20_000)
+            except PlaywrightError:
+                missed.append(path)
+        assert [] == tab.errors
+
+    assert [] == missed
+    assert len(rounds) >= HITS
+
+
+def hit_addresses(house: House, query: str) -> list[tuple[str, bool]]:
+    """Return the addresses of the hits of a query in the list, and whether it has words."""
+    body = house.ask(f"/sessions?{urlencode({'q': query})}").body.decode()
+    found = re.findall(r'<li><a class="cut" dir="auto" href="([^"]+)"', body)
+    has_words = any(":" not in word for word in query.split())
+    return [(html.unescape(path), has_words) for path in dict.fromkeys(found)]
 
 
 def test_day_headings_of_a_long_list_count_days(large_house: House) -> None:
@@ -175,6 +232,7 @@ def test_costs_are_seen_by_day_week_month_and_all_time(browser: Browser, house: 
         assert [] == tab.complaints()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
 def test_a_fork_stands_beside_its_origin_from_where_they_part(
     browser: Browser, house: House, width: int, dark: bool
@@ -247,6 +305,14 @@ def test_days_of_the_list_are_those_of_the_zone(tmp_path: Path) -> None:
         assert b"by day, Asia/Tokyo" in house.ask("/?tz=Asia%2FTokyo").body.replace(
             b"by hour and by day", b"by day"
         )
+        asked = "?q=late+after%3A2026-03-04+before%3A2026-03-05&tz="
+        for zone, is_found in (("UTC", False), ("Asia%2FTokyo", True)):
+            assert is_found == (
+                b"late" in house.ask(f"/sessions{asked}{zone}").body.partition(b"srow")[2]
+            )
+            for path in ("/api/search", "/api/sessions"):
+                answer = house.ask(f"{path}{asked}{zone}").json
+                assert is_found == bool(answer.get("hits") or answer.get("sessions")), path
         uid = f"claude:{log.id}"
         assert b"Wed 4 Mar, 08:30" in house.ask(f"/sessions/{uid}?tz=Asia%2FTokyo").body
         assert 400 <= house.ask("/sessions?tz=Mars%2FOlympus").status < 500
@@ -282,36 +348,17 @@ def test_the_year_is_shown_when_it_is_not_this_one(browser: Browser, tmp_path: P
 # -- patterns -------------------------------------------------------------------------------
 
 
-def a_pattern(name: str, quotes: list[str]) -> Pattern:
-    """Return a repeated error with a quote from each session."""
-    proofs = tuple(PatternEvidence(f"claude:{n}", (1,), quote) for n, quote in enumerate(quotes))
-    return Pattern("recurring_error", name, name, len(quotes), len(quotes), proofs)
+def test_a_pattern_of_the_page_and_of_the_api_needs_two_sessions(house: House) -> None:
+    """Both show the same ones; each says what its cases share and has evidence of several."""
+    made = pattern_page.page(house.context, "", 3650)
+    known = house.ask("/api/patterns").json["patterns"]
 
-
-def test_a_pattern_needs_two_sessions_and_words(house: House) -> None:
-    """What happened once is none, nor is a ruler that a terminal drew."""
-    once = a_pattern("error: unknown flag", ["error: unknown flag"])
-    twice = a_pattern("error: unknown flag", ["error: unknown flag"] * 2)
-    ruler = a_pattern("output: xxxxxxxxxxxxxxxx", ["xxxxxxxxxxxxxxxx"] * 2)
-
-    assert [twice] == pattern_page.select_recurring([once, twice, ruler])
-    made = pattern_page.page(house.context, "", 90)
-    assert all(shown.sessions >= 2 for shown in made.shown)
-
-
-def test_a_pattern_says_what_all_its_cases_share() -> None:
-    """A masked part that is the same everywhere is shown; one that differs stays masked."""
-    name = "unrecognized subcommand <name> in <path>"
-    same = [f"error: unrecognized subcommand 'bun' in /src/{n}" for n in range(3)]
-    other = [*same[:2], "error: unrecognized subcommand 'npm' in /src/9"]
-    form = f"error: {name}"
-
-    assert "unrecognized subcommand 'bun' in <path>" == pattern_page.unmask(
-        name, a_pattern(form, same)
-    )
-    assert name == pattern_page.unmask(name, a_pattern(form, other))
-    assert name == pattern_page.unmask(name, a_pattern(form, [*same, "something else"]))
-    assert "plain" == pattern_page.unmask("plain", a_pattern("error: plain", ["plain", "plain"]))
+    assert known
+    assert len(known) == len(made.shown)
+    for pattern, shown in zip(known, made.shown, strict=True):
+        assert pattern["sessions"] == shown.sessions >= 2
+        assert len({proof["uid"] for proof in pattern["evidence"]}) >= 2
+        assert pattern["shared"].lower()[:40] == shown.title.lower()[:40] != ""
 
 
 def test_evidence_stands_before_the_fix(browser: Browser, house: House) -> None:
@@ -413,11 +460,11 @@ def test_back_restores_the_place_in_a_list(browser: Browser, large_house: House)
     with browsers.tab(browser, large_house) as tab:
         page: Page = tab.go("/sessions?cursor=100")
         page.evaluate("scrollTo(0, 900)")
-        page.wait_for_function("scrollY > 800")
+        page.wait_for_function("() => scrollY > 800")
         page.locator(".srow .title a").nth(22).click()
         page.wait_for_url("**/sessions/claude:*")
         page.go_back()
-        page.wait_for_function("scrollY > 600")
+        page.wait_for_function("() => scrollY > 600")
         expect(page.locator(".pager")).to_contain_text("101 to 150")
 
 

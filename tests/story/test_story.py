@@ -147,7 +147,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     made = Story(house, [first, second.id, third.id], said, cost, everything)
     swept = made.run("sweep")
     assert (0, "") == (swept.code, swept.err), swept
-    handed = made.run("handoff", third.id, "--to", "claude")
+    handed = made.run("handoff", third.id, "--to", "claude", "--yes")
     assert 0 == handed.code, handed
     assert 0 == made.run("sweep").code
     with house.serving():

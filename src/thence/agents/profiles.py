@@ -48,10 +48,11 @@ if TYPE_CHECKING:
     Sample = Callable[[Machine, datetime], None]
     """Writes made-up sessions, as of a time."""
 
-Part = Literal["resume", "hooks", "servers", "handoff", "side_file", "sample"]
+Part = Literal["resume", "prompt", "hooks", "servers", "handoff", "side_file", "sample"]
 
 PARTS: Mapping[Part, str] = {
     "resume": "has no command to resume a session",
+    "prompt": "takes no prompt on its command line",
     "hooks": "has no hooks that thence can use; thence sweep imports its sessions",
     "servers": "has no settings for MCP servers that thence can change",
     "handoff": "cannot continue sessions of other agents",
@@ -82,13 +83,30 @@ class HookFile(msgspec.Struct, frozen=True):
     path: str
     """Below the agent's folder."""
     events: tuple[str, ...] = ()
-    form: Literal["hooks", "notify"] = "hooks"
-    """Lists of commands by event in JSON, or one program named `notify` in TOML."""
+    form: Literal["hooks", "notify", "tables", "script", "yaml"] = "hooks"
+    """Lists of commands by event in JSON; one program named `notify` in TOML; tables `hooks` in
+    TOML, each with its event; a script whose name is the event, one file each; lists of commands by
+    event in YAML. All files of the usual form are used together."""
     timeout: int = 3
     """How long the agent waits for the command at most, in the agent's own unit. Codex takes no
     more than 3 seconds at the end of a session: it would say so, as an error, in every one."""
     is_own_file: bool = False
     """It holds nothing but our lines, and so may the folder that it is in."""
+    command_name: str = ""
+    """The name of the command in an entry of JSON, where that is no list of `hooks`; its time limit
+    is `timeoutSec` then."""
+    event_name: str = "event"
+    """The name of the event in a table of TOML."""
+    more: dict[str, JSON] = {}
+    """What a file that we make says besides; of tables in TOML, what each says."""
+    has_shell: bool = True
+    """A shell runs the command."""
+    needs_consent: str = ""
+    """What the user has to do before the agent runs our command."""
+    config_variable: str = ""
+    """The variable that names the folder that it lies in, where that is not the one of sessions."""
+    config_folder: str = ".config"
+    """That folder below the home, while the variable has no value."""
     brief: BriefHook | None = None
     """How the brief is asked for; None where what a hook prints does not reach the model."""
 
@@ -98,13 +116,18 @@ class ServerFile(msgspec.Struct, frozen=True):
 
     path: str
     """Below the agent's folder."""
-    form: Literal["json", "toml"] = "json"
+    form: Literal["json", "toml", "yaml"] = "json"
     key: str = "mcpServers"
+    is_list: bool = False
+    """Servers stand in a list, each with its `name`; in TOML or YAML only."""
+    renamed: dict[str, str] = {}
+    """How `command`, `args` and `env` are called there, where not so."""
     is_beside: bool = False
     """While no variable names the agent's folder, it lies beside that folder, not in it."""
     config_variable: str = ""
-    """The variable that names the folder that it lies in, where that is not the agent's own;
-    without a value that is `.config` in the home."""
+    """The variable that names the folder that it lies in, where that is not the one of sessions."""
+    config_folder: str = ".config"
+    """That folder below the home, while the variable has no value."""
     is_command_list: bool = False
     """An entry has its program and arguments in one list, and variables under `environment`."""
     more: dict[str, JSON] = {}
@@ -155,6 +178,14 @@ class Profile(msgspec.Struct, frozen=True):
 
     start_command: tuple[str, ...] = ()
     """What begins a new session; where that is not the program of `resume_option` alone."""
+    prompt_words: tuple[str, ...] = ()
+    """The words behind the command that ask for an answer without the agent's interface; `{}` is
+    the prompt."""
+    prompt_command: tuple[str, ...] = ()
+    """What stands for `start_command` then, where only another command takes a prompt."""
+    prompt_resume_option: tuple[str, ...] | None = None
+    """What stands for `resume_option` then, where that is not the same option behind
+    `prompt_command`; empty for an agent that takes no prompt when it resumes a session."""
     reader: str = ""
     """The class that reads its logs, by its place."""
     usual_folders: tuple[str, ...] = ()
@@ -200,6 +231,28 @@ class Profile(msgspec.Struct, frozen=True):
         if self.needs_equals or (is_option and self.takes_equals):
             return [*before, f"{self.long_option or option}={session}"]
         return [*before, option, session]
+
+    def prompt_argv(self, prompt: str, *more: str, session: str = "") -> list[str]:
+        """Return the command line that asks something without the agent's interface.
+
+        With a session it is resumed; `more` are further words of the user's.
+        """
+        begin = self.start_command or self.resume_option[:1]
+        argv = list(self.prompt_command or begin)
+        if session and self.prompt_resume_option is None:
+            argv += self.resume_command(session)[len(begin) :]
+        elif session:
+            other = msgspec.structs.replace(self, resume_option=self.prompt_resume_option or ())
+            argv = other.resume_command(session)
+        # No parser takes a word that begins with a space for an option.
+        words = f" {prompt}" if prompt.startswith("-") else prompt
+        return [*argv, *more, *(word.replace("{}", words) for word in self.prompt_words)]
+
+    @property
+    def resumes_with_prompt(self) -> bool:
+        """Whether a session can be resumed without the agent's interface."""
+        has_option = self.resume_option and self.prompt_resume_option != ()
+        return bool(has_option and self.prompt_words)
 
     def home_of(self, root: Path) -> str:
         """Return the value that the variable must have for this folder."""
@@ -272,8 +325,8 @@ class Agent:
 
     def offers(self, part: Part) -> bool:
         """Return whether it has a part, without loading it."""
-        name = "resume_option" if part == "resume" else part
-        return bool(getattr(self.profile, name))
+        names = {"resume": "resume_option", "prompt": "prompt_words"}
+        return bool(getattr(self.profile, names.get(part, part)))
 
     def require(self, part: Part) -> None:
         """Raise what a person is told when the agent lacks a part that was asked for."""
@@ -351,6 +404,19 @@ def label_of(name: str) -> str:
     """Return what people call an agent: its label, or the name where nobody knows it."""
     known = agent_of(name)
     return known.label if known is not None else name
+
+
+def stored_name(text: str) -> str:
+    """Return the stored name of an agent that is named by it or by its label, in any case.
+
+    `Claude Code`, `claude-code` and `claude` are `claude`; a name that nobody knows stays.
+    """
+    wanted = text.lower()
+    if agent_of(wanted) is not None:
+        return wanted
+    spelled = wanted.replace("-", " ")
+    matches = (name for name, agent in agents().items() if agent.label.lower() == spelled)
+    return next(matches, text)
 
 
 def agent_of(name: str) -> Agent | None:

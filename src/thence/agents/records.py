@@ -6,6 +6,7 @@ Everything takes values of any shape and never raises.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,14 @@ def is_running(pid: JSON) -> bool:
     except OSError:  # somebody else's process: it runs
         return True
     return True
+
+
+def is_regular(path: str) -> bool:
+    """Return whether a path is a file, and no link to one: one call of the system."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def subfolders(folder: Path) -> list[Path]:

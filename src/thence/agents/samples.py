@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -354,6 +354,19 @@ def handoff_history_of(
         provider,
         history.project,
     )
+
+
+def put_documents(
+    home: Path, files: Mapping[str, list[Record]]
+) -> Iterator[tuple[Path, list[Record]]]:
+    """Write the documents among the files of a handoff; yield the logs, to add what they lack."""
+    for name, records in files.items():
+        path = home / name
+        if name.endswith(".jsonl"):
+            yield path, records
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(records[0]))
 
 
 def put_rows(path: Path, schema: str, rows: Iterable[tuple[str, Record]]) -> None:

@@ -11,6 +11,7 @@ written anew is a new edition.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,9 @@ TYPE: Final = "thence-sync"
 VERSION: Final = 1
 MAX_CONTENT_BYTES: Final = 1 << 30
 """A bundle that unpacks to more is refused."""
+BUNDLE_NAME: Final = re.compile(r"[0-9a-f]{32}")
+MAX_BUNDLE_BYTES: Final = 1 << 30
+"""Larger files are none of ours."""
 BUNDLE_BYTES: Final = 4 << 20
 """Bytes of lines after which a bundle is complete."""
 

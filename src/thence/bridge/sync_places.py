@@ -1,4 +1,4 @@
-"""Where machines meet: a folder that some tool synchronises, a git remote, an object store.
+"""Where machines meet: a folder here or by ssh, a git remote, an object store.
 
 A place holds bundles by names of 32 hexadecimal digits. A bundle appears whole or not at all, is
 never changed, and whatever else lies there is left alone.
@@ -17,20 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from thence import config
+from thence.bridge.sync_bundles import BUNDLE_NAME, MAX_BUNDLE_BYTES
+from thence.bridge.sync_ssh import SshPlace, is_ssh_folder
 from thence.errors import BadConfig, NotReadable
 
 if TYPE_CHECKING:
     from thence.team.objects import Bucket
 
-_NAME: Final = re.compile(r"[0-9a-f]{32}")
 _BUCKETS: Final = ("s3://", "s3a://", "gs://", "az://", "azure://", "abfs://", "file://")
 _GIT: Final = re.compile(r"git\+.+|git://.+|ssh://.+|https?://.+|[\w.-]+@[\w.-]+:.+|.+\.git/?")
 _BRANCH: Final = "refs/heads/thence"
 _FETCHED: Final = "refs/thence/fetched"
 _TRIES: Final = 20
 GIT_TIMEOUT_S: Final = 300.0
-MAX_BUNDLE_BYTES: Final = 1 << 30
-"""Larger files are none of ours."""
 
 
 class SyncPlace(Protocol):
@@ -61,6 +60,8 @@ def place_at(target: str, work: Path) -> SyncPlace:
     if path.is_dir():
         is_bare = (path / "HEAD").is_file() and (path / "objects").is_dir()
         return GitPlace(str(path.resolve()), work) if is_bare else FolderPlace(path.resolve())
+    if is_ssh_folder(target):
+        return SshPlace(target)
     if _GIT.fullmatch(target):
         return GitPlace(target.removeprefix("git+"), work)
     return FolderPlace(path.resolve())
@@ -84,7 +85,7 @@ class FolderPlace:
 
     def names(self) -> set[str]:
         """Return the names of all bundles that are there now."""
-        return {name for name in os.listdir(self._folder) if _NAME.fullmatch(name)}  # noqa: PTH208
+        return {name for name in os.listdir(self._folder) if BUNDLE_NAME.fullmatch(name)}  # noqa: PTH208
 
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
@@ -138,7 +139,7 @@ class BucketPlace:
     def names(self) -> set[str]:
         """Return the names of all bundles that are there now."""
         with self._errors():
-            return {name for name in self._bucket.sizes("") if _NAME.fullmatch(name)}
+            return {name for name in self._bucket.sizes("") if BUNDLE_NAME.fullmatch(name)}
 
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
@@ -273,7 +274,7 @@ class GitPlace:
         out = {}
         for line in self._git("ls-tree", tip).decode("utf-8", "replace").splitlines():
             about, _, name = line.partition("\t")
-            if _NAME.fullmatch(name) and " blob " in about:
+            if BUNDLE_NAME.fullmatch(name) and " blob " in about:
                 out[name] = about.split()[2]
         return out
 

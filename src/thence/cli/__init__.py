@@ -17,7 +17,7 @@ from thence.cli import screen
 from thence.errors import STOPPED, DiskFull, ThenceError, is_disk_full
 
 COMMANDS = {
-    "sweep": "Import what your agents wrote since the last time.",
+    "sweep": "Import new lines of your agents' logs; deletes nothing.",
     "ls": "List sessions, newest first.",
     "search": "Find what was said or done, in the sessions of all agents.",
     "ask": "Answer a question from past sessions: what was done, decided and learned.",
@@ -49,14 +49,14 @@ COMMANDS = {
     "gc": "Apply storage limits now.",
     "evict": "Remove transcripts; digests, costs and signals stay.",
     "keep": "Pin sessions: their transcripts are never removed.",
-    "forget": "Delete a session for good, and prove it.",
+    "forget": "Delete a session for good, and check that it is gone.",
     "backup": "Save digests, costs and signals to one file.",
     "push": "Send sessions to the store of a team, redacted.",
     "sync": "Share sessions between your machines, encrypted.",
     "project": "Merge folders that are one project.",
     "copy": "Copy a store into another one, and compare both.",
     "doctor": "Check sources, store, hooks, permissions, clock and disk.",
-    "self-check": "Check that this version works here, or opens the home of an earlier one.",
+    "self-check": "Check that this version works here, and opens the home of an earlier one.",
     "config": "Show every setting, its value and its origin.",
     "decide": "Record a decision.",
     "note": "Record a note.",

@@ -15,8 +15,8 @@ from thence.errors import BadConfig, NotReadable
 @click.command(
     "backup",
     help="Save digests, costs and signals to one file. Transcripts are not in it.",
-    epilog="To go back to it, put it in the place of the store, which `thence doctor` names, and"
-    " sweep: sessions whose logs are still there are read again.",
+    epilog="To restore it, replace the store file with it (thence doctor shows the path), then run"
+    " thence sweep: sessions whose logs still exist are imported again.",
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")

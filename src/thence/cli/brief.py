@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -13,14 +12,12 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import present, tell
 from thence.cli.terminal import as_json, clean, say
+from thence.serve.ready_briefs import MAX_HOOK_INPUT_CHARS, MAX_HOOK_SECONDS, end_silently
 
 if TYPE_CHECKING:
     from thence.serve.brief import Brief
 
 MIN_TOKENS, MAX_TOKENS = 100, 10_000
-MAX_HOOK_INPUT_CHARS = 1 << 20
-MAX_HOOK_SECONDS = 5
-"""After so long a hook ends without a brief; agents are told to wait for twice as long."""
 
 
 @click.command(
@@ -80,7 +77,7 @@ def _answer_hook(agent: str) -> int:
 
     The agent comes first: a store that is busy or missing must not keep a session from starting.
     """
-    previous = signal.signal(signal.SIGALRM, _end_silently)
+    previous = signal.signal(signal.SIGALRM, end_silently)
     signal.alarm(MAX_HOOK_SECONDS)
     try:
         answer = _hook_answer(agent)
@@ -92,49 +89,39 @@ def _answer_hook(agent: str) -> int:
     return 0
 
 
-def _end_silently(_signal: int, _frame: object) -> None:
-    os._exit(0)
-
-
 def _hook_answer(agent: str) -> str:
     """Return what is printed for the hook of an agent; empty for nothing."""
     import json
 
+    from thence.serve.ready_briefs import answer_hook, hook_json
+
     try:
-        request = json.loads(sys.stdin.read(MAX_HOOK_INPUT_CHARS))
-        folder, session = request.get("cwd"), request.get("session_id")
-        text = _hook_text(Path(folder), f"{agent}:{session}")
-        event = request.get("hook_event_name", "SessionStart")
+        request = sys.stdin.read(MAX_HOOK_INPUT_CHARS)
+        answer = answer_hook(agent, request)
+        if answer is not None:
+            return answer
+        fields = json.loads(request)
+        text = _hook_text(Path(fields["cwd"]), f"{agent}:{fields.get('session_id')}")
+        return hook_json(fields, text)
     except Exception:  # noqa: BLE001 - whatever it is, the agent goes on without a brief
         return ""
-    answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
-    return json.dumps(answer) if text else ""
-
-
-def _may_say_something(project: str) -> bool:
-    """Return False where it is clear that there is no brief, without loading what makes one.
-
-    Most folders that an agent starts in have no session: it should not wait for us there.
-    """
-    from thence.memory.folders import has_sessions
-
-    if wiring.has_budgets() or wiring.has_decisions():
-        return True
-    path = wiring.store_file()
-    return path is None or has_sessions(path, project)
 
 
 def _hook_text(folder: Path, session_uid: str) -> str:
     """Return the brief for a session that starts in a folder; empty where none is wanted."""
-    from thence.memory.exclusion import Exclusion
     from thence.memory.projects import repository_of
+    from thence.serve.ready_briefs import BriefOrigin, frame_lines
 
     project = str(repository_of(folder))
-    settings = wiring.settings()
-    excluded = (
-        *settings["session_memory.exclude"],
-        *settings["session_memory.brief.skip"],
-    )
-    if Exclusion(excluded).means(project) or not _may_say_something(project):
+    origin = BriefOrigin(wiring.home(), project)
+    if origin.is_excluded or origin.is_empty():
         return ""
-    return _brief_of(project, without=session_uid)[1]
+    if origin.has_budgets or origin.store is None:
+        return _brief_of(project, without=session_uid)[1]
+    from thence.memory.notes import read_notes
+    from thence.serve.brief import save_brief
+
+    with wiring.store() as store:
+        notes = read_notes(wiring.home())
+        lines = save_brief(store, notes, origin, wiring.redactor().redact, session_uid)
+    return frame_lines(project, lines, origin.max_tokens)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from thence.cli import wiring
-from thence.cli.columns import ago, present, short_id, tilde, when
+from thence.cli.columns import agent_label, ago, present, short_id, tilde, when
 from thence.cli.terminal import clean, several, size
 from thence.errors import ThenceError
 from thence.format.figures import argument
@@ -162,17 +162,23 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
         for source in find_sessions(adapter, roots.get(agent, ()), inventory):
             every[agent].add(source, inventory)
     wide = max((len(several(seen.files, "file")) for seen in every.values()), default=0)
+    longest = max(len(agent_label(agent)) for agent in {*roots, *list(every)[:1]})
     for agent, seen in every.items():
         if agent in roots:
             places = ", ".join(tilde(str(root)) for root in roots[agent])
             details = {**seen.as_object(), "roots": places}
-            yield Finding("sources", *_describe_counts(seen, wide), details=details, more=places)
+            yield Finding(
+                "sources", *_describe_counts(seen, longest, wide), details=details, more=places
+            )
     if absent := [agent for agent in every if agent not in roots]:
-        yield Finding("sources", "note", f"no sessions found of {', '.join(absent)}")
+        yield Finding(
+            "sources", "note", f"no sessions found of {', '.join(map(agent_label, absent))}"
+        )
 
 
-def _describe_counts(seen: SourceCounts, wide: int) -> tuple[Level, str, str | None]:
-    start = f"{seen.agent:7} {several(seen.files, 'file'):>{wide}}  {size(seen.bytes):>6}  "
+def _describe_counts(seen: SourceCounts, longest: int, wide: int) -> tuple[Level, str, str | None]:
+    name, files = f"{agent_label(seen.agent):{longest}}", several(seen.files, "file")
+    start = f"{name}  {files:>{wide}}  {size(seen.bytes):>7}  "
     parts = []
     if seen.torn:
         parts.append(f"{size(seen.torn)} unfinished")
@@ -182,7 +188,7 @@ def _describe_counts(seen: SourceCounts, wide: int) -> tuple[Level, str, str | N
         new = f", {several(seen.new, 'session')} new" if seen.new else ""
         words = f"{size(seen.unread)} not read yet{new}"
         return "note", start + ", ".join([words, *parts]), "thence sweep"
-    words = ", ".join(["everything is stored", *parts])
+    words = ", ".join(["all stored", *parts])
     return "ok", start + words, None
 
 
@@ -215,7 +221,7 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
     newest = max(versions, key=_numbers, default="")
     tried = agent.profile.newest_version
     is_newer = bool(newest and tried) and _numbers(newest)[:2] > _numbers(tried)[:2]
-    words = [newest or "version unknown", *([f"tested up to {tried}"] if is_newer else [])]
+    words = [f"version {newest or 'unknown'}", *([f"tested up to {tried}"] if is_newer else [])]
     if unknown:
         types = ", ".join(name for name, _ in unknown.most_common(3))
         words.append(f"{several(unknown.total(), 'record')} of unknown type: {types}")
@@ -230,7 +236,7 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
         "not_understood_by_session": per_session,
     }
     level: Level = "note" if unknown or is_newer else "ok"
-    return Finding("agents", level, clean(f"{agent.name:7} {', '.join(words)}"), None, details)
+    return Finding("agents", level, clean(f"{agent.label}: {', '.join(words)}"), None, details)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -296,6 +302,8 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
         yield Finding("store", "ok", "not a local file; check it with the tools of your database")
+        if problem := wiring.semantic_problem(store):
+            yield Finding("", "note", problem, "set session_memory.semantic to false")
         for words, fix in getattr(store, "lacks", list)():
             yield Finding("", "note", words, fix)
         return
@@ -319,9 +327,20 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     if results == ["ok"]:
         where = clean(tilde(str(path)))
         yield Finding("store", "ok", f"integrity ok, {size(path.stat().st_size)} in {where}")
-        return
-    for result in results:
-        yield Finding("store", "bad", clean(" ".join(result.split())), RECOVERY_HINT)
+    else:
+        for result in results:
+            yield Finding("store", "bad", clean(" ".join(result.split())), RECOVERY_HINT)
+    yield from _upgrade_copies(path)
+
+
+def _upgrade_copies(store: Path) -> Iterator[Finding]:
+    """Yield the copies that were saved before the store was migrated, each with where it is."""
+    from thence.memory import backup
+
+    for path in backup.upgrade_copies(store):
+        words = f"saved before the upgrade from {path.suffix.lstrip('.').replace('-', ' ')}:"
+        where = clean(tilde(str(path)))
+        yield Finding("", "note", f"{words} {where}", None, {"upgrade_copy": str(path)})
 
 
 def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
@@ -554,14 +573,16 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
         try:
             status = status_of(agent)
         except ThenceError as error:
-            yield Finding("hooks", "warning", clean(f"{agent:7} {error.message}"), error.hint)
+            yield Finding(
+                "hooks", "warning", clean(f"{agent_label(agent)}: {error.message}"), error.hint
+            )
             continue
         mark, words, _ = describe_status(status, now)
         level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
         fix = fix_of(status) if level != "ok" else None
         if level == "ok" and store is not None and (silent := _silent(store, agent, status)):
             level, words, fix = "warning", silent, f"thence hook install {agent}"
-        yield Finding("hooks", level, f"{agent:7} {words}", fix, status)
+        yield Finding("hooks", level, f"{agent_label(agent)}: {words}", fix, status)
 
 
 def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:

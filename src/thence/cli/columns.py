@@ -9,7 +9,7 @@ Two spaces between columns, numbers to the right, one column takes the slack; wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 DIM: Final = "bright_black"
 NARROW: Final = 60
 """Under so many columns a row takes two lines."""
+MAX_ID_COLUMNS: Final = 13
 TITLE_COLUMNS: Final = 30
+MACHINE_COLUMNS: Final = 16
 """Columns that a title keeps before others are left out."""
 WIDE: Final = 100
 """From so many columns on there are further columns, and a head line names them."""
@@ -139,8 +141,20 @@ def short_ids(names: Sequence[str]) -> dict[str, str]:
     for at, name in enumerate(ordered):
         beside = ordered[max(at - 1, 0) : at] + ordered[at + 1 : at + 2]
         shared = max((_alike(name, other) for other in beside), default=0)
-        out[name] = clean(name[: max(len(short_id(name)), shared + 1)])
+        start = name[: max(len(short_id(name)), shared + 1)]
+        out[name] = clean(start if len(start) <= MAX_ID_COLUMNS else _both_ends(name, ordered))
     return out
+
+
+def _both_ends(name: str, names: Sequence[str]) -> str:
+    """Return the start and the end of an id, if no other id has both; else all of it.
+
+    Sessions that one client starts within a millisecond differ at the end of their ids only.
+    """
+    size = MAX_ID_COLUMNS // 2
+    start, end = name[:size], name[-size:]
+    alike = sum(other.startswith(start) and other.endswith(end) for other in names)
+    return f"{start}…{end}" if alike == 1 and "…" not in name else name
 
 
 def _alike(first: str, other: str) -> int:
@@ -173,6 +187,24 @@ def tilde(path: str) -> str:
     """Write a path the way people do."""
     home = os.path.expanduser("~")  # noqa: PTH111 - text
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
+def agent_label(name: str) -> str:
+    """Return what people call an agent, clean; its id is only for what is typed."""
+    from thence.agents.profiles import label_of
+
+    return clean(label_of(name))
+
+
+def mark_legend(texts: Iterable[str]) -> str:
+    """Return what the marks in these amounts mean; nothing if there are none."""
+    amounts = [text for text in texts if text == "?" or text.startswith("$")]
+    parts = []
+    if any(amount.endswith("+") for amount in amounts):
+        parts.append("+ at least: some usage or prices are missing")
+    if "?" in amounts:
+        parts.append("? cost unknown")
+    return " · ".join(parts)
 
 
 def row_cost(row: SessionRow) -> str:

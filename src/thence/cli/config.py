@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as text
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import click
@@ -37,7 +37,7 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
         if name not in values:
             fits = [setting for setting in values if setting.endswith(f".{name}")]
             if len(fits) != 1:
-                raise BadConfig(f"unknown setting {name!r}", hint=f"one of {', '.join(values)}")
+                raise BadConfig(f"unknown setting {name!r}", hint=_settings_like(name, values))
             name = fits[0]
         values = {name: values[name]}
     if json:
@@ -48,6 +48,16 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
     if exclude:
         tell(_kept_of(exclude))
     return 0
+
+
+def _settings_like(name: str, known: Collection[str]) -> str:
+    """Return a hint with the settings that a name may mean."""
+    from difflib import get_close_matches
+
+    ends = {setting.rpartition(".")[2]: setting for setting in known}
+    near = [setting for setting in known if name in setting]
+    near = near or [ends[end] for end in get_close_matches(name, ends)]
+    return f"did you mean {', '.join(near)}?" if near else "thence config lists all settings"
 
 
 def _values() -> dict[str, config.SettingValue]:

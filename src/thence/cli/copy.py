@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @click.command(
     "copy",
     help="Copy a store into another one, and compare both. A store is a path, sqlite:PATH or"
-    " postgresql://…; #objects=URL after it says where payloads lie. What is there already stays;"
-    " a copy that was cut short goes on.",
+    " postgresql://…; #objects=URL after it names the place of payloads. Existing data"
+    " stays; an interrupted copy continues.",
 )
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")

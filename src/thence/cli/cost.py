@@ -48,7 +48,7 @@ PERIODS = ("day", "week", "month")
 @options.model
 @options.since
 @options.tz
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @click.option(
     "--check",
     is_flag=True,
@@ -79,7 +79,7 @@ def command(
     zone = zone_named(tz)
     label = zone_label(zone, present())
     wanted = Filter(
-        agent=agent, project=project, model=model, after=moment(since) if since else None
+        agent=agent, project=project, model=model, after=moment(since, zone) if since else None
     )
     with wiring.store() as store:
         bill = CostTable(store, by, wanted, zone, wiring.labels())

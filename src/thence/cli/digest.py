@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, money, project, row_cost, short_id, tell, when
+from thence.cli.columns import DIM, agent_label, money, project, row_cost, short_id, tell, when
 from thence.cli.reading import flow
 from thence.cli.terminal import (
     as_json,
@@ -157,7 +157,7 @@ class DigestText:
         zone = None if not self._utc else start.tzinfo if start else None
         parts = [
             short_id(session.native_session_id),
-            session.flavor,
+            agent_label(session.flavor),
             session.model,
             " ".join(filter(None, (project(session.cwd), session.git_branch))),
             f"{start.astimezone(zone):%Y-%m-%d %H:%M}" if start else None,

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 WARNED_EXIT_CODE = 3
 BROKEN_EXIT_CODE = 1
+TOPIC_NAMES = {
+    "skips": "skipped",
+    "caps": "limits",
+    "modes": "privacy",
+    "place": "home",
+    "cadence": "timer",
+    "queue": "reports",
+}
+"""What people read for topics that are named otherwise in JSON."""
 _MARKS = {
     "ok": ("✓", "green"),
     "note": ("○", None),
@@ -104,7 +113,7 @@ def lines(findings: Sequence[Finding], room: int) -> Iterator[str]:
     last = ""
     for finding in findings:
         mark, colour = _MARKS[finding.level]
-        topic = "" if finding.topic == last else finding.topic
+        topic = "" if finding.topic == last else TOPIC_NAMES.get(finding.topic, finding.topic)
         last = finding.topic or last
         cells = [TextCell(mark, colour), TextCell(topic), TextCell(clean(finding.words))]
         rows.append([*cells, TextCell(clean(finding.more), DIM)] if room >= WIDE else cells)

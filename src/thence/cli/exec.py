@@ -26,13 +26,25 @@ if TYPE_CHECKING:
     "exec",
     help="Run an agent and import its session.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog="thence exec -- claude --model opus. Exits with the exit code of the command, even"
-    " if the import fails. stdout is the command's own: --json prints to stderr.",
+    epilog="thence exec -- claude --model opus. thence exec --agent claude --prompt 'Say hello'."
+    " Exits with the exit code of the command, even if the import fails. stdout is the command's"
+    " own: --json prints to stderr.",
+)
+@click.option(
+    "--agent",
+    type=options.AgentName("prompt"),
+    help="Start this agent; words after -- are added to its command.",
+)
+@click.option(
+    "--prompt",
+    metavar="TEXT",
+    help="With --agent: no interface, the agent answers this prompt and ends.",
 )
 @options.as_json
-@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(words: tuple[str, ...], *, json: bool) -> int:
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
+def command(words: tuple[str, ...], agent: str | None, prompt: str | None, *, json: bool) -> int:
     """Run a command, then sweep."""
+    words = _command(words, agent, prompt)
     code = run(words)
     report: SweepReport | None = None
     problem = None
@@ -48,6 +60,21 @@ def command(words: tuple[str, ...], *, json: bool) -> int:
     elif problem is not None:
         click.echo(f"note: not imported: {clean(problem)}; run thence sweep later", err=True)
     return code
+
+
+def _command(words: tuple[str, ...], agent: str | None, prompt: str | None) -> tuple[str, ...]:
+    """Return the command line: the one that was given, or that of an agent."""
+    if agent is None:
+        if prompt is not None:
+            raise click.UsageError("--prompt: give an --agent too")
+        if not words:
+            raise click.UsageError("give a command, or an --agent")
+        return words
+    known = wiring.agents()[agent]
+    if prompt is not None:
+        return tuple(known.profile.prompt_argv(prompt, *words))
+    start = known.profile.start_command or (known.profile.program,)
+    return (*start, *words)
 
 
 def _object(words: tuple[str, ...], code: int, report: SweepReport | None, why: str | None) -> JSON:

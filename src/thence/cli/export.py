@@ -176,6 +176,7 @@ def _object(
     "parquet",
     help="Write all sessions as Parquet, a folder a day, into a folder or an object store. Later"
     " runs write only the days that changed.",
+    short_help="Write all sessions as Parquet files.",
     epilog="Tables: sessions, events, usage, digests, signals. Of messages they have the first"
     " lines only, secrets redacted: see docs/analytics.md. s3://…, gs://… and az://… need"
     " thence[objects].",

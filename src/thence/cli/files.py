@@ -25,7 +25,7 @@ MAX_REASONS = 3
 @click.option("--edited", is_flag=True, help="Only sessions that changed it.")
 @options.agent
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @options.utc
 @options.as_json
 def command(

@@ -48,7 +48,7 @@ class ErasureProof(NamedTuple):
 
 @click.command(
     "forget",
-    help="Delete a session for good, and prove it.",
+    help="Delete a session for good, and check that it is gone.",
     epilog="Removes it from store, index, digest and packs; if thence recorded it, its files too."
     " Files of other agents are listed, left alone and not imported again.",
 )

@@ -30,8 +30,8 @@ _WORDS = {"evict": "remove", "drop_unanalysed": "lose", "analyse": "analyse"}
 @click.command(
     "gc",
     help="Apply storage limits now.",
-    epilog="It asks before anything is lost: sessions without a digest, recorded sessions,"
-    " prompts in files of the history that were rolled over more than a month ago.",
+    epilog="Asks before it removes what cannot be restored: sessions without a digest, recorded"
+    " sessions, and prompt history that is older than a month.",
 )
 @click.option(
     "-n", "--dry-run", is_flag=True, help="Show what would be removed and why; change nothing."

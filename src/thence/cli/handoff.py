@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     "handoff",
     help="Continue a session in another agent, with its history.",
     epilog="Writes a new session in the other agent's folder; the original stays"
-    " unchanged. Permissions are not copied. Secrets are not redacted. On a terminal it shows the"
-    " files and asks first.",
+    " unchanged. Permissions are not copied. Secrets are not redacted. It shows the files and"
+    " asks first; without a terminal it needs --yes or --json.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=options.complete_ids)
 @click.option(

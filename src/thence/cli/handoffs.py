@@ -13,6 +13,7 @@ import click
 from thence import __version__
 from thence.bridge.handoff import Handoff, carry_out, end_of, plan
 from thence.cli import wiring
+from thence.cli.changes import NotAnswered
 from thence.cli.columns import tilde
 from thence.cli.terminal import cut, several, width
 from thence.format.figures import clean
@@ -21,15 +22,20 @@ if TYPE_CHECKING:
     from thence.bridge.handoff import HandoffReport
     from thence.memory.readouts import OpenedSession
 
-REDACTED = "the original log is gone: this is the stored copy, secrets redacted"
+STORED_COPY = "the original log is gone: this is the stored copy, secrets redacted"
 
 
 def ask_before(handoff: Handoff, *, yes: bool) -> None:
-    """Show what would be written into another agent's folder and ask, if somebody is there."""
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        for line in lines(handoff.report, width(), dry_run=True):
-            click.echo(line, err=True)
-        click.confirm("Write this session?", default=True, abort=True, err=True)
+    """Show what would be written into another agent's folder and ask; `yes` was said before."""
+    if yes:
+        return
+    for line in lines(handoff.report, width(), dry_run=True):
+        click.echo(line, err=True)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise NotAnswered(
+            "nothing was written: there is no terminal to ask on", hint="add --yes to confirm"
+        )
+    click.confirm("Write this session?", default=True, abort=True, err=True)
 
 
 def hand_over(wanted: str, target: str, *, yes: bool, here: str | None = None) -> HandoffReport:
@@ -49,8 +55,12 @@ def read_original(wanted: str) -> tuple[OpenedSession, tuple[str, ...]]:
 
     if not wiring.has_store():
         return open_loaded(load(Path(wanted))), ()
-    opened, is_stored = open_original(wanted)
-    return opened, (REDACTED,) if is_stored else ()
+    opened, row = open_original(wanted)
+    if row is None:
+        return opened, ()
+    if row.machine is not None:
+        return opened, (f"recorded on {row.machine}; secrets are redacted",)
+    return opened, (STORED_COPY,)
 
 
 def prepare(

@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, NARROW, TextCell, TextColumn, ago, present, table, tell, when
+from thence.cli.columns import (
+    DIM,
+    NARROW,
+    TextCell,
+    TextColumn,
+    agent_label,
+    ago,
+    present,
+    table,
+    tell,
+    when,
+)
 from thence.cli.columns import project as folder
 from thence.cli.terminal import as_json, clean, cut, pad_to, say, width
 from thence.errors import SessionNotFound
@@ -38,7 +49,7 @@ _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 @options.agent
 @options.project
 @click.option("--prefix", is_flag=True, help="Only prompts that start with the text.")
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @click.option("--pick", is_flag=True, help="Choose one by typing; print it in full.")
 @options.utc
 @options.as_json
@@ -88,7 +99,7 @@ def _pick(prompts: Sequence[dict[str, JSON]], at: datetime) -> dict[str, JSON]:
     choices = [
         picker.PickerChoice(
             f"{ago(when(prompt['ts']), at):>6}  "
-            f"{pad_to(clean(prompt['agent']), 6)}  {_flat(prompt)}",
+            f"{pad_to(agent_label(prompt['agent']), 11)}  {_flat(prompt)}",
             f"{prompt['agent']} {_flat(prompt)} {clean(prompt['cwd'] or '')}",
             tuple(map(clean, prompt["text"].split("\n")[:6])),
         )
@@ -212,7 +223,10 @@ def lines(prompts: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Ite
         where = (
             []
             if narrow
-            else [TextCell(prompt["agent"]), TextCell(cut(folder(prompt["cwd"]), 14), DIM)]
+            else [
+                TextCell(agent_label(prompt["agent"])),
+                TextCell(cut(folder(prompt["cwd"]), 14), DIM),
+            ]
         )
         text = TextCell(_flat(prompt))
         rows.append(

@@ -20,11 +20,14 @@ from thence.agents.profiles import label_of
 from thence.cli import wiring
 from thence.cli.columns import (
     DIM,
+    NARROW,
     TICKS,
     WIDE,
     TextCell,
     TextColumn,
+    agent_label,
     ago,
+    mark_legend,
     money,
     present,
     project,
@@ -52,7 +55,7 @@ from thence.format.figures import argument
 from thence.memory.bills import totals_by_day
 from thence.memory.budgets import BudgetUse, budget_warnings
 from thence.memory.notes import age_removal_start
-from thence.memory.retention import rule
+from thence.memory.retention import brief_rule, rule
 from thence.memory.standing import (
     Now,
     Risk,
@@ -76,6 +79,7 @@ HEARD: Final = "hooks"
 MAX_ROWS: Final = 5
 """Rows of a section that are shown before the rest is counted."""
 MAX_RISKS: Final = 2
+MAX_COMMANDS: Final = 5
 CHART_DAYS: Final = 14
 KEPT_SHARE: Final = 0.6
 """Bytes that are kept for a byte that is read, at most."""
@@ -91,16 +95,14 @@ def show(*, json: bool, utc: bool) -> None:
     """Print the screen."""
     at = present(utc=utc)
     if not wiring.has_store():
-        known = wiring.adapters()
-        first = FirstScreen(known, wiring.roots(known), at)
-        if json:
-            say(as_json(first.object()))
-        else:
-            tell(first.lines(width()))
+        _show_first(at, json=json)
         return
     known = wiring.tellers()
     roots = wiring.roots(known)
     with wiring.store() as store:
+        if wiring.store_file() is not None and not store.totals()[0].sessions:
+            _show_first(at, json=json)  # `thence serve` makes a store before the first import
+            return
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
         home.hooks_heard = last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
@@ -109,6 +111,16 @@ def show(*, json: bool, utc: bool) -> None:
             say(as_json(home.object()))
         else:
             tell(home.lines(width()))
+
+
+def _show_first(at: datetime, *, json: bool) -> None:
+    """Print what is on this machine while nothing is stored."""
+    known = wiring.adapters()
+    first = FirstScreen(known, wiring.roots(known), at)
+    if json:
+        say(as_json(first.object()))
+    else:
+        tell(first.lines(width()))
 
 
 class Home:
@@ -134,6 +146,10 @@ class Home:
         self._days = [msgspec.structs.replace(total, key=total.key[::-1]) for total in spent]
         self._week = {
             total.key[0]: total for total in store.totals(["agent"], Filter(after=self._back(7)))
+        }
+        self._unbilled = {
+            since: _agents_with_missing_usage(store, since)
+            for since in (self._back(1), self._back(7))
         }
         self.total = store.totals()[0]
         self.hooks_heard: Mapping[str, datetime] = {}
@@ -207,7 +223,7 @@ class Home:
             yield style(cut(f"▲ {warning}", room), fg="yellow")
         yield ""
         yield self._size(room)
-        yield from (style(line, fg=DIM) for line in wrap(rule(self.policy), room))
+        yield style(cut(brief_rule(self.policy), room), fg=DIM)
         if self.announced is not None and self.announced > self.at:
             words = f"The oldest transcripts are removed from {self.announced:%Y-%m-%d} on"
             yield style(cut(f"{words}; thence store gc -n lists them", room), fg="yellow")
@@ -243,7 +259,7 @@ class Home:
         cells = [
             TextCell(mark, colour),
             TextCell(self._ids[session.native_session_id], DIM),
-            TextCell(clean(session.flavor)),
+            TextCell(agent_label(session.flavor)),
             TextCell(cut(project(row.folder), 16)),
         ]
         if wide:
@@ -280,43 +296,53 @@ class Home:
         if not self._week:
             return
         yield ""
-        wide = room >= WIDE
-        dates = self._dates(CHART_DAYS if wide else 7)
-        today = dates[-1]
+        dates = self._dates(CHART_DAYS if room >= WIDE else 7)
+        starts = self._back(1), self._back(7)
         rows: list[list[TextCell]] = [
             [
                 TextCell(" "),
-                TextCell(clean(label_of(agent or ""))),
-                *_figures(self._on(agent, today)),
-                *_figures(week),
+                TextCell(agent_label(agent or "")),
+                *_figures(self._on(agent, dates[-1]), agent in self._unbilled[starts[0]]),
+                *_figures(week, agent in self._unbilled[starts[1]]),
                 TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
             ]
             for agent, week in sorted(self._week.items(), key=lambda pair: pair[0] or "")
         ]
-        now, week = _sum(self._on(agent, today) for agent in self._week), _sum(self._week.values())
-        dead = f"discarded branches {money(now.dead)} and {money(week.dead)}" if week.dead else ""
-        if len(rows) > 1 or dead:
-            rows.append(
-                [
-                    TextCell(" "),
-                    TextCell("all"),
-                    *_figures(now),
-                    *_figures(week),
-                    TextCell(dead, DIM),
-                ]
-            )
-        heads = ["", "", "", "today", "", "this week", f"{len(dates)} days"]
-        yield from table(_SPENDING, [[TextCell(head, DIM) for head in heads], *rows], room)
+        today = _sum(self._on(agent, dates[-1]) for agent in self._week)
+        week = _sum(self._week.values())
+        if len(rows) > 1:
+            figures = [
+                cell
+                for total, since in zip((today, week), starts, strict=True)
+                for cell in _figures(total, bool(self._unbilled[since]))
+            ]
+            rows.append([TextCell(" "), TextCell("all"), *figures, TextCell("")])
+        if week.dead:
+            costs = [TextCell(money(total.dead), DIM) for total in (today, week)]
+            name = TextCell("discarded branches", DIM)
+            row = [TextCell(" "), name, TextCell(""), costs[0], TextCell(""), costs[1]]
+            rows.append([*row, TextCell("")])
+        daily = "daily" if len(dates) == 7 else f"daily, {len(dates)} days"
+        heads = [
+            ["", "", "", "today", "", "last 7 days", ""],
+            ["", "", "sessions", "cost", "sessions", "cost", daily],
+        ]
+        head_rows = [[TextCell(head, DIM) for head in row] for row in heads]
+        shown = range(7) if room >= NARROW else (0, 1, 3, 5)
+        narrowed = [[row[at] for at in shown] for row in (*head_rows, *rows)]
+        yield from table([_SPENDING[at] for at in shown], narrowed, room)
+        if legend := mark_legend(cell.text for row in rows for cell in row):
+            yield style(cut(f"    {legend}", room), fg=DIM)
 
     def _size(self, room: int) -> str:
-        """Say what the store takes, against its caps."""
-        soft, hard = self.policy.raw_soft_cap_bytes, self.policy.raw_hard_cap_bytes
+        """Return what the store takes, against its limits."""
+        limit, most = self.policy.raw_soft_cap_bytes, self.policy.raw_hard_cap_bytes
         used = self.total.raw_bytes
-        bar = 21 if room >= 72 else 0
-        drawn = f"{_gauge(used, soft, hard, bar)}  " if bar and hard else ""
-        caps = f"soft {size(soft)}, hard {size(hard)}"
+        gauge = f"  {_gauge(used, limit, 21)}" if limit and room >= 72 else ""
+        over = f", at most {size(most)}" if used > limit else ""
         sessions = several(self.total.sessions, "session")
-        return cut(f"store  {size(used)}  {drawn}{caps}  {sessions}", room)
+        words = f"stored  {sessions}, transcripts {size(used)} of {size(limit)}{over}"
+        return cut(f"{words}{gauge}", room)
 
     def _next(self) -> list[tuple[str, str]]:
         """Return what is worth typing now, the most pressing first."""
@@ -328,10 +354,12 @@ class Home:
             about = _about(sum(risk.size for risk in self.risks))
             commands.append(("sweep", f"store the {len(self.risks)} at risk, {about}"))
         commands += [
-            ("sweep", "import new activity"),
-            ("ls", "all sessions, newest first"),
+            ("ls", "list all sessions, newest first"),
             ("search WORDS", "find what was said or done"),
-            ("serve", "open the viewer"),
+            ("resume", "choose a session and continue it"),
+            ("serve", "read sessions in the browser"),
+            ("sweep", "import new log lines; deletes nothing"),
+            ("help", "list all commands"),
         ]
         return commands
 
@@ -351,7 +379,7 @@ _SPENDING = (
 
 
 def commands(wanted: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    """Yield up to three commands that there are, each with its reason."""
+    """Yield the first commands that there are, each with its reason."""
     from thence.cli import COMMANDS
 
     shown: dict[str, tuple[str, str]] = {}
@@ -359,7 +387,7 @@ def commands(wanted: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
         name = typed.split()[0]
         if name in COMMANDS:
             shown.setdefault(name, (typed, why))
-    for typed, why in list(shown.values())[:3]:
+    for typed, why in list(shown.values())[:MAX_COMMANDS]:
         left = f"  thence {typed}"
         pad = " " * max(25 - len(left), 2)
         yield style(left, bold=True) + style(cut(f"{pad}{why}", room - len(left)), fg=DIM)
@@ -373,13 +401,10 @@ def spark(values: Sequence[int]) -> str:
     return "".join(_LEVELS[max(value * 7 // top, int(value > 0))] for value in values)
 
 
-def _gauge(used: int, soft: int, hard: int, room: int) -> str:
-    """Draw how full something is; bars stand at the two caps."""
-    full = min(round(used / hard * room), room)
-    marks = {min(round(soft / hard * room), room - 1), room - 1}
-    return "".join(
-        "┃" if at in marks and at >= full else "█" if at < full else "░" for at in range(room)
-    )
+def _gauge(used: int, limit: int, room: int) -> str:
+    """Draw how full something is."""
+    full = min(round(used / limit * room), room)
+    return "█" * full + "░" * (room - full)
 
 
 def last_heard(home: Path) -> dict[str, datetime]:
@@ -413,8 +438,16 @@ def _about(much: int) -> str:
     return f"about {max(round(much / SWEEP_BYTES_PER_S), 1)} s"
 
 
-def _figures(total: Total) -> tuple[TextCell, TextCell]:
-    return TextCell(f"{total.sessions}"), TextCell(money(total.ticks, total.unpriced))
+def _figures(total: Total, is_bound: bool) -> tuple[TextCell, TextCell]:  # noqa: FBT001
+    if not total.sessions:
+        return TextCell("·", DIM), TextCell("·", DIM)
+    cost = money(total.ticks, total.unpriced, is_bound=is_bound)
+    return TextCell(f"{total.sessions}"), TextCell(cost)
+
+
+def _agents_with_missing_usage(store: Store, since: int) -> set[str]:
+    """Return the agents whose costs since a time are minimums, because bills are missing."""
+    return {row.session.flavor for row in store.sessions(Filter(after=since)) if row.lower_bound}
 
 
 def _sum(totals: Iterable[Total]) -> Total:

@@ -13,7 +13,7 @@ import click
 
 from thence.cli import hooking, hooks, launcher, options, wiring
 from thence.cli.changes import confirm, show
-from thence.cli.columns import DIM, TextCell, TextColumn, present, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, present, table, tell, tilde
 from thence.cli.screen import say, width
 from thence.cli.terminal import as_json, clean
 
@@ -49,8 +49,9 @@ def _wanted_agents(agents: Sequence[str]) -> list[str]:
 
 @command.command(
     "install",
-    help="Add our hooks to the agents' settings, so that new activity is imported at once."
-    " Shows the change and asks.",
+    help="Add hooks to the agents' settings: new activity is imported at once. Shows the change"
+    " and asks.",
+    short_help="Add hooks; shows the change and asks.",
 )
 @_agents
 @_via
@@ -76,6 +77,8 @@ def install(
     if own is not None:
         edits.append((hooks.OWN, own))
     code = _change(edits, dry_run=dry_run, yes=yes, json=json, keep=True)
+    if not json:
+        tell(hooks.consents(names))
     if brief and not json:
         tell(hooks.without_brief(names))
     if missing and not json:
@@ -85,9 +88,9 @@ def install(
     return code
 
 
-@command.command("uninstall", help="Remove our lines; the file is as it was before.")
+@command.command("uninstall", help="Remove the hooks; the rest of the file stays unchanged.")
 @_agents
-@click.option("--brief", is_flag=True, help="Take out the brief only.")
+@click.option("--brief", is_flag=True, help="Remove only the brief.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
@@ -155,11 +158,13 @@ def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
         )
         tell(
             [
-                clean(f"  ▲ {entry['agent']}  {entry['error']}")
+                clean(f"  ▲ {agent_label(entry['agent'])}  {entry['error']}")
                 for entry in statuses
                 if "error" in entry
             ]
         )
+        if any(not entry.get("installed", True) for entry in statuses):
+            tell(["", "  thence hook install    shows each change first, then asks"])
     return 1 if any("error" in entry for entry in statuses) else 0
 
 
@@ -175,7 +180,7 @@ def _cells(status: dict[str, JSON], now: datetime) -> list[TextCell]:
     mark, words, colour = hooks.describe_status(status, now)
     return [
         TextCell(mark, colour),
-        TextCell(status["agent"]),
+        TextCell(agent_label(status["agent"])),
         TextCell(words),
         TextCell(tilde(status["path"]), DIM),
     ]

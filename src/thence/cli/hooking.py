@@ -1,9 +1,10 @@
 """Our lines in the agents' own settings: put in, found again, taken out.
 
 An agent's profile names its files (`HookFile`). Most have lists of commands by event; one form is
-`notify`, a program in a TOML file; a program that stands there already is run after ours. There
-are two commands of ours: `capture` leaves a nudge when a session went on, `brief` prints what
-the next session should know. Both name the launcher of a home (`thence.cli.launcher`).
+`notify`, a program in a TOML file; a program that stands there already is run after ours. Forms
+that are neither stand in `hook_texts`. There are two commands of ours: `capture` leaves a nudge
+when a session went on, `brief` prints what the next session should know. Both name the launcher of
+a home (`thence.cli.launcher`).
 
 Invariants: a change is an `Edit`, made before anything is written, so that it can be shown; what
 others put there stays; a file that says something we do not understand is refused, not mended.
@@ -13,6 +14,7 @@ unless somebody else changed it meanwhile; then only our lines go.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 import json
@@ -25,7 +27,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
-from thence.cli import json_text, launcher
+from thence.cli import hook_texts, json_text, launcher
 from thence.errors import BadConfig
 
 if TYPE_CHECKING:
@@ -70,9 +72,10 @@ class HookPlace(NamedTuple):
         file = self.file
         if "capture" in self.roles:
             for event in file.events:
-                yield "capture", event, _entry(_command(self.agent, home, "capture"), file.timeout)
+                command = command_of(self, home, "capture")
+                yield "capture", event, _entry(file, command, file.timeout)
         if "brief" in self.roles and file.brief is not None:
-            entry = _entry(_command(self.agent, home, "brief"), file.brief.timeout)
+            entry = _entry(file, command_of(self, home, "brief"), file.brief.timeout)
             matcher = file.brief.matcher
             yield "brief", file.brief.event, {"matcher": matcher, **entry} if matcher else entry
 
@@ -80,6 +83,11 @@ class HookPlace(NamedTuple):
     def is_notify(self) -> bool:
         """Whether it is told of one program, whatever happens."""
         return self.file.form == "notify"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is no JSON and tells of commands by event."""
+        return self.file.form in ("tables", "script", "yaml")
 
 
 class Edit(NamedTuple):
@@ -120,7 +128,9 @@ def program(agent: str, home: Path, role: Role = "capture") -> list[str]:
     return launcher.command(home, launcher.NUDGE, agent, str(home))
 
 
-def _entry(command: str, timeout: int) -> dict[str, Any]:
+def _entry(file: HookFile, command: str, timeout: int) -> dict[str, Any]:
+    if file.command_name:
+        return {"type": "command", file.command_name: command, "timeoutSec": timeout}
     return {"hooks": [{"type": "command", "command": command, "timeout": timeout}]}
 
 
@@ -148,7 +158,7 @@ def state(place: HookPlace, home: Path) -> HookState:
         return HookState(installed=False)
     if place.is_notify:
         notify = toml_of(place.path, body).get("notify") or []
-        ours = _is_ours(notify, CAPTURE)
+        ours = is_ours(notify, CAPTURE)
         same = ours and notify == [
             *_notify(place, home, _previous_program(notify)),
             *_previous_program(notify),
@@ -156,18 +166,20 @@ def state(place: HookPlace, home: Path) -> HookState:
         return HookState(
             installed=ours, elsewhere=ours and not same, gone=_gone(notify) if ours else ""
         )
+    if place.is_text:
+        return _text_state(place, body, home)
     data = json_of(place.path, body)
     ours_by_event = {
         event: [entry for entry in entries if _is_our_entry(entry, place.roles)]
         for event, entries in _events(place.path, data)
     }
     commands = [c for entries in ours_by_event.values() for c in _commands(entries)]
-    mine = [c for c in commands if isinstance(c, str) and _is_ours(c, place.roles)]
-    wanted = {role: _command(place.agent, home, role) for role in place.roles}
+    mine = [c for c in commands if isinstance(c, str) and is_ours(c, place.roles)]
+    wanted = {role: command_of(place, home, role) for role in place.roles}
     missing = tuple(
         event
         for role, event, _ in place.entries(home)
-        if not any(_is_ours(c, {role}) for c in _commands(ours_by_event.get(event, [])))
+        if not any(is_ours(c, {role}) for c in _commands(ours_by_event.get(event, [])))
     )
     return HookState(
         installed=bool(mine),
@@ -175,6 +187,38 @@ def state(place: HookPlace, home: Path) -> HookState:
         elsewhere=any(c not in wanted.values() for c in mine),
         off=data.get("disableAllHooks") is True,
         gone=next(filter(None, map(_gone, mine)), ""),
+    )
+
+
+def _text_place(place: HookPlace) -> hook_texts.TextPlace:
+    return hook_texts.TextPlace(
+        place.agent, place.path, place.file, lambda command: is_ours(command, CAPTURE)
+    )
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Say of a text that cannot be changed what is said of all settings."""
+    try:
+        yield
+    except hook_texts.TextRefused as error:
+        raise EditRefused(error.why, hint=error.hint) from error
+
+
+def _text_state(place: HookPlace, body: bytes, home: Path) -> HookState:
+    """Look how our lines stand in a file that is no JSON."""
+    with _refusing():
+        commands = [
+            (event, command)
+            for event, command in hook_texts.commands_in(_text_place(place), body)
+            if is_ours(command, place.roles)
+        ]
+    there = {event for event, _ in commands}
+    return HookState(
+        installed=bool(commands),
+        missing=tuple(event for event in place.events if event not in there) if there else (),
+        elsewhere=any(c != command_of(place, home, "capture") for _, c in commands),
+        gone=next(filter(None, (_gone(command) for _, command in commands)), ""),
     )
 
 
@@ -200,7 +244,12 @@ def install(place: HookPlace, home: Path) -> Edit:
         return Edit(place.path, body, body)
     if place.is_notify:
         return Edit(place.path, body, _with_notify(place, body or b"", home))
-    data = json_of(place.path, body) if body is not None else {}
+    if place.is_text:
+        command = command_of(place, home, "capture")
+        with _refusing():
+            after = hook_texts.install(_text_place(place), body, command)
+        return Edit(place.path, body, after)
+    data = json_of(place.path, body) if body and body.strip() else {**place.file.more}
     cleared = _text_without(place, body) if body and now.installed else body
     _without(place, data)
     entries = [(event, entry) for _, event, entry in place.entries(home)]
@@ -219,11 +268,16 @@ def uninstall(place: HookPlace, home: Path) -> Edit:
     before = body_of(backup_of(place.path))
     if place.is_notify:
         return Edit(place.path, body, _without_notify(place, body, before))
+    if place.is_text:
+        with _refusing():
+            after = hook_texts.uninstall(_text_place(place), body)
+        is_new = before is None and not after.strip()
+        return Edit(place.path, body, None if is_new else after)
     data = json_of(place.path, body)
     _without(place, data)
     if before is not None and _same_json(data, before):
         return Edit(place.path, body, before)
-    if before is None and not data:
+    if before is None and data in ({}, place.file.more):
         return Edit(place.path, body, None)
     return Edit(place.path, body, _check_or_rewrite(data, body, _text_without(place, body)))
 
@@ -246,7 +300,8 @@ def carry_out(edit: Edit, *, keep: bool) -> None:
         path.unlink()
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mode = path.stat().st_mode & 0o7777 if edit.before is not None else 0o600
+        new_mode = 0o700 if edit.after.startswith(b"#!") else 0o600
+        mode = path.stat().st_mode & 0o7777 if edit.before is not None else new_mode
         # A file with our lines and nothing beside it was made by us.
         if keep and edit.before is not None and not backup.exists() and not has_ours(edit.before):
             write(backup, edit.before, mode)
@@ -300,21 +355,23 @@ def body_of(path: Path) -> bytes | None:
 # -- lists of commands by event -------------------------------------------------------------
 
 
-def _command(agent: str, home: Path, role: Role) -> str:
-    # Agents hand it to a shell: should the launcher be gone some day, no session is disturbed.
-    return f"{shlex.join(program(agent, home, role))} 2>/dev/null || :"
+def command_of(place: HookPlace, home: Path, role: Role) -> str:
+    """Return our command as the agent is told of it."""
+    line = shlex.join(program(place.agent, home, role))
+    # Where a shell runs it: should the launcher be gone some day, no session is disturbed.
+    return f"{line} 2>/dev/null || :" if place.file.has_shell else line
 
 
-def _is_ours(command: object, roles: Collection[Role]) -> bool:
+def is_ours(command: object, roles: Collection[Role]) -> bool:
     """Return whether a command is one of ours, with one of these roles."""
     if isinstance(command, list):
         words = [part for part in command[:6] if isinstance(part, str)]
-        return any(_is_ours(part, roles) for part in (*words, shlex.join(words)))
+        return any(is_ours(part, roles) for part in (*words, shlex.join(words)))
     return isinstance(command, str) and any(_MARKS[role].search(command) for role in roles)
 
 
 def _is_our_entry(entry: Any, roles: Collection[Role]) -> bool:
-    return any(_is_ours(command, roles) for command in _commands([entry]))
+    return any(is_ours(command, roles) for command in _commands([entry]))
 
 
 def json_of(path: Path, body: bytes) -> dict[str, Any]:
@@ -353,9 +410,9 @@ def _events(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, list[Any
 
 def _commands(entries: list[Any]) -> Iterator[object]:
     for entry in entries:
-        hooks = entry.get("hooks") if isinstance(entry, dict) else None
+        hooks = entry.get("hooks", [entry]) if isinstance(entry, dict) else None
         for hook in hooks if isinstance(hooks, list) else ():
-            yield hook.get("command") if isinstance(hook, dict) else None
+            yield hook.get("command", hook.get("bash")) if isinstance(hook, dict) else None
 
 
 def _without(place: HookPlace, data: dict[str, Any]) -> None:
@@ -366,7 +423,7 @@ def _without(place: HookPlace, data: dict[str, Any]) -> None:
             if _is_our_entry(entry, place.roles):
                 rest = [
                     hook
-                    for hook in entry["hooks"]
+                    for hook in entry.get("hooks", ())
                     if not _is_our_entry({"hooks": [hook]}, place.roles)
                 ]
                 if rest:
@@ -427,7 +484,7 @@ def _first_of_ours(place: HookPlace, text: str) -> list[str | int] | None:
     """Return where the first command of ours stands: with its entry, if that holds no other."""
     for event, entries in _events(place.path, json.loads(text)):
         for at, entry in enumerate(entries):
-            ours = [_is_ours(command, place.roles) for command in _commands([entry])]
+            ours = [is_ours(command, place.roles) for command in _commands([entry])]
             if any(ours):
                 entry_path: list[str | int] = ["hooks", event, at]
                 return entry_path if all(ours) else [*entry_path, "hooks", ours.index(True)]
@@ -508,7 +565,7 @@ def _with_notify(place: HookPlace, body: bytes, home: Path) -> bytes:
         raise EditRefused(
             f"{place.path}: notify: not a list of strings", hint="fix it, then try again"
         )
-    if notify and _is_ours(notify, CAPTURE):
+    if notify and is_ours(notify, CAPTURE):
         body = _clear_notify(place, body)
         notify = _previous_program(notify)
     then = notify or []

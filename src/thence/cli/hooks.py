@@ -34,8 +34,10 @@ def names() -> list[str]:
 def places_of(name: str) -> list[hooking.HookPlace]:
     """Return where an agent of this machine is told whom to call, the usual place first."""
     agent = wiring.agents()[name]
-    root = wiring.root_of(agent)
-    return [hooking.place_in(root, name, file) for file in agent.profile.hooks]
+    return [
+        hooking.place_in(wiring.settings_folder(agent, file), name, file)
+        for file in agent.profile.hooks
+    ]
 
 
 def brief_place(name: str) -> hooking.HookPlace | None:
@@ -59,6 +61,12 @@ def without_brief(names: Sequence[str]) -> list[str]:
     return lines
 
 
+def consents(names: Sequence[str]) -> list[str]:
+    """Return what the user has to do before agents run our command."""
+    files = (place.file for name in names for place in places_of(name))
+    return [file.needs_consent for file in files if file.needs_consent]
+
+
 # -- changing -------------------------------------------------------------------------------
 
 
@@ -69,7 +77,7 @@ def installs(
     home = wiring.home()
     out: list[tuple[str, hooking.Edit]] = []
     for agent in agents:
-        wanted = [_choose_place(agent, via)] if capture else []
+        wanted = _choose_places(agent, via) if capture else []
         asks = brief_place(agent) if brief else None
         if asks is not None:
             if wanted and wanted[0].path == asks.path:
@@ -80,10 +88,12 @@ def installs(
     return out
 
 
-def _choose_place(name: str, via: str | None) -> hooking.HookPlace:
-    """Return the place for a form, else the usual one."""
+def _choose_places(name: str, via: str | None) -> list[hooking.HookPlace]:
+    """Return the places of a form, else of the usual one."""
     places = places_of(name)
-    return next((place for place in places if place.file.form == via), places[0])
+    usual = places[0].file.form
+    chosen = [place for place in places if place.file.form == via]
+    return chosen or [place for place in places if place.file.form == usual]
 
 
 def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
@@ -157,6 +167,8 @@ def status_of(agent: str) -> dict[str, JSON]:
     home = wiring.home()
     states = [(place, hooking.state(place, home)) for place in places_of(agent)]
     place, state = next((pair for pair in states if pair[1].installed), states[0])
+    same_form = [pair for pair in states if pair[0].file.form == place.file.form]
+    absent = [event for at, there in same_form if not there.installed for event in at.events]
     asks = brief_place(agent)
     brief = hooking.state(asks, home) if asks is not None else None
     seen = last_nudge(home, agent)
@@ -165,8 +177,8 @@ def status_of(agent: str) -> dict[str, JSON]:
         "agent": agent,
         "path": str(place.path),
         "installed": state.installed,
-        "missing": list(state.missing),
-        "elsewhere": state.elsewhere,
+        "missing": [*state.missing, *(absent if state.installed else ())],
+        "elsewhere": any(there.elsewhere for _, there in same_form),
         "off": state.off,
         "gone": state.gone or (brief.gone if brief is not None else "") or None,
         "brief": None if brief is None else brief.installed,
@@ -183,7 +195,9 @@ def _waiting_sessions(home: Path, agent: str) -> dict[str, float]:
     """Return the sessions that no sweep has read since they were nudged about, with the times."""
     from thence.memory import nudges
 
-    return {nudge.session: at for nudge, at in nudges.waiting_nudges(home) if nudge.agent == agent}
+    prefix = wiring.agents()[agent].profile.id_prefix
+    waiting = nudges.waiting_nudges(home)
+    return {n.session.removeprefix(prefix): at for n, at in waiting if n.agent == agent}
 
 
 def _count_stored(agent: str, sessions: Collection[str]) -> int | None:

@@ -235,10 +235,16 @@ def _rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _session_rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
+    from thence.cli.page import STATES
+    from thence.format.graph import State
+
     if report["states"]:
-        yield "states", [f"{state} {n:,}" for state, n in report["states"].items()]
+        states = report["states"].items()
+        yield "states", [f"{STATES.get(state, state)} {n:,}" for state, n in states]
         spent = report["spent"]
-        parts = [f"{short(spent[name].total)} {name}" for name in ("live", "dead", "side")]
+        parts = [
+            f"{short(spent[name].total)} {STATES[State(name)]}" for name in ("live", "dead", "side")
+        ]
         yield "spent", [part for part in parts if not part.startswith("0 ")] or ["no tokens"]
         yield "turn", [report["turn"].state.value, "torn last line" if report["turn"].torn else ""]
     for edge in report["edges"][:5]:

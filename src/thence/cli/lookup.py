@@ -51,19 +51,16 @@ def load_original(name: str) -> LoadedSession:
         return _load_source(store, row) or load_session(store, row)
 
 
-def open_original(name: str) -> tuple[OpenedSession, bool]:
-    """Return a session as its agent wrote it, or else as it is stored, and whether it is stored.
-
-    What is stored is redacted.
-    """
+def open_original(name: str) -> tuple[OpenedSession, SessionRow | None]:
+    """Return a session as its agent wrote it, or else as it is stored, redacted, with its row."""
     if is_path(name):
-        return open_loaded(load_named(name)), False
+        return open_loaded(load_named(name)), None
     with wiring.store() as store:
         row = wiring.session(store, name)
         loaded = _load_source(store, row)
         if loaded is not None:
-            return open_loaded(loaded), False
-        return open_session(store, row), True
+            return open_loaded(loaded), None
+        return open_session(store, row), row
 
 
 def _load_source(store: Store, row: SessionRow) -> LoadedSession | None:

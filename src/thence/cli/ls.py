@@ -11,12 +11,15 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
+    MACHINE_COLUMNS,
     NARROW,
     TITLE_COLUMNS,
     WIDE,
     TextCell,
     TextColumn,
+    agent_label,
     ago,
+    mark_legend,
     money,
     present,
     project,
@@ -28,7 +31,7 @@ from thence.cli.columns import (
     when,
 )
 from thence.cli.risks import risk_lines
-from thence.cli.terminal import as_json, clean, columns, cut, justify, say, several, width
+from thence.cli.terminal import as_json, clean, cut, justify, say, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
 Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
 DEFAULT_ROWS = 20
+PAGE_ROWS = 500
+"""Sessions that are read at a time to see whether a bill is missing."""
 
 
 class OutcomeName(click.Choice[str]):
@@ -61,7 +66,12 @@ _STANDING: dict[Standing, tuple[str, str]] = {
 _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 
 
-@click.command("ls", help="List sessions, newest first.")
+@click.command(
+    "ls",
+    help="List sessions, newest first.",
+    epilog="Marks: ✓ done, ✗ failed, ◆ needs you, ● running or unfinished, ○ abandoned or unclear."
+    " Costs: $1.20+ at least, ? unknown.",
+)
 @options.agent
 @options.project
 @options.model
@@ -79,8 +89,14 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
     help="Only sessions that their agent deletes soon and that are not stored.",
 )
 @click.option("--tree", is_flag=True, help="Show forks and subagents below their parents.")
-@click.option("--sort", type=click.Choice(get_args(Sort)), default="recent", show_default=True)
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@click.option(
+    "--sort",
+    type=click.Choice(get_args(Sort)),
+    default="recent",
+    show_default=True,
+    help="Sort order.",
+)
+@options.rows(DEFAULT_ROWS)
 @options.view("--todos", "List open to-dos instead.")
 @options.utc
 @options.as_json
@@ -161,7 +177,14 @@ class Listing:
 
             self.rows = with_lineage(store, list(store.sessions(wanted)), labels)
         self._ids = short_ids([row.session.native_session_id for row in self.rows])
+        self._has_machines = any(row.machine is not None for row in self.rows)
         self.total = _total(store, wanted, self.rows if running else None)
+        self._is_bound = any(row.lower_bound for row in self.rows) or (
+            not running
+            and not self.total.unpriced
+            and self.total.sessions > len(self.rows)
+            and _has_missing_usage(store, wanted)
+        )
 
     def object(self, row: SessionRow) -> JSON:
         """Return a session as others read it: its fields, and what a list shows besides."""
@@ -181,8 +204,15 @@ class Listing:
         else:
             wide = room >= WIDE
             cells = [self._cells(row, depth, wide=wide) for row, depth in rows]
-            yield from table(_WIDE if wide else _USUAL, cells, room, head=wide and bool(rows))
+            columns_of: Sequence[TextColumn] = _WIDE if wide else _USUAL
+            if self._has_machines:
+                columns_of = (*_START, _MACHINE, *columns_of[len(_START) :])
+            yield from table(columns_of, cells, room, head=wide and bool(rows))
         yield self._sums(room)
+        costs = [row_cost(row) for row in self.rows]
+        costs.append(money(self.total.ticks, self.total.unpriced, is_bound=self._is_bound))
+        if self.rows and (legend := mark_legend(costs)):
+            yield style(cut(legend, room), fg=DIM)
 
     def _cells(self, row: SessionRow, depth: int, *, wide: bool) -> list[TextCell]:
         session = row.session
@@ -191,9 +221,11 @@ class Listing:
         first = [
             self._mark(row),
             TextCell(name, DIM),
-            TextCell(clean(session.flavor)),
+            TextCell(agent_label(session.flavor)),
             TextCell(ago(when(session.ended_at), self.at), DIM),
         ]
+        if self._has_machines:
+            first.append(TextCell(cut(clean(row.machine or ""), MACHINE_COLUMNS)))
         title, cost = TextCell(_title(row)), TextCell(row_cost(row))
         if not wide:
             return [*first, title, cost]
@@ -220,8 +252,9 @@ class Listing:
             details = "  ".join(
                 (
                     self._ids[session.native_session_id],
-                    clean(session.flavor),
+                    agent_label(session.flavor),
                     ago(when(session.ended_at), self.at),
+                    *([clean(row.machine)] if row.machine is not None else []),
                 )
             )
             cost = row_cost(row)
@@ -230,23 +263,29 @@ class Listing:
     def _sums(self, room: int) -> str:
         total = self.total
         if not total.sessions:
-            return "no session is running" if self._running else "no matching sessions"
-        is_bound = any(row.lower_bound for row in self.rows)
-        cost = money(total.ticks, total.unpriced, is_bound=is_bound)
+            return "no session is running" if self._running else self._no_match()
+        cost = money(total.ticks, total.unpriced, is_bound=self._is_bound)
         parts = [several(total.sessions, "session"), cost]
         if total.dead:
             parts.append(f"{money(total.dead)} on discarded branches")
         words = ", ".join(parts)
         if (more := total.sessions - len(self.rows)) > 0:
             words += f" · {more:,} more: -n {total.sessions}"
-        if total.unpriced and columns(words) + 40 < room:
-            words += f" · + {total.unpriced:,} tokens have no price"
-        elif is_bound and columns(words) + 40 < room:
-            words += " · + some usage is missing"
         return cut(words, room)
+
+    def _no_match(self) -> str:
+        """Return why there is nothing to list, as far as the filters tell."""
+        from thence.agents.profiles import agents
+
+        agent = self._wanted.agent
+        if agent is not None and agent not in agents():
+            return f"no matching sessions: no agent is called {clean(agent)!r}"
+        return "no matching sessions"
 
 
 _START = (TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True))
+_MACHINE = TextColumn("machine")
+"""Shown when a session of the list was recorded on another machine."""
 _USUAL = (
     *_START,
     TextColumn("title", slack=True, least=TITLE_COLUMNS),
@@ -264,10 +303,9 @@ _WIDE = (
 
 
 def _title(row: SessionRow) -> str:
-    """Return the title of a session, its tags, and where it comes from if not from here."""
-    origin = ["· imported"] if row.imported is not None else []
-    if row.machine is not None:
-        origin = [f"· on {clean(row.machine)}"]
+    """Return the title of a session, its tags, and whether it was imported."""
+    is_imported = row.imported is not None and row.machine is None
+    origin = ["· imported"] if is_imported else []
     return " ".join([title_text(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
 
 
@@ -278,6 +316,18 @@ def _graph(row: SessionRow, *, open_turn: bool) -> str:
     agents = any(edge.link == "subagent" and edge.child for edge in row.edges)
     drawn += "◦" if agents or states.get("side") else ""
     return f"╾{drawn}{'╼' if open_turn else '╴'}"
+
+
+def _has_missing_usage(store: Store, wanted: Filter) -> bool:
+    """Return whether bills of any session are missing, also of those that are not listed."""
+    import msgspec
+
+    page = msgspec.structs.replace(wanted, limit=PAGE_ROWS, offset=0)
+    while rows := list(store.sessions(page)):
+        if any(row.lower_bound for row in rows):
+            return True
+        page = msgspec.structs.replace(page, offset=page.offset + PAGE_ROWS)
+    return False
 
 
 def _total(store: Store, wanted: Filter, rows: Sequence[SessionRow] | None) -> Total:

@@ -11,7 +11,7 @@ import click
 from thence import __version__
 from thence.cli import launcher, options, registering, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import DIM, TextCell, TextColumn, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, table, tell, tilde
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
 
@@ -187,8 +187,13 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
         "elsewhere": TextCell("installed for another thence: install it again", "red"),
     }
     rows = [
-        [TextCell(place["agent"]), words[place["state"]], TextCell(tilde(place["path"]), DIM)]
+        [
+            TextCell(agent_label(place["agent"])),
+            words[place["state"]],
+            TextCell(tilde(place["path"]), DIM),
+        ]
         for place in places
     ]
-    tell(table((TextColumn(), TextColumn(), TextColumn(slack=True)), rows, width()))
+    columns_of = (TextColumn(), TextColumn(), TextColumn(), TextColumn(slack=True))
+    tell(table(columns_of, [[TextCell(" "), *row] for row in rows], width()))
     return 0

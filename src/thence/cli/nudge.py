@@ -22,8 +22,8 @@ MAX_INPUT_BYTES = 1 << 20
 STALE_AFTER_S = 120.0
 """Seconds after which a sweep that was announced and never began is not waited for."""
 
-_SESSION = ("session_id", "sessionId", "thread-id", "thread_id")
-_EVENT = ("hook_event_name", "hookEventName", "type")
+_SESSION = ("session_id", "sessionId", "thread-id", "thread_id", "rootSessionId")
+_EVENT = ("hook_event_name", "hookEventName", "hookName", "type")
 _PATH = ("transcript_path", "transcriptPath", "agent_transcript_path")
 
 
@@ -40,7 +40,9 @@ def leave(agent: str, home: str, message: str | None) -> None:
     fields = _read_message(message)
     # Grok runs Claude Code's hooks too, and says who it is.
     agent = "grok" if "GROK_HOOK_EVENT" in os.environ else agent
+    inner = fields.get("sessionContext")
     session = _first(fields, _SESSION) or os.environ.get("GROK_SESSION_ID", "")
+    session = session or _first(inner if isinstance(inner, dict) else {}, _SESSION)
     folder = os.path.join(home, "queue")  # noqa: PTH118 - pathlib alone takes longer than all of this
     if not os.path.isdir(folder):  # noqa: PTH112
         os.mkdir(folder, 0o700)  # noqa: PTH102

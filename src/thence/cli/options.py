@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,6 +22,20 @@ utc = click.option("--utc", is_flag=True, help="Show times in UTC.")
 tz = click.option(
     "--tz", metavar="ZONE", help="Time zone of days, such as Europe/Berlin or UTC; default: yours."
 )
+
+
+def rows(default: int) -> Callable[[Command], Command]:
+    """Return the option that says how many rows are shown."""
+    return click.option(
+        "-n",
+        "number",
+        type=click.IntRange(1),
+        default=default,
+        show_default=True,
+        help="How many to show.",
+    )
+
+
 own = click.option("--own", is_flag=True, help="Do not show the sessions that this one continues.")
 
 
@@ -32,11 +46,9 @@ class AgentFilter(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's
         """Return the stored name; a name that nobody knows stays as it is."""
-        from thence.agents.profiles import agents
+        from thence.agents.profiles import stored_name
 
-        wanted = str(value).lower().replace("-", " ")
-        labels = {agent.label.lower(): name for name, agent in agents().items()}
-        return str(value) if str(value) in agents() else labels.get(wanted, str(value))
+        return stored_name(str(value))
 
 
 agent = click.option("--agent", type=AgentFilter(), help="Only sessions of this agent.")
@@ -51,6 +63,10 @@ since = click.option(
 def view(name: str, does: str) -> Callable[[Command], Command]:
     """Add an option that shows something else: see VIEWS, which runs another command for it."""
     return click.option(name, is_flag=True, expose_value=False, help=does)
+
+
+MAX_CHOICE_CHARS = 40
+"""Characters of names that help lists; more would not fit a terminal."""
 
 
 class AgentName(click.ParamType[str]):
@@ -77,6 +93,8 @@ class AgentName(click.ParamType[str]):
     ) -> str:
         """Return the names, as click writes choices."""
         joined = "|".join(self.names())
+        if len(joined) > MAX_CHOICE_CHARS:  # a wrong name is answered with all of them
+            return "AGENT"
         is_bare = param.required and param.param_type_name == "argument"
         return f"{{{joined}}}" if is_bare else f"[{joined}]"
 
@@ -102,13 +120,18 @@ class AgentName(click.ParamType[str]):
         return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
 
 
+def _completed(name: str, short: Mapping[str, str], typed: str) -> str:
+    """Return an id as it is completed: short, but never shorter than what was typed."""
+    return name if "…" in short[name] else max(short[name], typed, key=len)
+
+
 def complete_ids(
     _context: click.Context, _parameter: click.Parameter, typed: str
 ) -> list[CompletionItem]:
     """Return the ids of the newest sessions that begin with what was typed."""
     from thence.cli import wiring
-    from thence.cli.columns import short_ids
-    from thence.cli.terminal import clean, cut
+    from thence.cli.columns import agent_label, short_ids, title_text
+    from thence.cli.terminal import cut
     from thence.errors import ThenceError
     from thence.memory.store import Filter
 
@@ -120,8 +143,8 @@ def complete_ids(
     short = short_ids([row.session.native_session_id for row in rows])
     return [
         CompletionItem(
-            max(short[row.session.native_session_id], typed, key=len),
-            help=cut(clean(f"{row.session.flavor}: {' '.join((row.title or '').split())}"), 60),
+            _completed(row.session.native_session_id, short, typed),
+            help=cut(f"{agent_label(row.session.flavor)}: {title_text(row.title)}", 60),
         )
         for row in rows
     ]

@@ -16,7 +16,7 @@ from datetime import UTC, tzinfo
 from functools import cached_property
 
 from thence.cli.calls import answer_of, run_of, telling_line
-from thence.cli.columns import when
+from thence.cli.columns import agent_label, when
 from thence.cli.reading import flow, notices, promises, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
@@ -172,7 +172,7 @@ class Page:
             self._cost(),
             several(len(self.turns), "turn"),
             self._spent(),
-            known.flavor,
+            agent_label(known.flavor),
             known.model,
             short_id(self.session.native),
             *(f"#{clean(tag)}" for tag in self.label.tags),
@@ -561,7 +561,8 @@ class Page:
         """Say what became of all events, and what a reader should know besides."""
         counts = Counter(row.event.state for row in self.session.rows)
         named = [f"{STATES[state]} {counts[state]:,}" for state in reversed(State) if counts[state]]
-        yield from flow(named or ["no events"], self.room)
+        first, *rest = named or ["none"]
+        yield from flow([f"events: {first}", *rest], self.room)
         gone = [row.event for row in self.session.rewritten]
         if gone:
             yield f"{several(len(gone), 'event')} no longer in any log, which was rewritten"

@@ -30,7 +30,7 @@ _HEADS = {
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @options.view("--signals", "List single signals instead: loops, repeated errors, corrections.")
 @options.as_json
 def command(

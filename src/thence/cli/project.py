@@ -22,11 +22,11 @@ def command() -> None:
     "merge",
     help="Count the sessions of folder OLD as those of folder NEW.",
     epilog="A folder that was moved or cloned again is recognised by its git remote or first"
-    " commit; this is for the rest. Lists, search, costs and viewer follow; --undo takes it back.",
+    " commit; use this for all others. Lists, search, costs and the viewer use the merged project.",
 )
 @click.argument("old")
 @click.argument("new", required=False)
-@click.option("--undo", is_flag=True, help="Let OLD be a project of its own again.")
+@click.option("--undo", is_flag=True, help="Make OLD a separate project again.")
 @options.as_json
 def merge(old: str, new: str | None, *, undo: bool, json: bool) -> int:
     """Note that a folder counts as another one."""
@@ -60,7 +60,7 @@ def merge(old: str, new: str | None, *, undo: bool, json: bool) -> int:
     return 0
 
 
-@command.command("list", help="List folders that count as another one.")
+@command.command("list", help="List merged folders.")
 @options.as_json
 def list_(*, json: bool) -> int:
     """Tell what folders count as."""

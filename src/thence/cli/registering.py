@@ -1,6 +1,6 @@
 """Our MCP server in the agents' own settings: put in, found again, taken out.
 
-An agent's profile names its file (`ServerFile`), JSON or TOML. These files hold more than
+An agent's profile names its file (`ServerFile`): JSON, TOML or YAML. These files hold more than
 settings: so only our own lines are ever shown, no copy is left lying about, and the text around our
 entry stays byte for byte. A change is made of the text, read back, and must then say
 what it should and nothing else; a file in which that cannot be done is refused, not mended.
@@ -8,6 +8,7 @@ what it should and nothing else; a file in which that cannot be done is refused,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from thence.cli import hooking, launcher, options, wiring
+from thence.cli import hooking, launcher, options, wiring, yaml_text
 from thence.cli.hooking import EditRefused
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ServerPlace(NamedTuple):
 
     @property
     def is_json(self) -> bool:
-        """Whether it is written in JSON; else in TOML."""
+        """Whether it is written in JSON."""
         return self.file.form == "json"
 
 
@@ -88,14 +89,11 @@ def place_of(name: str) -> ServerPlace:
     profile = wiring.agents()[name].profile
     file = profile.servers
     assert file is not None  # noqa: S101 - only such agents are named
-    if file.config_variable:
-        named = os.environ.get(file.config_variable, "")
-        folder = Path(named).expanduser() if named else Path.home() / ".config"
-    elif file.is_beside:
+    if file.is_beside:
         named = os.environ.get(profile.home_variable, "").partition(",")[0].strip()
         folder = Path(named).expanduser() if named else Path.home()
     else:
-        folder = wiring.root_of(wiring.agents()[name])
+        folder = wiring.settings_folder(wiring.agents()[name], file)
     return ServerPlace(name, folder / file.path, file)
 
 
@@ -115,36 +113,43 @@ def state(place: ServerPlace, wanted: dict[str, Any]) -> str:
     entry = _read_entry(place)
     if entry is None:
         return "none"
-    return "installed" if _server_of(entry) == _server_of(wanted) else "elsewhere"
+    return "installed" if _server_of(place, entry) == _wanted_server(wanted) else "elsewhere"
 
 
 def _read_entry(place: ServerPlace) -> Any:
     return _servers(place, _read(place, hooking.body_of(place.path))).get(NAME)
 
 
-def _server_of(entry: Any) -> tuple[Any, ...]:
+def _wanted_server(wanted: dict[str, Any]) -> tuple[Any, ...]:
+    return wanted["command"], wanted["args"], wanted.get("env", {}).get("THENCE_HOME")
+
+
+def _server_of(place: ServerPlace, entry: Any) -> tuple[Any, ...]:
     """Return what of an entry says which server it starts; anybody may add to the rest."""
     if not isinstance(entry, dict):
         return ()
-    env = entry.get("env", entry.get("environment"))
+    names = place.file.renamed
+    env = entry.get(names.get("env", "env"), entry.get("environment"))
     home = env.get("THENCE_HOME") if isinstance(env, dict) else None
-    command = entry.get("command")
+    command = entry.get(names.get("command", "command"))
     if isinstance(command, list):
         return command[0] if command else None, command[1:], home
-    return command, entry.get("args"), home
+    return command, entry.get(names.get("args", "args")), home
 
 
 def _entry_of(place: ServerPlace, wanted: dict[str, Any]) -> dict[str, Any]:
     """Return an entry the way a file has it."""
     if not place.file.is_command_list:
-        return {**wanted, **place.file.more}
+        name = {"name": NAME} if place.file.is_list else {}
+        renamed = {place.file.renamed.get(key, key): value for key, value in wanted.items()}
+        return {**name, **renamed, **place.file.more}
     out: dict[str, Any] = {"command": [wanted["command"], *wanted["args"]]}
     return out | ({"environment": wanted["env"]} if "env" in wanted else {}) | place.file.more
 
 
-def _wanted_of(entry: Any) -> dict[str, Any] | None:
+def _wanted_of(place: ServerPlace, entry: Any) -> dict[str, Any] | None:
     """Return what an entry was made of; None for one that we did not make."""
-    command, args, home = _server_of(entry) or (None, None, None)
+    command, args, home = _server_of(place, entry) or (None, None, None)
     if not isinstance(command, str) or not isinstance(args, list):
         return None
     return {"command": command, "args": args} | ({"env": {"THENCE_HOME": home}} if home else {})
@@ -167,7 +172,7 @@ def uninstall(place: ServerPlace) -> ServerChange:
     entry = _read_entry(place)
     if entry is None:
         return ServerChange(place.path, before, before)
-    command, args, _ = _server_of(entry) or (None, None, None)
+    command, args, _ = _server_of(place, entry) or (None, None, None)
     shown = f"-{place.key}: {NAME}: {json.dumps(command)} {json.dumps(args)}"
     return ServerChange(place.path, before, _without(place, before), (shown,))
 
@@ -195,14 +200,44 @@ def carry_out(change: ServerChange) -> None:
 def _read(place: ServerPlace, body: bytes | None) -> dict[str, Any]:
     if not (body or b"").strip():
         return {}
+    if place.file.form == "yaml":
+        return _read_yaml(place, (body or b"").decode("utf-8", "replace"))
     return (hooking.json_of if place.is_json else hooking.toml_of)(place.path, body or b"")
 
 
+def _read_yaml(place: ServerPlace, text: str) -> dict[str, Any]:
+    """Read the servers of a file in YAML, and the names of all else that it sets."""
+    text = text.removeprefix(hooking.BOM)
+    try:
+        data: dict[str, Any] = dict.fromkeys(yaml_text.keys(text))
+        pairs = yaml_text.items(text, [place.key])
+    except yaml_text.NotUnderstood as error:
+        raise _not_found(place) from error
+    if place.key in data:
+        data[place.key] = [entry for _, entry in pairs] if place.file.is_list else dict(pairs)
+    return data
+
+
 def _servers(place: ServerPlace, data: dict[str, Any]) -> dict[str, Any]:
-    servers = data.get(place.key, {})
+    """Return the servers that are set, by name."""
+    servers = data.get(place.key, [] if place.file.is_list else {})
+    if place.file.is_list and isinstance(servers, list):
+        named = (server for server in servers if isinstance(server, dict))
+        return {f"{server.get('name', '')}": server for server in named}
     if not isinstance(servers, dict):
         raise EditRefused(f"{place.path}: {place.key}: not a table", hint="fix it, then try again")
     return servers
+
+
+def _replaced(place: ServerPlace, data: dict[str, Any], entry: dict[str, Any] | None) -> Any:
+    """Return the servers with this entry as ours, or without ours."""
+    if place.file.is_list:
+        rest = [server for server in data.get(place.key, []) if server.get("name") != NAME]
+        ours = [entry] if entry else []
+        # One of YAML is put before the others, one of TOML behind them.
+        return ours + rest if place.file.form == "yaml" else rest + ours
+    others = {name: value for name, value in _servers(place, data).items() if name != NAME}
+    return {**others, NAME: entry} if entry else others
 
 
 # -- putting in -----------------------------------------------------------------------------
@@ -216,14 +251,18 @@ def _with(place: ServerPlace, body: bytes | None, entry: dict[str, Any]) -> tupl
     """
     entry = _entry_of(place, entry)
     data = _read(place, body)
-    wanted = {**data, place.key: {**_servers(place, data), NAME: entry}}
+    _servers(place, data)  # or refuse it
+    wanted = {**data, place.key: _replaced(place, data, entry)}
     text = (body or b"").decode()
     end = "\n" if body is None or text.endswith("\n") else ""
     if place.is_json:
         shown = json.dumps({NAME: entry}, indent=2).splitlines()[1:-1]
         tries = _into_json(place.key, text, entry, end)
+    elif place.file.form == "yaml":
+        shown = [f"{place.key}:", f"  {NAME}: {json.dumps(entry)}"]
+        tries = _into_yaml(place, text, entry, end)
     else:
-        shown = _table(place.key, entry)
+        shown = _table(place, entry)
         gap = "" if not text.strip() else "\n" if end else "\n\n"
         tries = iter([text + gap + "\n".join(shown) + end])
     return _first_valid(place, tries, wanted), shown
@@ -248,8 +287,16 @@ def _servers_in(key: str) -> re.Pattern[str]:
     return re.compile(rf'"{re.escape(key)}"[ \t\r\n]*:[ \t\r\n]*\{{')
 
 
-def _table(key: str, server: dict[str, Any]) -> list[str]:
-    out = [f"[{key}.{NAME}]"]
+def _into_yaml(place: ServerPlace, text: str, entry: dict[str, Any], end: str) -> Iterator[str]:
+    try:
+        after = yaml_text.insert(text, [place.key], entry, "" if place.file.is_list else NAME)
+    except yaml_text.NotUnderstood:
+        return
+    yield after.removesuffix("\n") + end
+
+
+def _table(place: ServerPlace, server: dict[str, Any]) -> list[str]:
+    out = [f"[[{place.key}]]" if place.file.is_list else f"[{place.key}.{NAME}]"]
     out += [f"{name} = {json.dumps(value)}" for name, value in server.items() if name != "env"]
     if env := server.get("env"):
         pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
@@ -263,21 +310,35 @@ def _table(key: str, server: dict[str, Any]) -> list[str]:
 def _without(place: ServerPlace, body: bytes | None) -> bytes | None:
     """Return the text without our entry; None for a file in which nothing else ever was."""
     entry = _read_entry(place)
-    if (ours := _wanted_of(entry)) is not None:
+    if (ours := _wanted_of(place, entry)) is not None:
         for was in (None, b""):
             if body == _with(place, was, ours)[0]:
                 return was
     data = _read(place, body)
-    rest = {name: value for name, value in _servers(place, data).items() if name != NAME}
+    rest = _replaced(place, data, None)
     wanted = {**data, place.key: rest}
     bare = {name: value for name, value in data.items() if name != place.key}
     text = (body or b"").decode()
-    tries = list((_out_of_json if place.is_json else _out_of_toml)(place.key, text))
+    out_of = {"json": _out_of_json, "toml": _out_of_toml, "yaml": _out_of_yaml}[place.file.form]
+    tries = list(out_of(place, text))
     return _first_valid(place, iter(tries), *([wanted, bare] if not rest else [wanted]))
 
 
-def _out_of_json(key: str, text: str) -> Iterator[str]:
+_OUR_YAML: Final = re.compile(
+    rf"""\s*["']?{NAME}["']?:|(?:^|[\s,{{-])["']?name["']?: *["']?{NAME}["']?\s*(?:[,}}]|$)""",
+    re.MULTILINE,
+)
+
+
+def _out_of_yaml(place: ServerPlace, text: str) -> Iterator[str]:
+    is_ours = _OUR_YAML.search if place.file.is_list else _OUR_YAML.match
+    with contextlib.suppress(yaml_text.NotUnderstood):
+        yield yaml_text.remove(text, [place.key], lambda item: bool(is_ours(item)))
+
+
+def _out_of_json(place: ServerPlace, text: str) -> Iterator[str]:
     """Yield the text without an entry of our name: with what was made for it, or only itself."""
+    key = place.key
     for match in _ENTRY.finditer(text):
         _, end = json.JSONDecoder().raw_decode(text, match.end())
         before, after = text[: match.start()], text[end:]
@@ -292,8 +353,11 @@ def _out_of_json(key: str, text: str) -> Iterator[str]:
         yield before.rstrip().removesuffix(",") + after
 
 
-def _out_of_toml(key: str, text: str) -> Iterator[str]:
+def _out_of_toml(place: ServerPlace, text: str) -> Iterator[str]:
+    key = place.key
     table = rf"^[ \t]*\[{re.escape(key)}\.{NAME}\][ \t]*$"
+    if place.file.is_list:
+        table = rf"^[ \t]*\[\[{re.escape(key)}\]\][ \t]*$"
     for match in re.finditer(table, text, re.MULTILINE):
         end = len(text)
         for line in re.finditer(r"^[ \t]*\[", text[match.end() :], re.MULTILINE):
@@ -313,12 +377,19 @@ def _first_valid(place: ServerPlace, tries: Iterator[str], *wanted: dict[str, An
     for text in tries:
         try:
             bare = text.removeprefix(hooking.BOM)
-            data = json.loads(bare or "{}") if place.is_json else tomllib.loads(bare)
-        except ValueError:
+            if place.file.form == "yaml":
+                data = _read(place, bare.encode())
+            else:
+                data = json.loads(bare or "{}") if place.is_json else tomllib.loads(bare)
+        except (ValueError, EditRefused):
             continue
         if any(data == accepted for accepted in wanted):
             return text.encode()
-    raise EditRefused(
+    raise _not_found(place)
+
+
+def _not_found(place: ServerPlace) -> EditRefused:
+    return EditRefused(
         f"{place.path}: cannot find where {place.key} is set",
         hint=f"add or remove the entry {NAME!r} yourself",
     )

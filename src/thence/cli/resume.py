@@ -14,9 +14,11 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import (
     DIM,
+    MACHINE_COLUMNS,
     TITLE_COLUMNS,
     TextCell,
     TextColumn,
+    agent_label,
     ago,
     present,
     project,
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 20
 MAX_CHOICES = 500
-PROJECT_COLUMNS = 12
+MAX_PROJECT_COLUMNS = 12
+MARK_COLUMNS = 2
+"""Columns before a line of the picker."""
 """Columns of the project in the picker: with them a title has 30 at 80 columns."""
 
 
@@ -54,6 +58,11 @@ PROJECT_COLUMNS = 12
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=options.complete_ids)
 @click.option("--last", is_flag=True, help="Resume the most recent session.")
 @click.option("--exec", "run", is_flag=True, help="Run the command instead of printing it.")
+@click.option(
+    "--prompt",
+    metavar="TEXT",
+    help="Resume without the agent's interface: it answers this prompt and ends.",
+)
 @click.option(
     "--with",
     "other",
@@ -69,6 +78,7 @@ def command(
     agent: str | None,
     project: str | None,
     other: str | None,
+    prompt: str | None,
     *,
     last: bool,
     run: bool,
@@ -76,8 +86,7 @@ def command(
     json: bool,
 ) -> int:
     """Print how a session is resumed, or resume it."""
-    if last and wanted is not None:
-        raise click.UsageError("give an ID or --last, not both")
+    _check_options(wanted, prompt, last=last)
     known = wiring.adapters()
     with wiring.store() as store:
         _refresh_folders(store)
@@ -99,9 +108,9 @@ def command(
         other = _offer_copy(row, obstacle)
         yes = yes or other is not None
     if other is not None and (obstacle is not None or other != row.session.flavor):
-        plan = _hand_over(row, other, run=run, yes=yes or json)
+        plan = _hand_over(row, other, prompt, run=run, yes=yes or json)
     else:
-        plan = plan_resume(row, known)
+        plan = plan_resume(row, known, prompt)
     if json:
         say(as_json(plan.as_object()))
         return 0
@@ -114,8 +123,19 @@ def command(
     return 0
 
 
-def _hand_over(row: SessionRow, other: str, *, run: bool, yes: bool) -> ResumePlan:
+def _check_options(wanted: str | None, prompt: str | None, *, last: bool) -> None:
+    if last and wanted is not None:
+        raise click.UsageError("give an ID or --last, not both")
+    if prompt is not None and wanted is None and not last:
+        raise click.UsageError("--prompt: give an ID or --last")
+
+
+def _hand_over(
+    row: SessionRow, other: str, prompt: str | None, *, run: bool, yes: bool
+) -> ResumePlan:
     """Hand a session over; return how the other agent resumes the copy."""
+    if prompt is not None:
+        raise click.UsageError("--prompt: not with a copy; hand it over first, then resume it")
     from thence.agents.profiles import agents
     from thence.cli.handoffs import hand_over
 
@@ -124,7 +144,7 @@ def _hand_over(row: SessionRow, other: str, *, run: bool, yes: bool) -> ResumePl
         raise NotReadable(f"{program} is not installed", hint="is it on your PATH?")
     here = row.project if row.project and Path(row.project).is_dir() else None
     report = hand_over(row.session.session_uid, other, yes=yes, here=here)
-    return ResumePlan(row, report.argv, {}, report.cwd, is_handed=True)
+    return ResumePlan(row, report.argv, {}, report.cwd, copied_to=other)
 
 
 def _refresh_folders(store: Store) -> None:
@@ -170,7 +190,7 @@ def _copy_agent(row: SessionRow) -> str | None:
 def _check(plan: ResumePlan, *, run: bool) -> None:
     """Refuse what cannot go well."""
     obstacle = obstacle_of(plan.row)
-    if obstacle is not None and not plan.is_handed:
+    if obstacle is not None and plan.copied_to is None:
         name = argument(plan.row.session.native_session_id[:13])
         agent = _copy_agent(plan.row) or "AGENT"
         raise SessionNotFound(
@@ -185,7 +205,7 @@ def _check(plan: ResumePlan, *, run: bool) -> None:
 def _notes(plan: ResumePlan) -> Iterator[str]:
     row = plan.row
     yield f"{cut(title_text(row.title), 72)}"
-    yield not_restored(row.session.flavor)
+    yield not_restored(plan.copied_to or row.session.flavor)
     if row.turn and row.turn != "done":
         yield f"its last turn: {row.turn.replace('_', ' ')}"
 
@@ -232,7 +252,7 @@ def _choose(rows: Sequence[SessionRow]) -> SessionRow | None:
         return None
     ids = short_ids([row.session.native_session_id for row in rows])
     names = [ids[row.session.native_session_id] for row in rows]
-    agents = [clean(row.session.flavor) for row in rows]
+    agents = [agent_label(row.session.flavor) for row in rows]
     wide, wider = max(map(columns, names), default=0), max(map(columns, agents), default=0)
     heads = [
         f"{pad_to(name, wide)}  {pad_to(agent, wider)}"
@@ -242,10 +262,12 @@ def _choose(rows: Sequence[SessionRow]) -> SessionRow | None:
     return rows[picker.pick(choices)]
 
 
+_WHERE = "where"
 _COLUMNS = (
     *(TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True)),
     *(
         TextColumn("title", slack=True, least=TITLE_COLUMNS),
+        TextColumn(_WHERE, right=True),
         TextColumn("project", right=True, drop=1),
     ),
 )
@@ -253,18 +275,39 @@ _COLUMNS = (
 
 def _list(rows: Sequence[SessionRow], now: datetime) -> Iterator[str]:
     ids = short_ids([row.session.native_session_id for row in rows])
+    places = [_elsewhere(row) or _gone_folder(row) for row in rows]
     cells = [
         [
             TextCell("○"),
             TextCell(ids[row.session.native_session_id], DIM),
-            TextCell(clean(row.session.flavor)),
+            TextCell(agent_label(row.session.flavor)),
             TextCell(ago(when(row.session.ended_at), now), DIM),
             TextCell(title_text(row.title)),
+            *([TextCell(place, DIM)] if any(places) else []),
             TextCell(cut(project(row.folder), 16)),
         ]
-        for row in rows
+        for row, place in zip(rows, places, strict=True)
     ]
-    yield from table(_COLUMNS, cells, width())
+    columns_of = [column for column in _COLUMNS if any(places) or column.head != _WHERE]
+    yield from table(columns_of, cells, width())
+
+
+def _elsewhere(row: SessionRow) -> str:
+    """Return where a session was recorded that only a copy continues here; empty if not so."""
+    if row.machine is not None:
+        return cut(f"on {clean(row.machine)}", MACHINE_COLUMNS + 3)
+    return "imported" if row.imported is not None else ""
+
+
+def _gone_folder(row: SessionRow) -> str:
+    folder = row.session.cwd
+    return "folder gone" if folder and not Path(folder).is_dir() else ""
+
+
+def _project_columns(head_columns: int) -> int:
+    """Return how many columns a project gets in the picker: the title comes first."""
+    left = width() - MARK_COLUMNS - head_columns - len("  2026-01  ") - TITLE_COLUMNS - 2
+    return max(min(left, MAX_PROJECT_COLUMNS), 0)
 
 
 def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
@@ -273,16 +316,17 @@ def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
     session = row.session
     title, place = title_text(row.title), project(row.folder)
     age = ago(when(session.ended_at), now)
+    room = _project_columns(columns(head))
     branch = clean(session.git_branch or "")
     cost = row_cost(row)
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
     left = row.turn.replace("_", " ") if row.turn else ""
     return picker.PickerChoice(
-        f"{head}  {age:>6}  {pad_to(cut(place, PROJECT_COLUMNS), PROJECT_COLUMNS)}  {title}",
-        f"{session.session_uid} {title} {place} {branch}",
+        "  ".join(filter(None, (head, f"{age:>7}", pad_to(cut(place, room), room), title))),
+        f"{session.session_uid} {title} {place} {branch} {clean(row.machine or '')}",
         (
             title,
-            clean(tilde(row.folder or "")),
+            "  ".join(filter(None, (clean(tilde(row.folder or "")), _elsewhere(row)))),
             " · ".join(fact for fact in facts if fact),
             f"last turn: {left}" if left else "",
         ),

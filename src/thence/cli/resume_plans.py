@@ -12,6 +12,7 @@ from thence.errors import NotReadable, ThenceError
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
+    from thence.agents.profiles import Agent
     from thence.format.records import JSON
     from thence.memory.store import SessionRow
 
@@ -26,8 +27,8 @@ class ResumePlan(NamedTuple):
     argv: list[str]
     env: dict[str, str]
     cwd: str | None
-    is_handed: bool = False
-    """Another agent continues a copy of it."""
+    copied_to: str | None = None
+    """The agent that continues a copy of it; None where its own agent resumes it."""
 
     @property
     def line(self) -> str:
@@ -49,40 +50,63 @@ class ResumePlan(NamedTuple):
             "argv": self.argv,
             "command": self.line,
             "machine": self.row.machine,
-            "obstacle": None if self.is_handed else obstacle_of(self.row),
-            "not_restored": [not_restored(session.flavor)],
+            "obstacle": None if self.copied_to is not None else obstacle_of(self.row),
+            "not_restored": [not_restored(self.copied_to or session.flavor)],
         }
 
 
-def plan_resume(row: SessionRow, known: dict[str, Adapter]) -> ResumePlan:
-    """Return how a session is resumed; raise if its agent has no command for it."""
+def plan_resume(
+    row: SessionRow, known: dict[str, Adapter], prompt: str | None = None
+) -> ResumePlan:
+    """Return how a session is resumed; raise if its agent has no command for it.
+
+    With a prompt the agent answers without its interface.
+    """
     from thence.agents.profiles import agent_of
 
     session = row.session
     name, agent = session.native_session_id, agent_of(session.flavor)
     if agent is not None and agent.offers("resume"):
         argv = agent.profile.resume_command(name)
+        if prompt is not None:
+            argv = _with_prompt(agent, name, prompt)
     elif session.flavor != OURS:
         raise _no_way(session.flavor)
+    elif prompt is not None:
+        raise NotReadable(
+            "sessions of the journal take no prompt", hint="their harness resumes them"
+        )
     else:
         opened = f"import thence; session = thence.Journal().resume({name!r})"
         argv = processes.python("-i", "-c", opened)
     return ResumePlan(row, argv, _env(row, known), session.cwd or None)
 
 
+def _with_prompt(agent: Agent, session: str, prompt: str) -> list[str]:
+    """Return the command that resumes a session with a prompt; raise if there is none."""
+    agent.require("prompt")
+    if not agent.profile.resumes_with_prompt:
+        raise NotReadable(
+            f"{agent.label} takes no prompt when it resumes a session",
+            hint="leave out --prompt: it opens its interface",
+        )
+    return agent.profile.prompt_argv(prompt, session=session)
+
+
 def obstacle_of(row: SessionRow) -> str | None:
     """Return why its own agent cannot go on with a session on this machine; None if it can."""
+    from thence.agents.profiles import label_of
     from thence.memory.fields import locate
 
     session, imported = row.session, row.imported
-    name = session.native_session_id[:13]
+    name, label = session.native_session_id[:13], label_of(session.flavor)
     path = locate(session.source_path or "")
     if row.machine is not None:
-        return f"{name} was recorded on {row.machine}: {session.flavor} does not have it here"
+        return f"{name} was recorded on {row.machine}: {label} does not have it here"
     if imported is not None:
-        return f"{name} was imported from {imported.name}: {session.flavor} does not have it here"
+        return f"{name} was imported from {imported.name}: {label} does not have it here"
     if row.gone or (path and not Path(path).exists()):
-        return f"{session.flavor} has deleted {name}, so it cannot resume it"
+        return f"{label} has deleted {name}, so it cannot resume it"
     if session.cwd and not Path(session.cwd).is_dir():
         moved = f"; it is {row.project} now" if row.project else ""
         return f"the folder of {name} is gone: {session.cwd}{moved}"

@@ -94,9 +94,10 @@ def _own(wanted: str) -> tuple[str, Path]:
 
     agent = agent_of(flavor)
     hint = agent.profile.rewind_hint if agent is not None else ""
+    label = agent.label if agent is not None else flavor
     raise ForeignSession(
-        f"{short_id(native)} is {flavor}'s: thence never changes sessions of other tools",
-        hint=hint or f"rewind it in {flavor} itself",
+        f"{short_id(native)} belongs to {label}: thence never changes sessions of other tools",
+        hint=hint or f"rewind it in {label}",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from thence.cli.columns import DIM, TextCell, TextColumn, short_id, table
+from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, short_id, table
 from thence.cli.terminal import clean, size
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _risk_cells(risk: Risk) -> list[TextCell]:
     return [
         TextCell("▲", "red"),
         TextCell(short_id(risk.source.session), DIM),
-        TextCell(risk.source.adapter),
+        TextCell(agent_label(risk.source.adapter)),
         TextCell(f"{known}, grown since" if known else clean(_place(risk.source.path))),
         TextCell(size(risk.size)),
         TextCell(days, "red"),

@@ -80,9 +80,17 @@ _KINDS = {
 @click.option("--offset", type=click.IntRange(0), default=0, help="Skip N results.")
 @click.option("--exact", is_flag=True, help="Only exact matches of all words.")
 @options.utc
+@options.tz
 @options.as_json
 def command(
-    query: tuple[str, ...], number: int, offset: int, *, exact: bool, utc: bool, json: bool
+    query: tuple[str, ...],
+    number: int,
+    offset: int,
+    *,
+    exact: bool,
+    utc: bool,
+    tz: str | None,
+    json: bool,
 ) -> int:
     """Print what was found, session by session."""
     from msgspec.structs import replace
@@ -90,20 +98,24 @@ def command(
     from thence.memory.labels import search, searchable_notes, with_tagged
     from thence.memory.notes import matching_notes
     from thence.memory.search import hits, parse
+    from thence.memory.zones import zone_named
 
+    zone = zone_named("UTC" if utc else tz)
     # What the shell took for one word, quoted, was meant as one phrase only if it says so.
-    asked = with_tagged(parse(" ".join(query), exact=exact), wiring.labels())
+    asked = with_tagged(parse(" ".join(query), exact=exact, zone=zone), wiring.labels())
     notes = matching_notes(searchable_notes(wiring.home()), asked)[offset : offset + number]
     with wiring.store(must_exist=not notes) as store:
         began = time.monotonic()
         matches = search(store, asked, number + 1, offset)  # one more tells whether that is all
         more = len(matches.matches) > number
-        answer = hits(replace(matches, matches=matches.matches[:number]), asked, store.blobs)
+        hints = (*matches.hints, *filter(None, [wiring.semantic_problem(store)]))
+        matches = replace(matches, matches=matches.matches[:number], hints=hints)
+        answer = hits(matches, asked, store.blobs)
         took = round(1000 * (time.monotonic() - began))
         if json:
             say(as_json({**as_object(answer), "notes": [_note_object(n, asked) for n in notes]}))
             return SKIPS if answer.unread else 0
-        results = SearchResults(store, answer, present(utc=utc), more=more)
+        results = SearchResults(store, answer, present().astimezone(zone), more=more)
         tell(results.lines(width(), took, notes, asked))
     return SKIPS if answer.unread else 0
 
@@ -177,7 +189,7 @@ class SearchResults:
         least = "at least " if self._more else ""
         number, sessions = len(self._answer.hits), len(self._by)
         hits_in = "" if self._answer.how == "filters" else f"{several(number, 'match')} in "
-        parts = [f"{least}{hits_in}{several(sessions, 'session')}"]
+        parts = [f"{least}{hits_in}{several(sessions, 'session')}"] if sessions else []
         parts += [several(many, kind) for kind, many in Counter(n.kind for n in notes).items()]
         yield cut(f"{', '.join(parts)}, {format_duration(took)}{self._far()}", room)
         yield from self._how(room)

@@ -54,8 +54,8 @@ class CheckFailed(ThenceError):
 
 @click.command(
     "self-check",
-    help="Check that this version works here, or opens the home of an earlier one.",
-    epilog="Everything happens in a scratch folder. Exit codes: 0 all is well, 1 something failed.",
+    help="Check that this version works here, and opens the home of an earlier one.",
+    epilog="Everything runs in a temporary folder. Exit codes: 0 no problems, 1 something failed.",
 )
 @click.option(
     "--home",

@@ -50,7 +50,7 @@ ANYWHERE = ("", "0.0.0.0", "::", "*")  # noqa: S104 - these are refused
 @click.option("--token", is_flag=True, help="Print the access token for programs.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option(
-    "--background", is_flag=True, help="Start it in the background, one per home, and end."
+    "--background", is_flag=True, help="Start it in the background, one per home, and return."
 )
 @click.option("--stop", is_flag=True, help="Stop the one in the background.")
 @click.option("--service", is_flag=True, hidden=True, help="Be the one in the background.")

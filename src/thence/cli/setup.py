@@ -50,8 +50,8 @@ def command(
     """Install the parts that are wanted, or remove those that were installed."""
     if not (yes or dry_run) and (json or not sys.stdin.isatty()):
         raise NotAnswered(
-            "nothing was done: nobody is there to be asked",
-            hint="--yes says yes, --dry-run shows the changes",
+            "nothing was changed: there is no terminal to ask on",
+            hint="add --yes to confirm, or --dry-run to see the changes",
         )
     run = _Run(yes=yes, dry_run=dry_run, json=json)
     chosen = [part for part in parts.PARTS if part.name not in without]

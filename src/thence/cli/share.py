@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @click.command(
     "share",
     help="Write a session to one file for a colleague, redacted. --to encrypts it.",
-    epilog="Your colleague runs: thence import FILE. She reads it in the viewer (thence open ID)"
-    " or continues it in her agent (thence resume ID --with AGENT). Redaction finds known kinds of"
-    " secrets: read the file before you share it.",
+    epilog="Your colleague runs: thence import FILE. Then thence open ID shows it in the"
+    " viewer, and thence resume ID --with AGENT continues it in an agent. Redaction finds"
+    " known kinds of secrets: read the file before you share it.",
 )
 @click.argument("wanted", metavar="ID|PATH", shell_complete=options.complete_ids)
 @click.option(

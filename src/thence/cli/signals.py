@@ -41,7 +41,7 @@ _MARKS = {"high": TextCell("▲", "red"), "medium": TextCell("◆", "yellow")}
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @options.utc
 @options.as_json
 def command(

@@ -55,8 +55,8 @@ SAMPLES = (
 @click.command(
     "sql",
     help="Query all sessions in SQL. Without a query: list the tables and example queries.",
-    epilog="The answer comes from Parquet files in the home, brought up to date first; DuckDB can"
-    " read nothing else and write nothing. docs/analytics.md has more questions.",
+    epilog="Queries run on Parquet files in the home, which are updated first. DuckDB can read"
+    " nothing else and write nothing. docs/analytics.md has more queries.",
 )
 @click.argument("question", metavar="[SQL|-]", required=False)
 @click.option(
@@ -64,10 +64,14 @@ SAMPLES = (
     "folder",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Query an existing export as it is.",
+    help="Query this export, without updating it.",
 )
 @click.option(
-    "--limit", type=click.IntRange(0), default=DEFAULT_ROWS, show_default=True, help="0: all."
+    "--limit",
+    type=click.IntRange(0),
+    default=DEFAULT_ROWS,
+    show_default=True,
+    help="Maximum number of rows; 0: all.",
 )
 @click.option("--csv", "csv_", is_flag=True, help="Print CSV.")
 @options.as_json

@@ -14,7 +14,7 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.columns import TextCell, TextColumn, present, table, tell, tilde
+from thence.cli.columns import TextCell, TextColumn, agent_label, present, table, tell, tilde
 from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
 from thence.errors import SKIPS, STOPPED, ThenceError
@@ -56,7 +56,7 @@ class NotKept(ThenceError):
 
 @click.command(
     "sweep",
-    help="Import what your agents wrote since the last time.",
+    help="Import new lines of your agents' logs; deletes nothing.",
     epilog="Exit codes: 0 done, skipped lines included; 3 a session was not read or was lost, or"
     " with --strict anything was skipped; 11 another sweep is running; 130 stopped; what was read"
     " by then is stored.",
@@ -64,7 +64,11 @@ class NotKept(ThenceError):
 @click.option("--watch", is_flag=True, help="Keep running; import whenever something is written.")
 @click.option("--agent", "agents", multiple=True, help="Only this agent; may be repeated.")
 @click.option(
-    "--root", "root_options", multiple=True, metavar="AGENT=PATH", help="Read this folder instead."
+    "--root",
+    "root_options",
+    multiple=True,
+    metavar="AGENT=PATH",
+    help="Read the sessions of AGENT from this folder.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be read; write nothing.")
 @click.option("--strict", is_flag=True, help="Exit with 3 if anything was skipped.")
@@ -190,14 +194,16 @@ class SweepRun:
             report.notes += write_losses(report.losses)
             if problem := post_digests(store, sweep.digested):
                 report.notes.append(problem)
+        if sweep.digested:
+            wiring.refresh_briefs(store, sweep.digested)
         return report
 
     def _embed(self, store: Store, report: SweepReport, *, limit_s: float | None) -> None:
         """Make vectors that are missing, where semantic search is on; all if somebody watches."""
         vectors = getattr(store, "vectors", None)
         if vectors is None:
-            if wiring.settings()["session_memory.semantic"]:
-                report.notes.append("semantic search needs a store in SQLite; this one has none")
+            if problem := wiring.semantic_problem(store):
+                report.notes.append(problem)
             return
         from thence.memory.reports import Progress
 
@@ -581,7 +587,7 @@ def _would(agents: Sequence[PendingSources]) -> str:
 def _cells(agent: PendingSources) -> list[TextCell]:
     return [
         TextCell(" "),
-        TextCell(agent.agent),
+        TextCell(agent_label(agent.agent)),
         TextCell(several(agent.sources, "session")),
         TextCell(f"{agent.new:,} new"),
         TextCell(f"{agent.changed:,} changed"),

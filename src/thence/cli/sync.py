@@ -31,8 +31,9 @@ MAX_LABEL: Final = 40
     "sync",
     invoke_without_command=True,
     help="Share sessions between your machines, encrypted. Without a command: send and receive.",
-    epilog="TARGET is a folder that some tool synchronises, a git remote, or an object store"
-    " (s3://…, gs://…, az://…). Who can read it learns sizes and times only.",
+    epilog="TARGET is a folder that some tool synchronises, a folder by ssh"
+    " (ssh://HOST/FOLDER), a git remote, or an object store (s3://…, gs://…, az://…)."
+    " Anyone who can read it sees only sizes and times.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would happen; write nothing.")
 @options.as_json
@@ -129,7 +130,7 @@ def status(*, json: bool) -> int:
     return 0
 
 
-@command.command("leave", help="End the sync on this machine; sessions stay, keys go.")
+@command.command("leave", help="End the sync on this machine; sessions stay, keys are deleted.")
 @options.as_json
 def leave(*, json: bool) -> int:
     """Remove keys and state of this machine."""

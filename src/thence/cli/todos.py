@@ -34,7 +34,7 @@ DEFAULT_ROWS = 30
 @options.agent
 @options.project
 @options.since
-@click.option("-n", "number", type=click.IntRange(1), default=DEFAULT_ROWS, show_default=True)
+@options.rows(DEFAULT_ROWS)
 @options.utc
 @options.as_json
 def command(
@@ -68,7 +68,9 @@ def lines(todos: Sequence[dict[str, JSON]], number: int, at: datetime, room: int
         yield "no open to-dos"
         return
     sessions = len({todo["session_uid"] for todo in todos})
-    yield f"{several(len(todos), 'open to-do')} in {several(sessions, 'session')}"
+    started = any(todo["status"] == "in_progress" for todo in todos[:number])
+    legend = " (◆ in progress)" if started else ""
+    yield f"{several(len(todos), 'open to-do')} in {several(sessions, 'session')}{legend}"
     yield ""
     shown = todos[:number]
     ids = short_ids([todo["session_uid"].partition(":")[2] for todo in shown])

@@ -304,7 +304,9 @@ class Tree:
         named = clean(name) if name else short_id(channel.removeprefix("agent:"))
         words = f"{named}  {self._text_of(first)}"
         cost = _amount(*self._cost(places))
-        return self._row("├─▸", words, room, first, name="side", cost=cost, colour="bright_magenta")
+        return self._row(
+            "├─▸", words, room, first, name="subagent", cost=cost, colour="bright_magenta"
+        )
 
     @cached_property
     def _drawn(self) -> set[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from thence.agents import Adapter
-    from thence.agents.profiles import Agent, Part
+    from thence.agents.profiles import Agent, HookFile, Part, ServerFile
     from thence.bridge.folders import FolderBook
     from thence.memory.budgets import BudgetUse
     from thence.memory.derivation import Fingerprint
@@ -119,6 +119,13 @@ def _use_encoder(opened: Store) -> None:
         opened.use_encoder(MiniLM())
 
 
+def semantic_problem(opened: Store) -> str:
+    """Return why a store does not search by meaning though the settings ask for it; else empty."""
+    if not settings()["session_memory.semantic"] or getattr(opened, "vectors", None) is not None:
+        return ""
+    return "semantic search needs a store in SQLite; this store is searched by words only"
+
+
 def _translate_errors(opened: Store) -> contextlib.AbstractContextManager[None]:
     """Let what a damaged file makes SQLite say be an error like any other."""
     path = getattr(opened, "path", None)
@@ -127,6 +134,18 @@ def _translate_errors(opened: Store) -> contextlib.AbstractContextManager[None]:
     from thence.memory.sqlite_file import translate_errors
 
     return translate_errors(path)
+
+
+def refresh_briefs(opened: Store, uids: Sequence[str]) -> None:
+    """Keep briefs ready of the repositories that sessions were digested of, where hooks ask."""
+    from thence.serve import ready_briefs
+
+    if not (home() / ready_briefs.FOLDER).is_dir():
+        return
+    from thence.memory.notes import read_notes
+    from thence.serve.brief import refresh_briefs
+
+    refresh_briefs(opened, read_notes(home()), home(), uids, latest_redactor().redact)
 
 
 @contextlib.contextmanager
@@ -164,7 +183,11 @@ def let_go(opened: Store, redacted: Collection[str] = ()) -> None:
     """Take what the store has let go out of the home's own export as well.
 
     So are the sessions in `redacted`: the next export writes them as they are in the store now.
+    Briefs that were ready may quote any of them.
     """
+    from thence.serve import ready_briefs
+
+    ready_briefs.remove_all(home())
     if analytics().is_dir():
         from thence.analytics.exports import FolderTarget
 
@@ -208,6 +231,14 @@ def agents_here(part: Part) -> list[str]:
 def root_of(agent: Agent) -> Path:
     """Return the folder of an agent of this machine."""
     return agent.root(Path.home(), os.environ)
+
+
+def settings_folder(agent: Agent, file: HookFile | ServerFile) -> Path:
+    """Return the folder that a file of an agent's settings is named from."""
+    if not file.config_variable:
+        return root_of(agent)
+    named = os.environ.get(file.config_variable, "")
+    return Path(named).expanduser() if named else Path.home() / file.config_folder
 
 
 def roots(
@@ -297,11 +328,6 @@ def fingerprint() -> Fingerprint:
     from thence.memory.redact import RULES, rules_version
 
     return derivation.fingerprint(rules_version((*RULES, *_user_rules())))
-
-
-def has_decisions() -> bool:
-    """Whether a decision was ever written down; the notes themselves are not read."""
-    return (home() / "notes" / "decisions.jsonl").exists()
 
 
 def labels() -> dict[str, Label]:

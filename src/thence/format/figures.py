@@ -113,7 +113,7 @@ def ago(then: datetime | None, now: datetime) -> str:
         if passed < limit:
             return f"{int(passed // unit_size)} {unit}"
     here = then.astimezone(now.tzinfo)
-    recent = passed < 300 * 86_400
+    recent = passed < 300 * 86_400 or here.year == now.year
     return f"{here.day} {here:%b}" if recent else f"{here:%Y-%m}"
 
 

@@ -13,9 +13,10 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path, PurePath
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
-from thence.agents import Source
+if TYPE_CHECKING:
+    from thence.agents import Source
 
 PEEK_BYTES = 64 << 10
 """Bytes of a log that are looked at for the project, where no name tells it."""
@@ -47,6 +48,8 @@ class Exclusion:
         """Whether the names of folders alone tell that a session is of an excluded project."""
         if not self._patterns:
             return False
+        from urllib.parse import unquote  # here: hooks ask about folders alone
+
         inside = source.path.removeprefix(source.root).replace("\\", "/").split("/")[:-1]
         return any(
             self.means(unquote(name)) or any(p.fullmatch(name) for p in self._spelled)

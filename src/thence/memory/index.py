@@ -311,15 +311,15 @@ class SqliteWords:
                 session,
             )
             return of_session(uid, ts, kind, event_state, worth)
-        [(uid, event, ref)] = every(
+        [(uid, event, ref, seq)] = every(
             db,
-            "SELECT s.uid, e.event_id, e.ref FROM events AS e"
+            "SELECT s.uid, e.event_id, e.ref, e.seq FROM events AS e"
             " JOIN sessions AS s ON s.id=e.session WHERE e.id=?",
             number,
         )
         name, event_state = KINDS[kind], STATES[state].value
         return SearchMatch(
-            uid, event, ts, name, event_state, ref, worth, row=number, session=int(session)
+            uid, event, ts, name, event_state, ref, worth, seq, row=number, session=int(session)
         )
 
     def words(self, beginning: str, part: str) -> list[str]:

@@ -2,8 +2,9 @@
 
 Pure over digests and signals, which outlive the sessions themselves: the same error in several
 sessions with the fix that followed it, the detours that cost most, files that keep breaking,
-tests that are now red and now green. A pattern names sessions, events and quotes, so that nobody
-has to believe it. The answer does not depend on the order of the sessions.
+tests that are now red and now green. What one session has is no pattern. A pattern names sessions,
+events and quotes, so that nobody has to believe it, and says what all its cases share. The answer
+does not depend on the order of the sessions.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from thence.format.figures import several
 from thence.format.records import JSON
 from thence.memory import derivation
 from thence.memory.account import Digest, ErrorSeen
@@ -32,6 +34,16 @@ MAX_EVIDENCE: Final = 5
 
 MAX_PATTERNS: Final = 20
 """Patterns of one kind that are told: the weightiest."""
+
+MIN_LETTERS: Final = 5
+"""Different letters that an error has at least; others are noise of a terminal."""
+
+MAX_MASKS: Final = 3
+"""Masked parts of an error that are looked up, at most: the work grows with each."""
+
+MAX_QUOTE_CHARS: Final = 300
+
+_MASK: Final = re.compile(r"<[a-z]+>")
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -71,6 +83,8 @@ class Pattern(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: tuple[PatternEvidence, ...]
     cures: tuple[Cure, ...] = ()
     """What helped, the most frequent first."""
+    shared: str = ""
+    """What all cases have in common; of an error also the masked parts that are the same in all."""
     data: dict[str, JSON] = {}
 
 
@@ -106,9 +120,44 @@ def recurring_errors(memories: Sequence[Memory]) -> list[Pattern]:
         for error in (*memory.digest.errors, *memory.digest.subagent_errors):
             if ": " in error.fingerprint:
                 seen.setdefault(error.fingerprint, []).append((memory.uid, error))
-    out = [_recurring_error(name, errors) for name, errors in seen.items()]
-    again = [pattern for pattern in out if pattern.sessions >= MIN_SESSIONS]
+    again = [
+        _recurring_error(name, errors)
+        for name, errors in seen.items()
+        if _has_words(name) and len({uid for uid, _ in errors}) >= MIN_SESSIONS
+    ]
     return sorted(again, key=lambda pattern: (-pattern.sessions, -pattern.count, pattern.name))
+
+
+def _has_words(fingerprint: str) -> bool:
+    """Return whether an error says anything: bars and rulers of a terminal do not."""
+    return len({sign for sign in _message(fingerprint).lower() if sign.isalpha()}) >= MIN_LETTERS
+
+
+def _message(fingerprint: str) -> str:
+    """Return what an error says, without where it comes from."""
+    return fingerprint.partition(": ")[2] or fingerprint
+
+
+def unmask(name: str, quotes: Sequence[str]) -> str:
+    """Return what an error says, with the masked parts that are the same in all quotes of it."""
+    texts = _MASK.split(name)
+    if not quotes or not 1 < len(texts) <= MAX_MASKS + 1:
+        return name
+    form = re.compile("(.{1,80}?)".join(re.escape(text) for text in texts) + r"(?=\s|$)")
+    values = []
+    for quote in dict.fromkeys(quotes):
+        match = form.search(" ".join(quote.split())[:MAX_QUOTE_CHARS])
+        if match is None:
+            return name  # of this case it is not known what stood there
+        values.append(match.groups())
+    masks = iter(range(len(texts) - 1))
+
+    def value(mask: re.Match[str]) -> str:
+        number = next(masks)
+        alike = {groups[number] for groups in values}
+        return alike.pop() if len(alike) == 1 else mask[0]
+
+    return _MASK.sub(value, name)
 
 
 def seen_before(memories: Iterable[Memory], fingerprint: str) -> Pattern | None:
@@ -126,14 +175,16 @@ def seen_before(memories: Iterable[Memory], fingerprint: str) -> Pattern | None:
 def _recurring_error(name: str, errors: Sequence[tuple[str, ErrorSeen]]) -> Pattern:
     sessions = len({uid for uid, _ in errors})
     count = sum(error.count for _, error in errors)
+    shared = unmask(_message(name), [error.quote for _, error in errors])
     return Pattern(
         "recurring_error",
         name,
-        f"{count} times in {sessions} sessions: {name}",
+        f"{several(count, 'time')} in {several(sessions, 'session')}: {shared}",
         sessions,
         count,
         _evidence((uid, (e.first, e.last), e.quote) for uid, e in errors[::-1]),
         _cures(errors),
+        shared,
         {"settled": len({uid for uid, e in errors if e.settled_by is not None})},
     )
 
@@ -168,31 +219,61 @@ def _verb(what: str) -> str:
 
 # -- money ----------------------------------------------------------------------------------
 
-_DETOURS: Final = ("abandoned_branch", "retry_loop")
-
 
 def costly_detours(memories: Sequence[Memory]) -> list[Pattern]:
-    """What cost most and led nowhere: branches that were given up, loops of failures."""
-    out = []
+    """Return what led nowhere in several sessions: branches in a folder, a call that kept failing.
+
+    The costliest is first, in the list and in the evidence of each.
+    """
+    seen: dict[tuple[str, str], list[tuple[Memory, Signal]]] = {}
     for memory in memories:
         for signal in memory.signals:
-            tokens = signal.data.get("tokens", 0)
-            if signal.kind not in _DETOURS or not tokens:
-                continue
-            out.append(
-                Pattern(
-                    "costly_detour",
-                    signal.kind,
-                    signal.text,
-                    1,
-                    1,
-                    (PatternEvidence(memory.uid, signal.events, signal.quote),),
-                    data={"tokens": tokens, "ticks": signal.data.get("ticks", 0)},
-                )
+            if signal.kind in _DETOURS and signal.data.get("tokens", 0):
+                seen.setdefault((signal.kind, _detour(memory, signal)), []).append((memory, signal))
+    out = []
+    for (kind, name), cases in seen.items():
+        sessions = len({memory.uid for memory, _ in cases})
+        if sessions < MIN_SESSIONS or not name:
+            continue
+        noun, shared = _DETOURS[kind]
+        cases.sort(key=lambda case: (-_ticks(case[1]), -case[1].data["tokens"], case[0].uid))
+        tokens = sum(signal.data["tokens"] for _, signal in cases)
+        shared = shared.format(name)
+        out.append(
+            Pattern(
+                "costly_detour",
+                name,
+                f"{several(len(cases), noun)} in {sessions} sessions, {tokens:,} tokens: {shared}",
+                sessions,
+                len(cases),
+                _evidence((memory.uid, signal.events, signal.quote) for memory, signal in cases),
+                shared=shared,
+                data={
+                    "signal": kind,
+                    "tokens": tokens,
+                    "ticks": sum(_ticks(signal) for _, signal in cases),
+                },
             )
-    return sorted(
-        out, key=lambda p: (-p.data["ticks"], -p.data["tokens"], p.evidence[0].uid, p.text)
-    )
+        )
+    return sorted(out, key=lambda p: (-p.data["ticks"], -p.data["tokens"], p.name))
+
+
+_DETOURS: Final = {
+    "abandoned_branch": ("branch", "work was discarded in {}"),
+    "retry_loop": ("loop", "kept failing: {}"),
+}
+"""Signals of work that led nowhere: what several are called, and what they share."""
+
+
+def _detour(memory: Memory, signal: Signal) -> str:
+    """Return what a detour has in common with others of its kind: the folder, or the call."""
+    if signal.kind == "retry_loop":
+        return signal.text.partition(": ")[2].removeprefix("ran ")
+    return memory.digest.cwd or memory.digest.repo or ""  # many repositories have one name
+
+
+def _ticks(signal: Signal) -> int:
+    return int(signal.data.get("ticks", 0))
 
 
 # -- files and tests ------------------------------------------------------------------------
@@ -223,6 +304,7 @@ def breaking_files(memories: Sequence[Memory]) -> list[Pattern]:
                 len(cases),
                 breaks,
                 _evidence(runs),
+                shared=f"tests fail after edits of {path}",
                 data={"project": where, "edits": sum(edits for _, _, edits in cases)},
             )
         )
@@ -246,10 +328,7 @@ def _rework_quote(memory: Memory, path: str) -> str:
 
 
 def flaky_tests(memories: Sequence[Memory]) -> list[Pattern]:
-    """Tests that gave another result without a change, by the test or else by the command.
-
-    One session is enough: the same code was red and green, which is all that flaky means.
-    """
+    """Return tests that changed their result without an edit, by the test or else the command."""
     seen: dict[str, list[tuple[Memory, Signal]]] = {}
     for memory in memories:
         for signal in memory.signals:
@@ -260,6 +339,8 @@ def flaky_tests(memories: Sequence[Memory]) -> list[Pattern]:
     out = []
     for name, cases in seen.items():
         sessions = len({memory.uid for memory, _ in cases})
+        if sessions < MIN_SESSIONS:
+            continue
         flips = sum(int(signal.data.get("flips", 1)) for _, signal in cases)
         out.append(
             Pattern(
@@ -271,6 +352,7 @@ def flaky_tests(memories: Sequence[Memory]) -> list[Pattern]:
                 _evidence(
                     (memory.uid, signal.events, signal.quote) for memory, signal in cases[::-1]
                 ),
+                shared=f"both results without an edit: {name}",
                 data={"runner": cases[-1][1].data.get("runner", "")},
             )
         )

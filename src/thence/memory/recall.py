@@ -92,8 +92,10 @@ def notices_of(row: SessionRow) -> Iterator[Notice]:
         notice = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", notice)
     if row.imported is not None:
-        kind = "synced" if row.machine is not None else "imported"
-        yield Notice(kind, f"from {row.imported.name} ({row.imported.form})")
+        if row.machine is not None:
+            yield Notice("synced", f"recorded on {row.machine}")
+        else:
+            yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
     elif row.gone:
         yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 
@@ -102,7 +104,10 @@ def session(store: Store, wanted: str) -> SessionRow:
     """Find the one session that an id, or the beginning of one, means."""
     from thence.memory.store import Filter
 
-    rows = list(store.sessions(Filter(uid=wanted, limit=SHOWN + 1)))
+    start, gap, end = wanted.partition("…")  # as lists shorten ids that begin alike
+    limit = None if gap else SHOWN + 1
+    candidates = store.sessions(Filter(uid=start, limit=limit))
+    rows = [row for row in candidates if row.session.native_session_id.endswith(end)]
     exact = [
         row for row in rows if wanted in (row.session.session_uid, row.session.native_session_id)
     ]

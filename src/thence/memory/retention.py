@@ -54,11 +54,21 @@ def rule(policy: Policy) -> str:
     days, soft = policy.raw_max_age_days, size(policy.raw_soft_cap_bytes)
     by_size = f"until all transcripts exceed {soft}"
     if days <= 0:
-        return f"Transcripts are stored {by_size}; digests are never removed."
+        return f"Transcripts are stored {by_size}; digests (short summaries) are never removed."
     return (
         f"Transcripts are removed after {days} days if the original log still exists. The only copy"
-        f" of a session is stored {by_size}, and is removed last. Digests are never removed."
+        f" of a session is stored {by_size}, and is removed last. Digests (short summaries) are"
+        " never removed."
     )
+
+
+def brief_rule(policy: Policy) -> str:
+    """Return the rule in one line, for screens that are seen every day."""
+    if policy.raw_max_age_days <= 0:
+        limit = size(policy.raw_soft_cap_bytes)
+        return f"Transcripts stay until they exceed {limit}. Digests (summaries) stay."
+    days = f"{policy.raw_max_age_days} days"
+    return f"Transcripts stay {days}, longer if their log is gone; digests (summaries) stay."
 
 
 class RetentionItem(msgspec.Struct, frozen=True):
@@ -211,7 +221,9 @@ class _Planner:
             if self._usage <= self._soft:
                 return
             if item.bytes > 0:
-                self._remove("evict", 3, item, f"{self._over('soft', self._soft)}; {_since(item)}")
+                self._remove(
+                    "evict", 3, item, f"{self._over('storage limit', self._soft)}; {_since(item)}"
+                )
 
     def _overflow(self) -> None:
         if self._usage <= self._hard:
@@ -228,12 +240,12 @@ class _Planner:
             if self._usage <= self._hard:
                 return
             lost = "its digest lacks the newest events" if item.analyzed_at else "it has no digest"
-            why = f"{self._over('hard', self._hard)}, and analysis failed; {lost}: data loss"
+            why = f"{self._over('maximum', self._hard)}, and analysis failed; {lost}: data loss"
             self._remove("drop_unanalysed", 4, item, why)
         if self._usage > self._hard:
             pinned = sum(item.pinned for item in self._left.values())
             self._alert(
-                4, f"{self._over('hard', self._hard)}, all of it in {pinned} pinned sessions"
+                4, f"{self._over('maximum', self._hard)}, all of it in {pinned} pinned sessions"
             )
 
     def _analyse(self, untried: Iterable[RetentionItem]) -> None:
@@ -242,7 +254,7 @@ class _Planner:
         for item in untried:
             if hoped <= self._soft:
                 return
-            over = self._over("hard", self._hard)
+            over = self._over("maximum", self._hard)
             why = f"{over}; analysing {_size(item.bytes)} allows removing it"
             self._planned.append(PlannedRemoval("analyse", 4, why, item.session_uid, item.bytes))
             hoped -= item.bytes
@@ -276,7 +288,7 @@ class _Planner:
 
     def _over(self, name: str, cap: int) -> str:
         by = _size(self._usage - cap)
-        return f"transcripts use {_size(self._usage)}, {by} over the {name} limit of {_size(cap)}"
+        return f"transcripts use {_size(self._usage)}, {by} over the {name} of {_size(cap)}"
 
 
 def _since(item: RetentionItem) -> str:

@@ -19,6 +19,7 @@ from thence.format.normal import Session
 from thence.memory.index import time_column
 from thence.memory.store import (
     DigestRecord,
+    Filter,
     Inventory,
     SessionChange,
     SessionRow,
@@ -81,6 +82,20 @@ def columns(change: SessionChange) -> dict[str, Any]:
         "cursor": msgspec.msgpack.encode(change.cursor),
         "row": msgspec.msgpack.encode(row),
     }
+
+
+def plain_conditions(wanted: Filter, mark: str) -> list[tuple[str, Any]]:
+    """Return the conditions of a filter that every database writes alike, and their values.
+
+    `mark` stands for a value. A column that is compared with a field of `Filter` is a row here.
+    """
+    tests = {
+        "agent=": wanted.agent,
+        "outcome=": wanted.outcome,
+        "ended>=": wanted.after,
+        "started<": wanted.before,
+    }
+    return [(f"{test}{mark}", value) for test, value in tests.items() if value is not None]
 
 
 def searched_title(row: SessionRow) -> str:

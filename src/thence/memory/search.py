@@ -4,6 +4,8 @@
     agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py
     after:2026-01-01 before:2026-02 outcome:failed cost>1.50
 
+Days begin at midnight in a zone, by default that of this machine. Agents are asked for by their
+stored names or by those that people read (`agent:codex`, `agent:"Claude Code"`).
 Projects and models are asked for by any part of their names, files by words of their paths, of
 which the last may be a beginning (`file:src/app*`).
 Any text is a question: what cannot be meant as a filter is searched for as words, so that pasting
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
@@ -26,6 +28,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from thence.agents.profiles import stored_name
 from thence.errors import ThenceError
 from thence.format.expressions import expression
 from thence.format.facts import Block, words_of
@@ -35,11 +38,12 @@ from thence.memory import pairs
 from thence.memory.packs import BlobStore
 from thence.memory.spelling import load
 from thence.memory.vocabulary import STOP_WORDS, nearest
+from thence.memory.zones import midnight, millis
 
 MAX_ROWS = 2_000
 """Candidates that are looked at, the newest first."""
 
-BUDGET_S = 0.012
+BUDGET_S = 0.010
 """Seconds after which a search stops going further back."""
 
 MAX_PHRASE_WORDS = 6
@@ -73,7 +77,7 @@ _SCHEME = expression(
 """What stands before a colon in addresses and messages."""
 
 _MAX_NUMBER = Decimal(2**63 - 1)  # of anything, in any store
-_DATE = expression(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:T[\d:.]+Z?)?")
+_DATE = expression(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 
 
 class BadQuery(ThenceError):
@@ -237,11 +241,20 @@ class Hits(msgspec.Struct, frozen=True):
 # -- questions ------------------------------------------------------------------------------
 
 
-def parse(text: str, *, prefix_last: bool = False, exact: bool = False) -> Query:
-    """Read what a user typed; with `prefix_last` its last word may be the beginning of one."""
+def parse(
+    text: str,
+    *,
+    prefix_last: bool = False,
+    exact: bool = False,
+    zone: tzinfo | None = None,
+) -> Query:
+    """Read what a user typed; with `prefix_last` its last word may be the beginning of one.
+
+    Days are those of `zone`, None for the zone of this machine.
+    """
     # Half characters, as an argument of a command may hold, are in no store.
     text = text.encode("utf-8", "replace").decode()
-    typed = _Typed()
+    typed = _Typed(zone)
     for piece in _PIECE.finditer(text):
         is_last = prefix_last and piece.end() == len(text)
         typed.add(piece, is_prefix=is_last)
@@ -278,13 +291,14 @@ class _Group(msgspec.Struct):
 class _Typed:
     """What was typed, piece by piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, zone: tzinfo | None) -> None:
         self.groups: list[_Group] = []
         self.without: list[str] = []
         self.meta: list[str] = []
         self.values: dict[str, Any] = {}
         self.hints: list[str] = []
         self._either = False
+        self._zone = zone
 
     def add(self, piece: re.Match[str], *, is_prefix: bool) -> None:
         """Read one more piece."""
@@ -339,16 +353,17 @@ class _Typed:
                 self.groups.append(_Group((term,), (value,), is_loose=False))
                 self.meta.append("kindtoolcall")
         elif name in ("agent", "tool", "kind"):
-            self.meta.append(name + token(value))
             if name == "agent":
-                self.values["agent"] = value.lower()
+                value = stored_name(value).lower()
+                self.values["agent"] = value
+            self.meta.append(name + token(value))
             if name == "kind" and value in DERIVED:
                 self.values["derived"] = value
             kinds = (*KINDS, "note")  # what people wrote down is no event of a session
             if name == "kind" and value not in kinds:
                 raise BadQuery(f"unknown kind {value!r}", hint=f"one of {', '.join(kinds)}")
         elif name in ("before", "after"):
-            self.values[name] = moment(value)
+            self.values[name] = moment(value, self._zone)
         elif name == "outcome":
             self.values[name] = OUTCOME_WORDS.get(value.lower(), value)
         elif name == "cost":
@@ -382,22 +397,25 @@ def narrow(query: Query, terms: Sequence[str]) -> Query:
     return msgspec.structs.replace(query, match=match, wanted=(tuple(terms),))
 
 
-def moment(text: str) -> int:
-    """Read a date, `today`, `yesterday` or a time ago such as 7d, as milliseconds."""
+def moment(text: str, zone: tzinfo | None = None) -> int:
+    """Read a date, `today`, `yesterday` or a time ago such as 7d, as milliseconds.
+
+    Days begin at midnight in `zone`, None for the zone of this machine.
+    """
     if text.lower() in ("today", "yesterday"):
-        start = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        return int((start - timedelta(days=text.lower() == "yesterday")).timestamp() * 1000)
+        today = datetime.now(UTC).astimezone(zone).date()
+        return millis(midnight(today - timedelta(days=text.lower() == "yesterday"), zone))
     ago = re.fullmatch(r"(\d{1,4})([hdw])", text)
     if ago:
         hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
-        return int((datetime.now(UTC) - timedelta(hours=hours)).timestamp() * 1000)
-    date = _DATE.fullmatch(text)
+        return millis(datetime.now(UTC) - timedelta(hours=hours))
+    day = _DATE.fullmatch(text)
     try:
-        if date is None:
-            raise ValueError
-        year, month, day = (int(part or 1) for part in date.groups())
-        return int(datetime(year, month, day, tzinfo=UTC).timestamp() * 1000)
-    except ValueError:
+        if day is not None:
+            return millis(midnight(date(*(int(part or 1) for part in day.groups())), zone))
+        written = datetime.fromisoformat(text)
+        return millis(written if written.tzinfo else written.replace(tzinfo=zone))
+    except (ValueError, OverflowError, OSError):
         raise BadQuery(
             f"not a date: {text!r}",
             hint="write 2026-01-31, 2026-01, yesterday, or 7d for a week ago",
@@ -489,15 +507,13 @@ def payload_words(blobs: BlobStore, ref: str) -> str:
 
 def snippet(text: str, terms: Iterable[str]) -> str:
     """Cut out the place where a text says what was asked for, and point at it."""
-    pieces = [words for term in terms if (words := pairs.pieces_of(term))]
-    patterns = [_pattern(words) for words in pieces]
-    if not patterns:
+    find, words = _expression_of(tuple(terms))
+    if not words:
         return " ".join(
             text[: 2 * SNIPPET_CONTEXT_CHARS].replace(OPEN, "").replace(CLOSE, "").split()
         )
-    find = re.compile("|".join(sorted(patterns, key=len, reverse=True)), re.IGNORECASE)
     usual = pairs.usual_form(text)
-    first = find.search(usual, _earliest(usual, [words[0] for words in pieces]))
+    first = find.search(usual, _earliest(usual, words))
     start = max(pairs.place_in(text, first.start()) - SNIPPET_CONTEXT_CHARS, 0) if first else 0
     piece = text[start : start + 3 * SNIPPET_CONTEXT_CHARS].replace(OPEN, "").replace(CLOSE, "")
     shown = " ".join(_mark_matches(piece, find).split())
@@ -505,19 +521,35 @@ def snippet(text: str, terms: Iterable[str]) -> str:
     return ("…" if start else "") + shown + more
 
 
+@lru_cache(maxsize=64)
+def _expression_of(terms: tuple[str, ...]) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    """Return the expression that finds any of some terms, and the first word of each, lowered.
+
+    That nothing stands before a word is looked at once for all of them: inside of other words,
+    where most letters are, the expression ends there.
+    """
+    pieces = [words for term in terms if (words := pairs.pieces_of(term))]
+    pieces.sort(key=lambda words: -len(_pattern(words)))
+    runs = [_pattern(words) for words in pieces if pairs.is_run(words[0])]
+    others = [_pattern(words) for words in pieces if not pairs.is_run(words[0])]
+    # The index takes an underscore for a gap between words, and needs none beside some scripts.
+    start = rf"(?<![^\W_{pairs.CHARACTERS}])(?:{'|'.join(others)})"
+    find = re.compile("|".join([*runs, *([start] if others else [])]), re.IGNORECASE)
+    return find, tuple(words[0].lower() for words in pieces)
+
+
 def _earliest(text: str, words: Iterable[str]) -> int:
     """Return a place before which a text has none of some words; quicker than an expression."""
     if not text.isascii():
         return 0  # another case of a letter may have another length
     lower = text.lower()
-    places = [place for word in words if (place := lower.find(word.lower())) >= 0]
+    places = [place for word in words if (place := lower.find(word)) >= 0]
     return min(places, default=len(text))
 
 
 def _pattern(words: Sequence[str]) -> str:
     """Return the expression that finds words one after the other, in a text in its usual form."""
-    # The index takes an underscore for a gap between words, and needs none beside some scripts.
-    out = "" if pairs.is_run(words[0]) else rf"(?<![^\W_{pairs.CHARACTERS}])"
+    out = ""
     for before, word in pairwise(["", *words]):
         if before:
             out += r"[\W_]*" if pairs.is_run(before) or pairs.is_run(word) else r"[\W_]+"

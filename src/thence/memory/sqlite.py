@@ -38,6 +38,7 @@ from thence.memory.rows import (
     WITHOUT_OWN,
     inventory,
     now,
+    plain_conditions,
     with_marks,
 )
 from thence.memory.search import Query, SearchAnswer, SearchMatch, as_asked
@@ -329,26 +330,25 @@ class Sqlite(SqliteFile):
         return msgspec.structs.replace(answer, matches=matches)
 
     def _number_matches(self, matches: Sequence[SearchMatch]) -> list[SearchMatch]:
-        """Return hits with the number of their event, and where its text lies."""
+        """Return hits with where the texts of their events lie."""
         read: dict[tuple[int, int], dict[int, str | None]] = {}
-        return [hit if hit.row is None else self._with_page(hit, hit.row, read) for hit in matches]
+        return [
+            hit
+            if hit.seq is None or hit.ref is not None
+            else msgspec.structs.replace(hit, ref=self._ref_in_page(hit.session, hit.seq, read))
+            for hit in matches
+        ]
 
-    def _with_page(
-        self, hit: SearchMatch, row: int, read: dict[tuple[int, int], dict[int, str | None]]
-    ) -> SearchMatch:
-        """Return a hit with its number and ref; `read` has the refs of pages that were read."""
-        sql = "SELECT session, seq, ref FROM events WHERE id=?"
-        for session, seq, ref in self._db.execute(sql, (row,)):
-            if seq is None or ref is not None:
-                return msgspec.structs.replace(hit, seq=seq, ref=ref)
-            start = first(self._db, f"SELECT max(first) {_PAGE_OF}", session, seq)
-            if start is None:
-                return msgspec.structs.replace(hit, seq=seq)
+    def _ref_in_page(
+        self, session: int, seq: int, read: dict[tuple[int, int], dict[int, str | None]]
+    ) -> str | None:
+        """Return where the text of an event lies; `read` has the refs of pages that were read."""
+        sql = f"SELECT first, body {_PAGE_OF} ORDER BY first DESC LIMIT 1"
+        for start, body in self._db.execute(sql, (session, seq)):
             if (session, start) not in read:
-                page = "SELECT body FROM event_pages WHERE session=? AND first=?"
-                read[session, start] = pages.unpack_refs(first(self._db, page, session, start))
-            return msgspec.structs.replace(hit, seq=seq, ref=read[session, start].get(seq))
-        return hit
+                read[session, start] = pages.unpack_refs(body)
+            return read[session, start].get(seq)
+        return None
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""
@@ -491,14 +491,11 @@ def _sums(keys: str, where: str) -> str:
 def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
     """Turn a filter into conditions on the table of sessions."""
     tests: dict[str, Any] = {
-        "agent=?": wanted.agent,
         "instr(lower(ifnull(project, '')), lower(?))>0": wanted.project,
         "instr(lower(ifnull(sessions.model, '')), lower(?))>0": wanted.model,
-        "outcome=?": wanted.outcome,
-        "ended>=?": wanted.after,
-        "started<?": wanted.before,
     }
     conditions = [(test, value) for test, value in tests.items() if value is not None]
+    conditions += plain_conditions(wanted, "?")
     plain = [test for test, _ in conditions]
     values = [value for _, value in conditions]
     if wanted.uid is not None:

@@ -78,12 +78,10 @@ MAX_PAGE_EVENTS: Final = 1000
 MAX_LISTED_HITS: Final = 500
 """Hits that are read for a list of the sessions that contain them."""
 
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_SESSIONS, description="How many, at most.")]
-EventLimit = Annotated[
-    int, QueryParameter(ge=1, le=MAX_PAGE_EVENTS, description="How many, at most.")
-]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_SESSIONS, description="Maximum number.")]
+EventLimit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_EVENTS, description="Maximum number.")]
 CursorText = Annotated[
-    str | None, QueryParameter(max_length=512, description="Where the page before ended.")
+    str | None, QueryParameter(max_length=512, description="Cursor of the previous page.")
 ]
 Text = Annotated[str | None, QueryParameter(max_length=512)]
 When = Annotated[
@@ -235,14 +233,16 @@ def sessions(
     after: When = None,
     before: When = None,
     tag: Text = None,
+    tz: Text = None,
     sort: FromQuery[Sort] = "recent",
     cursor: CursorText = None,
     limit: Limit = DEFAULT_PAGE_SESSIONS,
 ) -> Sessions:
-    """Sessions that fit; with `q` those that hold what is looked for."""
+    """Sessions that fit; with `q` those that hold what is looked for. Days are those of `tz`."""
+    zone = zone_named(tz)
     uids = tuple(tagged_uids(context.labels(), tag)) if tag else None
     if q and q.strip():
-        answer = context.search(parse(q), MAX_LISTED_HITS)
+        answer = context.search(parse(q, zone=zone), MAX_LISTED_HITS)
         matched = dict.fromkeys(hit.session_uid for hit in answer.matches)
         uids = tuple(uid for uid in matched if uids is None or uid in uids)
     wanted = Filter(
@@ -251,15 +251,15 @@ def sessions(
         project=_project_filter(context, project),
         model=model or None,
         outcome=outcome,
-        after=_moment(after),
-        before=_moment(before),
+        after=_moment(after, zone),
+        before=_moment(before, zone),
         order=sort,
     )
     return _page(context, wanted, cursor, limit)
 
 
-def _moment(text: str | None) -> int | None:
-    return moment(text) if text else None
+def _moment(text: str | None, zone: tzinfo | None = None) -> int | None:
+    return moment(text, zone) if text else None
 
 
 @get("/api/sessions/{uid:str}", sync_to_thread=True)
@@ -534,11 +534,16 @@ def search(
     cursor: CursorText = None,
     limit: Limit = 20,
     prefix_last: Annotated[
-        bool, QueryParameter(description="The last word may be the beginning of one.")
+        bool, QueryParameter(description="The last word may be a prefix.")
     ] = False,
+    tz: Text = None,
 ) -> SearchOut:
-    """Events that hold what is looked for, the best first; decisions and notes apart."""
-    query = with_tagged(parse(q, prefix_last=prefix_last), context.labels())
+    """Events that hold what is looked for, the best first; decisions and notes apart.
+
+    Days in `q` are those of `tz`, the server's own zone by default.
+    """
+    query = parse(q, prefix_last=prefix_last, zone=zone_named(tz))
+    query = with_tagged(query, context.labels())
     offset = cursor_at(cursor).offset
     answer = context.search(query, limit, offset)
     answers = hits(answer, query, context.store.blobs)
@@ -650,9 +655,8 @@ def costs(
     """
     zone = zone_named(tz)
     label = zone_label(zone, datetime.fromtimestamp(context.clock(), UTC))
-    wanted = Filter(
-        agent=agent, project=project, model=model, after=_moment(after), before=_moment(before)
-    )
+    since, until = _moment(after, zone), _moment(before, zone)
+    wanted = Filter(agent=agent, project=project, model=model, after=since, before=until)
     bill = CostTable(context.store, by, wanted, zone, context.labels())
     return msgspec.convert({**bill.object(), "tz": label}, CostsOut)
 

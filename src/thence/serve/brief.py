@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
-from pathlib import PurePath
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,15 +20,21 @@ from thence.format.records import JSON
 from thence.memory import patterns
 from thence.memory.notes import Note
 from thence.memory.patterns import Memory, Pattern
+from thence.memory.projects import repository_of
 from thence.memory.search import OUTCOME_NAMES
 from thence.memory.store import Filter, SessionRow, Store
-from thence.serve.frame import flatten, frame_answer
+from thence.serve.frame import flatten
+from thence.serve.ready_briefs import (
+    FOLDER,
+    MAX_SESSIONS,
+    BriefOrigin,
+    frame_lines,
+    save_lines,
+)
 
 DEFAULT_TOKENS: Final = 800
-CHARS_PER_TOKEN: Final = 4
-"""A cautious average of English text and code."""
-MAX_SESSIONS: Final = 60
-"""How many of the newest sessions of a repository are looked at."""
+MAX_REFRESHED_SESSIONS: Final = 50
+"""Of so many of the sessions that a sweep digested the repositories get their briefs anew."""
 MAX_TODO_AGE_DAYS: Final = 14
 MAX_TODOS, MAX_DECISIONS, MAX_ERRORS, MAX_FILES = 6, 5, 3, 8
 QUOTE_CHARS: Final = 160
@@ -82,11 +88,60 @@ def brief_text(
     brief: Brief, redact: Callable[[str], str], *, max_tokens: int = DEFAULT_TOKENS
 ) -> str:
     """Return the brief as framed text of at most so many tokens; empty if nothing is known."""
-    lines = [redact(line) for line in _lines(brief)]
-    if not lines:
-        return ""
-    origin = f"thence brief, {flatten(PurePath(brief.project).name or brief.project, 60)}"
-    return frame_answer(origin, lines, limit=max_tokens * CHARS_PER_TOKEN)
+    return frame_lines(brief.project, brief_lines(brief, redact), max_tokens)
+
+
+def brief_lines(brief: Brief, redact: Callable[[str], str]) -> list[str]:
+    """Return the lines of the page, redacted; none if nothing is known."""
+    return [redact(line) for line in _lines(brief)]
+
+
+def save_brief(
+    store: Store,
+    notes: Iterable[Note],
+    origin: BriefOrigin,
+    redact: Callable[[str], str],
+    without: str | None = None,
+) -> list[str]:
+    """Make the brief of a repository, keep its lines for hooks, and return them."""
+    stamp = origin.stamp()
+    brief = make_brief(store, notes, origin.project, without=without)
+    lines = brief_lines(brief, redact)
+    save_lines(origin, stamp, without, lines, _valid_until(brief))
+    return lines
+
+
+def refresh_briefs(
+    store: Store,
+    notes: Sequence[Note],
+    home: Path,
+    uids: Sequence[str],
+    redact: Callable[[str], str],
+) -> None:
+    """Keep the briefs ready of the repositories that sessions were digested of.
+
+    One is for a session that begins, one for the newest session when it goes on. Nothing is done
+    before a hook has asked for the first one.
+    """
+    if not (home / FOLDER).is_dir():
+        return
+    newest = uids[-MAX_REFRESHED_SESSIONS:]
+    folders = {row.folder for row in store.sessions(Filter(uids=tuple(newest)))}
+    for project in sorted({str(repository_of(Path(folder))) for folder in folders if folder}):
+        origin = BriefOrigin(home, project)
+        is_other = origin.store is None or origin.store != getattr(store, "path", None)
+        if is_other or origin.has_budgets or origin.is_excluded:
+            continue
+        for without in (None, *origin.stamp()[1][:1]):
+            save_brief(store, notes, origin, redact, without)
+
+
+def _valid_until(brief: Brief) -> float:
+    """Return when the first of the to-dos is too old, in seconds since 1970."""
+    ends = [todo["ended_at"] for todo in brief.todos]
+    if not ends:
+        return float("inf")
+    return datetime.fromisoformat(min(ends)).timestamp() + MAX_TODO_AGE_DAYS * 86_400
 
 
 def _sessions(store: Store, project: str, without: str | None) -> Iterator[SessionRow]:
@@ -126,7 +181,12 @@ def _open_todos(known: Sequence[Memory], oldest: str) -> Iterator[dict[str, JSON
             key = " ".join(todo.text.casefold().split())
             if key not in texts:
                 texts.add(key)
-                yield {"text": todo.text, "status": todo.status, "session_uid": memory.uid}
+                yield {
+                    "text": todo.text,
+                    "status": todo.status,
+                    "session_uid": memory.uid,
+                    "ended_at": memory.digest.ended_at,
+                }
 
 
 def _decisions(

@@ -12,7 +12,16 @@ import msgspec
 from markupsafe import Markup
 
 from thence.errors import ThenceError
-from thence.format.figures import ago, clean, format_duration, money, several, short_id
+from thence.format.figures import (
+    TICKS,
+    ago,
+    clean,
+    format_duration,
+    money,
+    several,
+    short,
+    short_id,
+)
 from thence.format.joins import time_of
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
@@ -24,6 +33,9 @@ from thence.serve.labels import project_label, project_root
 
 _LINKS: Final = {"fork": "forked from", "resume": "continued from", "adopt": "continued from"}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}
+
+MIN_SHOWN_TICKS: Final = TICKS // 200
+"""Half a cent: what is less would be shown as $0.00."""
 
 
 class SparkBar(msgspec.Struct, frozen=True):
@@ -70,6 +82,7 @@ class SessionCard(msgspec.Struct, frozen=True):
     model: str = ""
     turns: str = ""
     lasted: str = ""
+    tokens: str = ""
     what: str = ""
     what_icon: str = ""
     asks: str = ""
@@ -111,7 +124,7 @@ def card(
         cls=cls,
         icon="" if standing else _OUTCOME_ICONS.get(session.outcome, ""),
         cost=money(sum(ticks.values()), row.unpriced, is_bound=bool(row.lower_bound)),
-        dead=money(ticks["dead"]) if ticks.get("dead") else "",
+        dead=money(ticks["dead"]) if ticks.get("dead", 0) >= MIN_SHOWN_TICKS else "",
         age=ago(last, now),
         when=clock.full(session.ended_at),
         dot=_dot(standing, cls),
@@ -121,6 +134,7 @@ def card(
         model=clean(session.model or ""),
         turns=several(session.cost.turns, "turn") if session.cost.turns else "",
         lasted=working_time(context, row) if drawn else "",
+        tokens=short(sum(part.total for part in (row.spent.live, row.spent.dead, row.spent.side))),
     )
 
 

@@ -201,7 +201,7 @@ class Chart:
         sums = [p for p in shown if self.records[p].node.flags & (Is.SUMMARY | Is.CLEARS)]
         if not sums or all(place in seen for place in self.line):
             rows = [*self._parted_rows(-1), *self.rows_of(self.line)]
-            return rows + self._loose(), []
+            return (rows + self._loose()) or self._internal_rows(), []
         bounds: list[ChartBoundary] = []
         out: list[ChartRow] = []
         fold: list[int] = []
@@ -218,6 +218,17 @@ class Chart:
         summary = sums[0] if self.records[sums[0]].node.flags & Is.SUMMARY else -1
         out += self.rows_of(place for place in shown if place != summary)
         return out + self._loose(), bounds
+
+    def _internal_rows(self) -> list[ChartRow]:
+        """Return rows of a session in which nobody says anything: what its agent noted."""
+        if self._sealed is not None:
+            return []
+        return [
+            ChartRow("note", place, number)
+            for place, record in enumerate(self.records)
+            for number, block in enumerate(record.blocks)
+            if block.summary
+        ]
 
     def _boundary_rows(
         self, place: int, fold: list[int], bounds: list[ChartBoundary]
@@ -390,8 +401,7 @@ class Chart:
 
     def agent_name(self, channel: str) -> str:
         """Name a subagent: by its type, where the log tells one."""
-        kind = self.session.head.agents.get(channel, ("", ""))[1]
-        return kind or channel.removeprefix("agent:")
+        return self.session.head.agents.get(channel, ("", ""))[1] or "subagent"
 
     @cached_property
     def adrift(self) -> list[str]:

@@ -81,7 +81,7 @@ class CostRow(msgspec.Struct, frozen=True):
     input: str
     output: str
     cache: str
-    live: str
+    total: str
     dead: str
     side: str
     share: float
@@ -125,6 +125,7 @@ class CostPage(msgspec.Struct, frozen=True):
     left: int
     branches: list[DiscardedBranch]
     notes: list[str]
+    zone: str
     responses: str
     earlier: EarlierSessions | None
     """Given when no bill lies in these days."""
@@ -141,7 +142,7 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     shown = bill.parts[::-1] if wanted.by == "time" else bill.parts  # the latest comes first
     lines = [_line(context, wanted, part, labels, span) for part in shown[:most]]
     label = zone_label(wanted.zone, datetime.fromtimestamp(context.clock(), UTC))
-    reach = f"in {wanted.days} days" if wanted.days else "in all time"
+    reach = f"in {wanted.days} days" if wanted.days else "all time"
     if wanted.day:
         bar = span.period_of(date.fromisoformat(wanted.day))
         reach = f"on {wanted.day}" if span.period == "day" else f"in the {bar.name}"
@@ -190,7 +191,8 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
         _sum(total),
         max(len(bill.parts) - most, 0),
         _dead_branches(context, base),
-        [*_notes(bill, total), f"Days are in {clean(label)}."],
+        list(_notes(bill, total)),
+        clean(label),
         f"{total.responses:,}",
         None if total.responses else _earlier(context, wanted),
     )
@@ -303,7 +305,7 @@ def _sum(total: Total) -> CostRow:
         short(total.input),
         short(total.output),
         short(total.cache) if total.cache else "·",
-        "unknown" if unknown else money(total.ticks - total.dead - total.side, total.unpriced),
+        "unknown" if unknown else money(total.ticks, total.unpriced),
         money(total.dead) if total.dead else "·",
         money(total.side) if total.side else "·",
         round(share, 3),

@@ -8,8 +8,8 @@ What was said in several lines is quoted line by line, so that it cannot pass fo
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -61,7 +61,7 @@ def quote_lines(text: str, room: int) -> Iterator[str]:
 
 def frame_answer(origin: str, lines: Iterable[str], *, limit: int = MAX_ANSWER_CHARS) -> str:
     """Set lines into a frame; those that do not fit are counted."""
-    boundary = secrets.token_hex(8)
+    boundary = os.urandom(8).hex()  # as `secrets` draws it; hooks wait for what that imports
     head = f"[{boundary} data: {flatten(origin)}; quoted from past sessions as recorded]"
     end = f"[{boundary} end of data]"
     room = limit - len(head) - len(end) - 40

@@ -72,7 +72,7 @@ _PAGE: Final = (
     f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style></head>"
     "<body><main><h1>{title}</h1><p>{text}</p></main></body></html>"
 )
-_SESSION_PAGE: Final = re.compile(r"/sessions/[A-Za-z0-9:._-]{1,200}")
+_SESSION_PAGE: Final = re.compile(r"/sessions/[A-Za-z0-9:._-]{1,200}(?:\?at=e[0-9a-f]{1,13})?")
 """Pages that a browser can be led to once it is signed in; all others are the first one."""
 
 

@@ -87,6 +87,8 @@ class RowView(msgspec.Struct, frozen=True):
     lane: str
     when: DisplayTime
     turn: int = 0
+    origin: str = ""
+    """Name of the session that counts this turn, where it is not that of the page."""
     cost: str = ""
     context: str = ""
     say: Markup = Markup("")

@@ -65,6 +65,8 @@ SYNTAX: Final = (
     ("cost", "cost>1.50", "sessions that cost more (or <) dollars"),
 )
 """The filters of a query: name, an example, what it does."""
+_RULER: Final = re.compile(r"([-_=*~#.])\1{3,}")
+"""A line that a program drew; a few of its signs say as much."""
 _FILTER_LIKE: Final = re.compile(r"(?:^|\s)-?([a-z]{2,20}):(?!//)(\S*)")
 
 _OUTCOMES: Final = (
@@ -175,23 +177,21 @@ def page(
     context: AppContext, wanted: ListQuery, clock: DisplayClock, *, is_typing: bool = False
 ) -> ListPage:
     """List the sessions that are wanted; while somebody types, the last word is a beginning."""
-    began = time.monotonic()
     remarks = unknown_filters(wanted.q)
     try:
-        query = _with_cost(_parse_query(context, wanted.q, prefix_last=is_typing), wanted)
+        query = _with_cost(_parse_query(context, wanted.q, clock, prefix_last=is_typing), wanted)
         base = _filter(wanted, query, clock.zone)
     except BadQuery as error:
         return _page(context, wanted, "", [], wrong=error)
     if query.match and not query.lists_sessions:
         cards, lede = _search_cards(context, _narrow(query, base), base, wanted, clock)
         if not cards and not is_typing:
-            begins = _with_cost(_parse_query(context, wanted.q, prefix_last=True), wanted)
+            begins = _with_cost(_parse_query(context, wanted.q, clock, prefix_last=True), wanted)
             cards, lede = _search_cards(context, _narrow(begins, base), base, wanted, clock)
             if cards:
                 remarks.append("No exact match. These sessions have words that start with it.")
-        took = round(1000 * (time.monotonic() - began))
         days = [Day("", "", "", cards)] if cards else []
-        made = _page(context, wanted, f"{lede}, {took} ms", days, looking=True)
+        made = _page(context, wanted, lede, days, looking=True)
         matches = matching_notes(context.searchable_notes(), _narrow(query, base))[:PAGE_SESSIONS]
         notes = [note_line(note, clock) for note in matches]
         return msgspec.structs.replace(made, notes=notes, remarks=remarks)
@@ -271,9 +271,12 @@ def unknown_filters(text: str) -> list[str]:
     return list(dict.fromkeys(remarks))[:3]
 
 
-def _parse_query(context: AppContext, text: str, *, prefix_last: bool) -> Query:
-    """Return what was typed as a question, tags looked up."""
-    return with_tagged(parse(text[:400], prefix_last=prefix_last), context.labels())
+def _parse_query(
+    context: AppContext, text: str, clock: DisplayClock, *, prefix_last: bool
+) -> Query:
+    """Return what was typed as a question, tags looked up; days are those of the clock's zone."""
+    query = parse(text[:400], prefix_last=prefix_last, zone=clock.zone)
+    return with_tagged(query, context.labels())
 
 
 def _with_cost(query: Query, wanted: ListQuery) -> Query:
@@ -288,7 +291,7 @@ def suggestions(
 ) -> tuple[list[SessionCard], str]:
     """Return the sessions to offer while somebody types, and how many matches there are."""
     try:
-        query = _parse_query(context, text, prefix_last=True)
+        query = _parse_query(context, text, clock, prefix_last=True)
     except BadQuery as error:
         return [], error.message
     if not query.match or query.lists_sessions:
@@ -339,7 +342,7 @@ def _day_start(text: str, zone: tzinfo | None, *, is_end: bool = False) -> int:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        return moment(text)
+        return moment(text, zone)
     return millis(midnight(day + timedelta(days=is_end), zone))
 
 
@@ -543,6 +546,8 @@ def _search_cards(
     }
     # Only what is shown is read: texts lie in packs.
     looked_at = SearchAnswer([hit for some in shown.values() for hit in some])
+    number = sum(map(len, matches.values()))
+    is_least = answer.capped or number >= MAX_HITS
     left = iter(hits(looked_at, narrowed, context.store.blobs).hits)
     cards = []
     for uid, some in shown.items():
@@ -560,19 +565,23 @@ def _search_cards(
         cards.append(
             msgspec.structs.replace(
                 made,
-                snippets=snippets,
+                snippets=list({snippet.text: snippet for snippet in snippets[::-1]}.values())[::-1],
                 href=snippets[0].href,
-                hits=several(count, "match") if count > 1 else "",
+                hits=_count_matches(count, is_least=is_least) if count > 1 else "",
             )
         )
-    number = sum(map(len, matches.values()))
-    least = "at least " if answer.capped or number >= MAX_HITS else ""
-    summary = f"{least}{several(number, 'match')} in {several(len(matches), 'session')}"
+    summary = f"{_count_matches(number, is_least=is_least)} in {several(len(matches), 'session')}"
     return cards, "; ".join(filter(None, (summary if matches else "no match", answer.explanation)))
+
+
+def _count_matches(number: int, *, is_least: bool) -> str:
+    """Return how many matches there are; those that were not counted are a `+`."""
+    return f"{number:,}+ matches" if is_least else several(number, "match")
 
 
 def start_near_match(snippet: str) -> str:
     """Return a snippet from shortly before its match: a card shows its beginning only."""
+    snippet = _RULER.sub(r"\1\1\1", snippet)
     at = snippet.find(OPEN)
     if at <= SNIPPET_LEAD_CHARS:
         return snippet

@@ -27,6 +27,8 @@ from thence.serve.head import address, current_action, last_words, title_of
 
 SHOWN_DAYS: Final = 14
 MAX_ROWS: Final = 6
+MAX_TODOS: Final = 50
+"""To-dos that can be unfolded."""
 
 
 class ExpiringSession(msgspec.Struct, frozen=True):
@@ -79,7 +81,7 @@ class NowPage(msgspec.Struct, frozen=True):
     """Of today; none when nothing was spent."""
     week: list[tuple[str, int, str]]
     promises: list[Promise]
-    more_promises: int
+    more_promises: list[Promise]
     sessions: int
     budgets: list[str]
     """Warnings: budgets of today that are used up or nearly so."""
@@ -115,7 +117,7 @@ def page(context: AppContext, clock: DisplayClock) -> NowPage:
         _usual(days[:-1]),
         _columns(days),
         _hours(context, clock),
-        _week(context),
+        _week(context, clock),
         promises,
         more,
         context.store.totals()[0].sessions,
@@ -230,21 +232,24 @@ def _hours(context: AppContext, clock: DisplayClock) -> list[SpendBar]:
     return out
 
 
-def _week(context: AppContext) -> list[tuple[str, int, str]]:
-    back = int((context.clock() - 7 * 86_400) * 1000)
-    totals = context.store.totals(["agent"], Filter(after=back))
+def _week(context: AppContext, clock: DisplayClock) -> list[tuple[str, int, str]]:
+    """Return what agents did in seven days of the zone, today included: what Costs shows too."""
+    today = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone).date()
+    first = millis(midnight(today - timedelta(days=6), clock.zone))
+    totals = context.store.totals(["agent"], Filter(after=first))
     ordered = sorted(totals, key=lambda total: -total.ticks)
     return [
         (f"{total.key[0]}", total.sessions, money(total.ticks, total.unpriced)) for total in ordered
     ]
 
 
-def _promises(context: AppContext) -> tuple[list[Promise], int]:
+def _promises(context: AppContext) -> tuple[list[Promise], list[Promise]]:
     back = int((context.clock() - SHOWN_DAYS * 86_400) * 1000)
     todos = open_promises(
         context.store, Filter(after=back, limit=100), dismissed_todos(context.home)
     )
-    return [_promise(todo) for todo in todos[:MAX_ROWS]], max(len(todos) - MAX_ROWS, 0)
+    promises = [_promise(todo) for todo in todos[:MAX_TODOS]]
+    return promises[:MAX_ROWS], promises[MAX_ROWS:]
 
 
 def _promise(todo: dict[str, JSON]) -> Promise:

@@ -206,7 +206,7 @@ class SessionOutline:
         elif row.kind == "agent":
             name = clean(chart.agent_name(chart.channel_of(row)))
             task = text.removeprefix("asked a subagent: ") if row.number < 0 else ""
-            text = f"{name}: {task}" if task else name
+            text = f"{name}: {task}" if task and name != "subagent" else task or name
         elif row.kind == "test":
             call = chart.calls.get(block.call or "")
             bad = call is not None and call.outcome.is_red

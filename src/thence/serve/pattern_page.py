@@ -1,14 +1,11 @@
 """Patterns: what keeps costing, where it was seen, and what fixed it.
 
-A pattern needs two sessions. Its name is what all cases share: parts that were masked because they
-may differ are shown where they do not.
+A pattern needs two sessions. Its heading is what all cases share; evidence stands before the fix.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
@@ -29,18 +26,10 @@ DEFAULT_DAYS: Final = 90
 """What is looked at unless asked: what comes back takes its time."""
 KINDS: Final = {
     "recurring_error": ("Repeated errors", "loop", "k-error", "times"),
-    "costly_detour": ("Costly detours", "coin", "b-dead", "detour"),
+    "costly_detour": ("Costly detours", "coin", "b-dead", "detours"),
     "breaking_file": ("Breaking files", "file", "k-edit", "failed runs"),
     "flaky_test": ("Flaky tests", "warn", "st-waiting", "flips"),
 }
-
-
-MIN_SESSIONS: Final = 2
-MIN_SIGNS: Final = 5
-"""Different letters that the name of an error has at least; others are noise of a terminal."""
-MAX_MASKS: Final = 3
-"""Masked parts of a name that are looked up, at most: the work grows with each."""
-_MASK: Final = re.compile(r"<[a-z]+>")
 
 
 class EvidenceLink(msgspec.Struct, frozen=True):
@@ -97,13 +86,13 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
     known = memories(
         context.store.read_table("digests", wanted), context.store.read_table("signals", wanted)
     )
-    recurring = select_recurring(patterns(known))
+    recurring = patterns(known)
     named = {proof.uid for pattern in recurring for proof in pattern.evidence}
     rows = {r.session.session_uid: r for r in context.store.sessions(Filter(uids=tuple(named)))}
     some = [pattern for pattern in recurring if kind in ("", pattern.kind)]
     ticks = sum(int(pattern.data.get("ticks", 0)) for pattern in recurring)
-    lost = f" cost you {money(ticks)}" if ticks else ""
-    heading = f"{several(len(recurring), 'pattern')}{lost}" if recurring else "No patterns yet"
+    lost = f", detours cost {money(ticks)}" if ticks else ""
+    heading = several(len(recurring), "pattern") if recurring else "No patterns yet"
     counts: Counter[str] = Counter(pattern.kind for pattern in recurring)
 
     def href(days: int = days, kind: str = kind) -> str:
@@ -118,51 +107,12 @@ def page(context: AppContext, kind: str, days: int) -> PatternPage:
     ]
     return PatternPage(
         heading,
-        f"last {days} days, {several(len(known), 'session')} analysed",
+        f"last {days} days, {several(len(known), 'session')} analysed{lost}",
         [(f"{n} days", href(days=n), n == days) for n in RANGES],
         chips,
         [_pattern_card(context, pattern, rows) for pattern in some],
         None if known else earlier(context, days, lambda n: href(days=n)),
     )
-
-
-def select_recurring(known: Sequence[Pattern]) -> list[Pattern]:
-    """Return the patterns that several sessions have, without those that say nothing."""
-    return [
-        pattern
-        for pattern in known
-        if pattern.sessions >= MIN_SESSIONS
-        and (pattern.kind != "recurring_error" or _has_words(pattern.name))
-    ]
-
-
-def _has_words(fingerprint: str) -> bool:
-    """Return whether an error says anything: bars and rulers of a terminal do not."""
-    text = fingerprint.partition(": ")[2] or fingerprint
-    return len({sign for sign in text.lower() if sign.isalpha()}) >= MIN_SIGNS
-
-
-def unmask(name: str, pattern: Pattern) -> str:
-    """Return the name of an error with the masked parts that are the same in all its sessions."""
-    quotes = [" ".join(proof.quote.split())[:300] for proof in pattern.evidence]
-    texts = _MASK.split(name)
-    if len(quotes) < pattern.sessions or not 1 < len(texts) <= MAX_MASKS + 1:
-        return name  # some sessions are not quoted: nothing is known of them
-    form = "(.{1,80}?)".join(re.escape(text) for text in texts)
-    values = []
-    for quote in quotes:
-        match = re.search(f"{form}(?=\\s|$)", quote)
-        if match is None:
-            return name
-        values.append(match.groups())
-    masks = iter(range(len(values[0])))
-
-    def value(mask: re.Match[str]) -> str:
-        number = next(masks)
-        alike = {groups[number] for groups in values}
-        return alike.pop() if len(alike) == 1 else mask[0]
-
-    return _MASK.sub(value, name)
 
 
 def _pattern_card(
@@ -172,17 +122,11 @@ def _pattern_card(
     ticks = int(pattern.data.get("ticks", 0))
     now = datetime.fromtimestamp(context.clock(), UTC)
     proofs = [_proof(seen, rows, now) for seen in pattern.evidence]
-    title = {
-        "recurring_error": unmask(pattern.name.partition(": ")[2] or pattern.name, pattern),
-        "costly_detour": pattern.text[:1].upper() + pattern.text[1:],
-        "breaking_file": f"Tests fail after edits of {pattern.name.rpartition('/')[2]}",
-        "flaky_test": f"Flaky: {pattern.name}",
-    }[pattern.kind]
     return PatternCard(
         pattern.kind,
         icon,
         cls,
-        clean(one_line(title, 160)),
+        clean(one_line(_title(pattern), 160)),
         clean(one_line(_sign(pattern), 160)),
         pattern.count,
         unit,
@@ -198,6 +142,12 @@ def _pattern_card(
     )
 
 
+def _title(pattern: Pattern) -> str:
+    """Return what all cases share: what an error says as it is, ours as a sentence."""
+    is_quote = pattern.kind == "recurring_error"
+    return pattern.shared if is_quote else pattern.shared[:1].upper() + pattern.shared[1:]
+
+
 def _sign(pattern: Pattern) -> str:
     """Return the second line of a pattern: what its title does not say."""
     if pattern.kind == "recurring_error":
@@ -205,7 +155,7 @@ def _sign(pattern: Pattern) -> str:
         settled = int(pattern.data.get("settled", 0))
         fixed = f", fixed in {settled} of {several(pattern.sessions, 'session')}" if settled else ""
         return f"{_SOURCES.get(kind, kind)}{fixed}"
-    return pattern.name if pattern.kind == "breaking_file" else pattern.text
+    return pattern.name if pattern.kind == "breaking_file" else pattern.text.partition(": ")[0]
 
 
 _SOURCES: Final = {

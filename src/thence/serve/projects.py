@@ -26,7 +26,6 @@ from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
 from thence.serve.head import address
 from thence.serve.labels import project_root, unique_labels
-from thence.serve.pattern_page import select_recurring, unmask
 
 MAX_SESSIONS: Final = 20
 """Sessions of a project that are listed."""
@@ -179,13 +178,13 @@ def _patterns(context: AppContext, wanted: Filter) -> list[ProjectPattern]:
         context.store.read_table("digests", recent), context.store.read_table("signals", recent)
     )
     shown = []
-    for pattern in select_recurring(patterns(known))[:MAX_PATTERNS]:
+    for pattern in patterns(known)[:MAX_PATTERNS]:
         seen = pattern.evidence[0]
-        name = pattern.name.partition(": ")[2] or pattern.name
-        title = unmask(name, pattern) if pattern.kind == "recurring_error" else pattern.text
         href = address(seen.uid, seen.events[0] if seen.events else None)
         shown.append(
-            ProjectPattern(clean(one_line(title, 120)), href, several(pattern.sessions, "session"))
+            ProjectPattern(
+                clean(one_line(pattern.shared, 120)), href, several(pattern.sessions, "session")
+            )
         )
     return shown
 

@@ -62,26 +62,26 @@ class InvalidQuestion(ThenceError):
 
 
 class SearchQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """Find events, decisions, notes: words, "phrases", agent: project: kind: after: filters."""
+    """Search past sessions: words, "phrases", filters agent: project: kind: after:."""
 
     query: Words
     limit: Number = 8
 
 
 class RecallQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """One page on a question: what past sessions asked, decided, changed, fixed, how they ended."""
+    """Answer a question from past sessions: what was asked, decided, changed, fixed."""
 
     question: Words
 
 
 class OutlineQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """One session in short: task, outcome, cost, prompts, files, errors."""
+    """Summarize one session: task, outcome, cost, prompts, files, errors."""
 
     session: Name
 
 
 class AroundQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """Messages and actions around one event of a session."""
+    """Show messages and actions around one event of a session."""
 
     session: Name
     event: Name
@@ -90,27 +90,27 @@ class AroundQuestion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SeenErrorQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """Was this error seen before, and what helped? Give the failing output."""
+    """Check whether an error was seen before and what fixed it. Pass the failing output."""
 
     text: Words
 
 
 class FilesQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """Which sessions touched a file, for which prompts."""
+    """List the sessions that touched a file, with the prompts."""
 
     path: Name
     limit: Number = 8
 
 
 class TodosQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """Open to-dos of past sessions."""
+    """List open to-dos of past sessions."""
 
     project: Name | None = None
     limit: Number = 15
 
 
 class CostsQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """Costs by day, week, month, model, project, agent, session, branch, PR or tag."""
+    """Show costs by day, week, month, model, project, agent, session, branch, PR or tag."""
 
     by: By = "day"
     since: Name = "30d"
@@ -125,7 +125,7 @@ class DecideQuestion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReadSpillQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """A result too large for its session, in parts, by its name."""
+    """Read a large result that a session stored in a separate file, in parts, by its name."""
 
     session: Name
     name: Name

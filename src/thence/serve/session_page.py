@@ -118,8 +118,11 @@ class SessionPage:
             messages = several(part.messages, "message")
             drawn = self.drawing(Chart(part.session)).line(part.places)
             size = len(drawn.items)
-            window = msgspec.structs.replace(drawn, start=0, end=size, total=size)
             name, page = short_id(part.session.native), address(part.session.uid)
+            items = [
+                msgspec.structs.replace(item, origin=name, lane="replayed") for item in drawn.items
+            ]
+            window = msgspec.structs.replace(drawn, items=items, start=0, end=size, total=size)
             out.append(InheritedRows(name, page, messages, window, drawn.start))
         return out
 

@@ -114,7 +114,7 @@ class StdioServer:
     def _call(self, parameters: Item) -> Item:
         name, arguments = parameters.get("name"), parameters.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
-            raise _Refused(_BAD_PARAMETERS, "a call has a name, and arguments by name")
+            raise _Refused(_BAD_PARAMETERS, "a call needs a name and named arguments")
         from thence.serve.frame import flatten
 
         try:
@@ -169,7 +169,7 @@ def _version_of(parameters: Item) -> str | None:
     if version is None or version in ENVELOPE_VERSIONS:
         return version
     data = {"supported": list(ENVELOPE_VERSIONS), "requested": version}
-    raise _Refused(_UNSUPPORTED_VERSION, "this version is not spoken here", data)
+    raise _Refused(_UNSUPPORTED_VERSION, "unsupported protocol version", data)
 
 
 def _failure(number: Any, error: Item) -> Item:

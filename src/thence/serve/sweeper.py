@@ -21,6 +21,7 @@ from thence.memory.fields import locate
 from thence.memory.sqlite_file import DAMAGE_ERRORS, damage_error
 from thence.memory.store import Filter, StoreLocked
 from thence.memory.watching import changes, narrow_to
+from thence.serve.brief import refresh_briefs
 
 if TYPE_CHECKING:
     from thence.serve.context import AppContext
@@ -241,6 +242,10 @@ class Sweeper:
             sweep = self._context.sweeps(self._context.known, digests=True)
             with self._context.store.sweeping():
                 report = sweep.run({}, DIGEST_LIMIT_S)
+            if sweep.digested:
+                context = self._context
+                notes, redact = context.notes(), context.redact
+                refresh_briefs(context.store, notes, context.home, sweep.digested, redact)
             done = self._undigested
             if not report.undigested:
                 self._undigested = set()

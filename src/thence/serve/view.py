@@ -411,7 +411,7 @@ class Drawing:
         return {
             "say": markdown.render(text),
             "lazy": much > MAX_INLINE_BYTES,
-            "arg": clean(block.summary),
+            "arg": clean(block.summary.replace("**", "")),
             "size": size(much) if much > MAX_INLINE_BYTES else "",
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from thence.memory.rows import PLACES
+from thence.memory.rows import PLACES, plain_conditions
 from thence.memory.store import Filter, Group
 from thence.team.postgres_search import part_of
 from thence.team.postgres_text import text
@@ -61,14 +61,11 @@ def where_clause(tenant: str, wanted: Filter) -> tuple[str, tuple[Any, ...]]:
     """Return the conditions of a filter on the table of sessions, and their values."""
     tests: dict[str, Any] = {
         "sessions.tenant=%s": tenant,
-        "agent=%s": wanted.agent,
         "lower(coalesce(project, '')) LIKE %s ESCAPE '!'": part_of(wanted.project),
         "lower(coalesce(sessions.model, '')) LIKE %s ESCAPE '!'": part_of(wanted.model),
-        "outcome=%s": wanted.outcome,
-        "ended>=%s": wanted.after,
-        "started<%s": wanted.before,
     }
     conditions = [(test, value) for test, value in tests.items() if value is not None]
+    conditions += plain_conditions(wanted, "%s")
     plain = [test for test, _ in conditions]
     values = [text(value) if isinstance(value, str) else value for _, value in conditions]
     if wanted.uid is not None:

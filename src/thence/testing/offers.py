@@ -92,17 +92,20 @@ def _form(what: str, form: ToolForm) -> Iterator[str]:
 def settings(agent: Agent) -> Iterator[str]:
     """Say what our lines do to the agent's settings that they should not."""
     for file in agent.profile.hooks:
-        for body in _bodies(file.form == "hooks"):
+        for body in _bodies(file.form):
             yield from _check_hooks(agent.name, file, body)
     servers = agent.profile.servers
-    for body in _bodies(servers.form == "json") if servers is not None else ():
+    for body in _bodies(servers.form) if servers is not None else ():
         yield from _check_server(agent, body)
 
 
-def _bodies(is_json: bool) -> tuple[bytes | None, ...]:  # noqa: FBT001 - two forms
+def _bodies(form: str) -> tuple[bytes | None, ...]:
     """Return settings before ours come in: none, empty ones, and some of other people."""
-    other = b'{\n  "theme": "dark"\n}\n' if is_json else b'theme = "dark"\n'
-    return (None, b"{}\n" if is_json else b"", other)
+    if form in ("json", "hooks"):
+        return (None, b"{}\n", b'{\n  "theme": "dark"\n}\n')
+    if form == "script":
+        return (None, b"")
+    return (None, b"", b"theme: dark # mine\n" if form == "yaml" else b'theme = "dark" # mine\n')
 
 
 def _check_hooks(name: str, file: HookFile, body: bytes | None) -> Iterator[str]:

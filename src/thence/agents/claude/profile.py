@@ -20,6 +20,7 @@ PROFILE = Profile(
         *("Library/Application Support/Claude", "AppData/Roaming/Claude"),
     ),
     resume_option=("claude", "--resume"),
+    prompt_words=("-p", "{}"),
     home_variable="CLAUDE_CONFIG_DIR",
     rewind_hint="in Claude Code: press Esc twice, or /rewind",
     colours=("#b4663c", "#d58a62"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile
+from thence.agents.profiles import HookFile, Profile, ServerFile
+
+EVENTS = ("TaskStart", "TaskComplete", "TaskError", "TaskCancel", "SessionShutdown")
 
 PROFILE = Profile(
     label="Cline",
@@ -11,9 +13,27 @@ PROFILE = Profile(
     colours=("#5b4bb0", "#a99bf0"),
     newest_version="3.0.65",
     resume_option=("cline", "--id"),
+    prompt_words=("{}",),
+    prompt_resume_option=(),  # with an id it opens its interface
     home_variable="CLINE_DIR",
     more_variables=("CLINE_DATA_DIR", "CLINE_SESSION_DATA_DIR"),
     rewind_hint="in Cline: restore a checkpoint",
     records=("user", "assistant", "session"),
+    hooks=tuple(
+        HookFile(
+            f"hooks/{event}.sh",
+            (event,),
+            form="script",
+            is_own_file=True,
+            config_variable="CLINE_DIR",
+            config_folder=".cline",
+        )
+        for event in EVENTS
+    ),
+    servers=ServerFile(
+        "data/settings/cline_mcp_settings.json",
+        config_variable="CLINE_DIR",
+        config_folder=".cline",
+    ),
     sample="thence.agents.cline.sample:write",
 )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+
+EVENTS = (
+    *("sessionStart", "userPromptSubmitted", "subagentStop", "preCompact"),
+    *("agentStop", "errorOccurred", "sessionEnd"),
+)
 
 PROFILE = Profile(
     label="Copilot CLI",
     reader="thence.agents.copilot.reader:Copilot",
     usual_folders=(".copilot",),
     resume_option=("copilot", "--resume"),
+    prompt_words=("-p", "{}"),
     home_variable="COPILOT_HOME",
     rewind_hint="in Copilot CLI: /rewind",
     needs_equals=True,
@@ -20,6 +26,15 @@ PROFILE = Profile(
         "edit": ToolForm("edit", {"path": "path", "old": "old_str", "new": "new_str"}),
         "search": ToolForm("grep", {"pattern": "pattern"}),
     },
+    hooks=(
+        HookFile(
+            "hooks/thence.json",
+            EVENTS,
+            is_own_file=True,
+            command_name="bash",
+            more={"version": 1},
+        ),
+    ),
     servers=ServerFile("mcp-config.json", more={"type": "local", "tools": ["*"]}),
     handoff="thence.agents.copilot.handoff:WRITER",
     newest_version="1.0.102",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 
 from thence.agents.copilot.handoff import files
@@ -15,6 +14,7 @@ from thence.agents.samples import (
     history,
     made_id,
     put,
+    put_documents,
 )
 
 MODEL = "gpt-5.5"
@@ -25,11 +25,7 @@ def write(machine: Machine, now: datetime) -> None:
     call = by_forms(PROFILE.forms)
     story = history("copilot", "lamp", machine, now - timedelta(hours=31), call)
     answers = iter([message for message in story.messages if message.tokens is not None])
-    for name, records in files(handoff_history_of(story, MODEL)).items():
-        if not name.endswith(".jsonl"):
-            (machine.home / name).parent.mkdir(parents=True, exist_ok=True)
-            (machine.home / name).write_text(json.dumps(records[0]))
-            continue
+    for path, records in put_documents(machine.home, files(handoff_history_of(story, MODEL))):
         events: list[Record] = []
         for event in records:
             event.pop("handedFrom", None)
@@ -50,4 +46,4 @@ def write(machine: Machine, now: datetime) -> None:
                 bill = {"type": "session.usage_record", "data": {"usage": usage}}
                 place = {"id": made_id(f"{event['id']} bill"), "timestamp": event["timestamp"]}
                 events.append({**bill, **place, "parentId": event["id"]})
-        put(machine.home / name, events)
+        put(path, events)

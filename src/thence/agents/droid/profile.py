@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+
+EVENTS = (
+    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
+    *("Notification", "Stop", "SessionEnd"),
+)
 
 PROFILE = Profile(
     label="Droid",
@@ -12,6 +17,9 @@ PROFILE = Profile(
     colours=("#8a4b1f", "#dd9b6a"),
     newest_version="0.225",
     resume_option=("droid", "--resume"),
+    prompt_command=("droid", "exec"),
+    prompt_resume_option=("droid", "exec", "--session-id"),
+    prompt_words=("{}",),
     home_variable="FACTORY_HOME_OVERRIDE",
     home_is_parent=True,
     rewind_hint="in Droid: /rewind-conversation",
@@ -23,6 +31,7 @@ PROFILE = Profile(
         "edit": ToolForm("Edit", {"path": "file_path", "old": "old_str", "new": "new_str"}),
         "search": ToolForm("Grep", {"pattern": "pattern"}),
     },
+    hooks=(HookFile("settings.json", EVENTS),),
     servers=ServerFile("mcp.json", more={"type": "stdio"}),
     sample="thence.agents.droid.sample:write",
 )

@@ -9,6 +9,7 @@ PROFILE = Profile(
     reader="thence.agents.gemini.reader:Gemini",
     usual_folders=(".gemini",),
     resume_option=("gemini", "--resume"),
+    prompt_words=("-p", "{}"),
     home_variable="GEMINI_CLI_HOME",
     rewind_hint="in Gemini CLI: /rewind, or press Esc twice",
     home_is_parent=True,

@@ -43,6 +43,10 @@ KILLED: Final = "the client was ended before it wrote what the model answered"
 _DELEGATED: Final = "sub_agent"
 _DEFAULT_TITLES: Final = ("", "CLI Session", "New Chat", "New session")
 _ESTIMATED_ROW_BYTES: Final = 1024  # a guess: rows are not measured
+_PARTS: Final = (
+    *("text", "image", "thinking", "redactedThinking", "toolRequest", "frontendToolRequest"),
+    *("toolResponse", "toolConfirmationRequest", "actionRequired", "systemNotification"),
+)
 _MAX_ROW_NAMES: Final = 64  # of the last rows, to tell those apart that share one
 _SESSION_COLUMNS: Final = (
     "id",
@@ -166,8 +170,11 @@ class GooseMessages(MessageRows):
         blocks: list[Block] = []
         statuses: list[CallStatus] = []
         edges: list[Edge] = []
+        unknown: list[Record] = []
         for part in objects(parse_json(row["content_json"])):
-            if part.get("type") == "toolResponse":
+            if word(part.get("type")) not in _PARTS:
+                unknown.append(part)
+            elif part.get("type") == "toolResponse":
                 _add_response(part, blocks, statuses, edges)
             elif (block := _block(part, row["role"], is_injected=is_injected)) is not None:
                 blocks.append(block)
@@ -194,8 +201,15 @@ class GooseMessages(MessageRows):
                 edges=tuple(edges),
                 unbilled=lost,
                 model=_model(self._row) if row["role"] == "assistant" else None,
-            )
+            ),
+            *(self._unknown(entry, f"{name} part {n}", part) for n, part in enumerate(unknown)),
         ]
+
+    def _unknown(self, entry: RawRecord, name: str, part: Record) -> Fact:
+        """Return a part of a type that nobody knows, as it is."""
+        kind = word(part.get("type")) or "unknown"
+        node = Node(name, flags=Is.INTERNAL)
+        return self._fact(entry, node, kind, blocks=(note(kind, part),))
 
     def final_facts(self) -> Iterator[Fact]:
         """Yield what the row of the session says, if it is new."""

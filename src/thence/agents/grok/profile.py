@@ -14,6 +14,7 @@ PROFILE = Profile(
     reader="thence.agents.grok.reader:Grok",
     usual_folders=(".grok",),
     resume_option=("grok", "-r"),
+    prompt_words=("-p", "{}"),
     long_option="--resume",
     home_variable="GROK_HOME",
     rewind_hint="in Grok: /rewind",

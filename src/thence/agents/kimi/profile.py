@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+
+EVENTS = (
+    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
+    *("Stop", "StopFailure", "Interrupt", "SessionEnd"),
+)
 
 PROFILE = Profile(
     label="Kimi Code",
@@ -10,6 +15,7 @@ PROFILE = Profile(
     usual_folders=(".kimi-code",),
     has_status=False,
     resume_option=("kimi", "--session"),
+    prompt_words=("-p", "{}"),
     home_variable="KIMI_CODE_HOME",
     id_prefix="session_",
     rewind_hint="in Kimi Code: /undo",
@@ -21,6 +27,7 @@ PROFILE = Profile(
         "edit": ToolForm("Edit", {"path": "path", "old": "old_string", "new": "new_string"}),
         "search": ToolForm("Grep", {"pattern": "pattern"}),
     },
+    hooks=(HookFile("config.toml", EVENTS, form="tables"),),
     servers=ServerFile("mcp.json"),
     handoff="thence.agents.kimi.handoff:WRITER",
     newest_version="2.1.0",

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Source, files
 from thence.agents.kimi.names import CARD, LOG, MAIN, PREFIX, session_id
-from thence.agents.records import QuietAgent, Record, first_records, roots_of, subfolders
+from thence.agents.records import (
+    QuietAgent,
+    Record,
+    first_records,
+    is_regular,
+    roots_of,
+    subfolders,
+)
 
 
 class Kimi(QuietAgent):
@@ -73,18 +80,18 @@ def _source(folder: Path, root: str) -> Source | None:
     """Return the session in a folder: the logs of its agents, and its card."""
     own: list[File] = []
     for agent in subfolders(folder / "agents"):
-        log = agent / LOG
-        if log.is_symlink() or not log.is_file():
+        log = f"{agent}/{LOG}"
+        if not is_regular(log):
             continue
         if agent.name == MAIN:
-            own.append(File(str(log), MAIN))
+            own.append(File(log, MAIN))
         else:
-            own.append(File(str(log), f"side/{agent.name}", f"agent:{agent.name}"))
+            own.append(File(log, f"side/{agent.name}", f"agent:{agent.name}"))
     if not own:
         return None
-    card = folder / CARD
-    if card.is_file() and not card.is_symlink():
-        own.append(File(str(card), "state", is_document=True))
+    card = f"{folder}/{CARD}"
+    if is_regular(card):
+        own.append(File(card, "state", is_document=True))
     own.sort(key=lambda file: file.key)
     return Source(Kimi.name, session_id(folder.name), tuple(own), root)
 

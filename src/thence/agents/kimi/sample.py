@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 
 from thence.agents.kimi.handoff import files
 from thence.agents.kimi.profile import PROFILE
-from thence.agents.samples import Machine, Record, by_forms, handoff_history_of, history, put
+from thence.agents.samples import (
+    Machine,
+    Record,
+    by_forms,
+    handoff_history_of,
+    history,
+    put,
+    put_documents,
+)
 
 MODEL = "kimi-k2"
 
@@ -17,11 +24,7 @@ def write(machine: Machine, now: datetime) -> None:
     call = by_forms(PROFILE.forms)
     story = history("kimi", "umlaut", machine, now - timedelta(hours=50), call)
     answers = iter([message for message in story.messages if message.tokens is not None])
-    for name, records in files(handoff_history_of(story, MODEL)).items():
-        if not name.endswith(".jsonl"):
-            (machine.home / name).parent.mkdir(parents=True, exist_ok=True)
-            (machine.home / name).write_text(json.dumps(records[0]))
-            continue
+    for path, records in put_documents(machine.home, files(handoff_history_of(story, MODEL))):
         events: list[Record] = []
         for event in records:
             event.pop("handedFrom", None)
@@ -38,4 +41,4 @@ def write(machine: Machine, now: datetime) -> None:
                 place = {"agentId": "main", "time": event["time"], "usageScope": "turn"}
                 events.append({"type": "usage.record", "model": MODEL, "usage": usage, **place})
             events.append(event)
-        put(machine.home / name, events)
+        put(path, events)

@@ -56,6 +56,10 @@ TITLE: Final = "the title request is not in the log"
 _DEFAULT_TITLE_PREFIXES: Final = ("New session - ", "Child session - ")
 _MAX_KNOWN_MESSAGES: Final = 256  # messages that later records may name; older ones are forgotten
 # An answer that ends with one of these is followed by another request of the same turn.
+_BOOKS: Final = ("session.", "message.part.", "todo.", "permission.", "file.", "lsp.", "server.")
+"""How events begin that say nothing of what was said."""
+_BOOK_PARTS: Final = ("text", "reasoning", "tool", "step-start", "step-finish", "snapshot", "patch")
+"""Parts that are told elsewhere, or that keep the client's books."""
 _UNFINISHED_REASONS: Final = ("tool-calls", "unknown", "")
 _TRANSIENT: Final = "kilocode.lifecycle"
 HANDED_OVER: Final = "thence"
@@ -146,7 +150,10 @@ class OpenCodeMessages(LineReader):
             return self._part_facts(entry, fields(data.get("part")))
         if kind == "message.removed":
             return self._removal_facts(entry, word(data.get("messageID")))
-        return ()
+        if not kind or kind.startswith(_BOOKS):
+            return ()
+        node = Node(word(entry.value.get("id")) or self._name(entry), flags=Is.INTERNAL)
+        return (self._fact(entry, node, kind, blocks=(note(kind, entry.value),)),)
 
     # -- frame --------------------------------------------------------------------------
 
@@ -484,7 +491,9 @@ def _blocks(message: _Message, part: Record, *, is_side: bool) -> list[Block]:
         return [Block("error", "system", one_line(word(error.get("message"))), part.get("error"))]
     if kind == "agent":
         return [note(f"agent {word(part.get('name'))}", None)]
-    return []
+    if kind in _BOOK_PARTS or not isinstance(kind, str):
+        return []
+    return [note(kind, part)]
 
 
 def _text(message: _Message, part: Record, content: str, *, is_side: bool) -> Block:

@@ -11,7 +11,13 @@ PROFILE = Profile(
     has_status=False,
     colours=("#4a5a6a", "#a3b4c6"),
     newest_version="1.18",
+    records=(
+        *("model call", "text", "reasoning", "tool", "file", "compaction", "revert", "agent"),
+        *("session", "subtask", "retry", "error"),
+    ),
     resume_option=("opencode", "--session"),
+    prompt_command=("opencode", "run"),
+    prompt_words=("{}",),
     home_variable="XDG_DATA_HOME",
     rewind_hint="in OpenCode: /undo",
     home_is_parent=True,

@@ -10,6 +10,7 @@ PROFILE = Profile(
     usual_folders=(".pi",),
     has_status=False,
     resume_option=("pi", "--session"),
+    prompt_words=("-p", "{}"),
     home_variable="PI_CODING_AGENT_DIR",
     more_variables=("PI_CODING_AGENT_SESSION_DIR",),
     rewind_hint="in pi: /tree",

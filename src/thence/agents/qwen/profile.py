@@ -12,6 +12,7 @@ PROFILE = Profile(
     usual_folders=(".qwen",),
     has_status=False,
     resume_option=("qwen", "--resume"),
+    prompt_words=("-p", "{}"),
     home_variable="QWEN_HOME",
     more_variables=("QWEN_RUNTIME_DIR",),
     rewind_hint="in Qwen Code: /rewind, or press Esc twice",

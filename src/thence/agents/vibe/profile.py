@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ToolForm
+from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Mistral Vibe",
@@ -12,6 +12,7 @@ PROFILE = Profile(
     colours=("#b5440c", "#ff9a5c"),
     newest_version="3.0",
     resume_option=("vibe", "--resume"),
+    prompt_words=("-p", "{}"),
     home_variable="VIBE_HOME",
     rewind_hint="in Mistral Vibe: start a new session",
     records=("message", "reasoning", "effect", "total"),
@@ -20,5 +21,21 @@ PROFILE = Profile(
         "read": ToolForm("read_file", {"path": "path"}),
         "write": ToolForm("write_file", {"path": "path", "content": "content"}),
     },
+    hooks=(
+        HookFile(
+            "hooks.toml",
+            ("post_agent",),
+            form="tables",
+            event_name="type",
+            more={"name": "thence"},
+        ),
+    ),
+    servers=ServerFile(
+        "config.toml",
+        form="toml",
+        key="mcp_servers",
+        is_list=True,
+        more={"transport": "stdio"},
+    ),
     sample="thence.agents.vibe.sample:write",
 )

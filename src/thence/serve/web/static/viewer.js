@@ -308,7 +308,7 @@
     const text = finder.value.trim(), base = one("#thread").dataset.base;
     if (!text) { hits = null; terms = []; paint(null); count.textContent = ""; one(".finder .steps").hidden = true; return; }
     const answer = await (await asked(`${base}/find?q=${encodeURIComponent(text)}`)).json();
-    if (finder.value.trim() !== text) return;
+    if (finder.value.trim() !== text || hits?.text === text) return; // asked twice: the place in the matches stays
     hits = { text, list: answer.matches, at: -1 };
     terms = answer.terms;
     paint(null);
@@ -352,6 +352,7 @@
     finder.addEventListener("input", () => { clearTimeout(later); later = setTimeout(() => look().catch(() => toast("Could not search")), 150); });
     one(".finder").addEventListener("submit", async (ev) => {
       ev.preventDefault();
+      clearTimeout(later);
       if (hits?.text !== finder.value.trim()) await look();
       stepHit(ev.submitter || !shifted ? 1 : -1);
     });

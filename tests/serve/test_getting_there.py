@@ -1,0 +1,263 @@
+"""Getting to the right place and trusting it, in a browser: links, controls, lists, numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.serve import browser as browsers
+from tests.serve.conftest import House
+from tests.serve.test_finding import SHOWN
+from tests.serve.test_pages import tides, uid_of
+from thence.agents.claude.sample import SampleTranscript
+
+pytestmark = pytest.mark.slow
+
+ROW_IN_VIEW = """() => {
+  const box = document.querySelector(".ev.hit")?.getBoundingClientRect();
+  return Boolean(box && box.bottom > 80 && box.top < innerHeight);
+}"""
+"""Whether the row that a link leads to is in view and marked."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium."""
+    with browsers.launched() as made:
+        yield made
+
+
+# -- links ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_to_do_leads_to_the_row_that_it_comes_from(
+    browser: Browser, house: House, width: int
+) -> None:
+    """On the first page and on that of its project."""
+    with browsers.tab(browser, house, width=width) as tab:
+        page = tab.go("/")
+        todo = page.locator(".side-list li:has([data-act=dismiss]) a").first
+        text = todo.inner_text()
+        todo.click()
+        page.wait_for_function(ROW_IN_VIEW)
+        page.locator(".crumbs a").first.click()
+        page.get_by_role("link", name=text).click()
+        page.wait_for_function(ROW_IN_VIEW)
+
+        assert [] == tab.errors
+
+
+def test_a_file_that_was_changed_leads_to_its_sessions(browser: Browser, house: House) -> None:
+    """From the page of its project; the sessions that are listed changed it."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/projects")
+        page.get_by_role("link", name="tidepool", exact=True).click()
+        page.locator("section:has(#h-f) a").first.click()
+        expect(page.locator("#q")).to_have_value(re.compile("^file:"))
+        expect(page.locator(".srow").first).to_be_visible()
+
+
+def test_enter_before_the_answer_keeps_its_place(browser: Browser, house: House) -> None:
+    """The answer to what was typed comes after that to Enter, and does not begin anew."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        page.locator("#find").fill("missing")
+        page.locator("#find").press("Enter")
+        expect(page.locator("#n-of")).to_have_text(re.compile(r"^1 of \d+$"))
+        page.wait_for_timeout(600)
+        expect(page.locator("#n-of")).to_have_text(re.compile(r"^1 of \d+$"))
+        page.wait_for_function(SHOWN)
+
+
+# -- searching ------------------------------------------------------------------------------
+
+
+def test_every_control_narrows_the_list_and_stays_in_the_address(
+    browser: Browser, house: House
+) -> None:
+    """Project, agent, model, dates, outcome and cost, all together with the words."""
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/sessions?q=tide")
+        controls = page.locator("#controls")
+        for name, value in (("agent", "claude"), ("project", None), ("model", None)):
+            choice = controls.locator(f"select[name={name}]")
+            chosen = value or choice.locator("option").nth(1).get_attribute("value")
+            choice.select_option(chosen)
+            page.wait_for_url(re.compile(rf"q=tide.*{name}="))
+        controls.locator("input[name=after]").fill("2020-01-01")
+        page.wait_for_url(re.compile("after=2020-01-01"))
+        controls.locator("input[name=until]").fill(today)
+        page.wait_for_url(re.compile(f"until={today}"))
+        controls.locator("input[name=cost]").fill("0.001")
+        controls.locator("input[name=cost]").press("Tab")
+        page.wait_for_url(re.compile("cost=0.001"))
+        page.get_by_role("link", name="done", exact=True).click()
+        page.wait_for_url(re.compile("outcome=success"))
+        for name in ("q=tide", "agent=", "project=", "model=", "after=", "until=", "cost="):
+            assert name in page.url, name
+        rows = page.locator(".srow").all_inner_texts()
+        page.reload()
+        assert rows == page.locator(".srow").all_inner_texts()
+        expect(page.locator("#q")).to_have_value("tide")
+        expect(controls.locator("select[name=agent]")).to_have_value("claude")
+
+        assert [] == tab.errors
+
+
+def test_a_session_has_several_snippets_and_its_number_of_matches(
+    browser: Browser, house: House
+) -> None:
+    """Each leads to its own event; no two say the same."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/sessions?q=clock")
+        row = page.locator(".srow:has(.tag:text-matches('matches'))").first
+        assert re.search(r"\d+\+? matches", row.inner_text())
+        texts = row.locator(".snips a").all_inner_texts()
+        links = row.locator(".snips a").evaluate_all("(all) => all.map((a) => a.href)")
+        assert 1 < len(texts) == len(set(texts)) == len(set(links))
+        row.locator(".snips a").nth(1).click()
+        page.wait_for_function(SHOWN)
+
+
+def test_the_syntax_is_on_a_sheet_and_an_unknown_filter_is_said(
+    browser: Browser, house: House
+) -> None:
+    """Every filter of the sheet is one."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/sessions?q=colour%3Ared")
+        expect(page.locator("#found")).to_contain_text("colour: is not a filter")
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("?")
+        sheet = page.locator("#help")
+        expect(sheet).to_contain_text("Search")
+        examples = sheet.locator("code, dt").all_inner_texts()
+        assert {"agent:codex", "kind:error", "-without", '"a phrase"'} <= set(examples)
+
+
+# -- texts ----------------------------------------------------------------------------------
+
+
+def test_scripts_that_run_from_right_to_left_do(browser: Browser, own_house: House) -> None:
+    """Titles and prompts take their direction from their letters; joiners between letters stay."""
+    persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u062c\u062f\u0648\u0644"
+    work = own_house.homes.work / "tidepool"
+    made = SampleTranscript("right", work, datetime.now(UTC) - timedelta(hours=1))
+    made.prompt(persian)
+    made.text("Done.\nSecond line.")
+    made.save(own_house.homes.claude)
+    own_house.swept()
+    with browsers.tab(browser, own_house) as tab:
+        page = tab.go("/sessions")
+        title = page.locator(".srow .title a", has_text="\u062c\u062f\u0648\u0644").first
+        expect(title).to_have_css("direction", "rtl")
+        title.click()
+        expect(page.locator("h1")).to_have_css("direction", "rtl")
+        expect(page.locator(".ev[data-kind=prompt] .typed")).to_have_css("direction", "rtl")
+        assert persian == page.locator(".ev[data-kind=prompt] .typed").inner_text()
+        answer = page.locator(".ev[data-kind=answer] .say").first
+        expect(answer).to_have_css("direction", "ltr")
+        assert "Done.\nSecond line." == answer.inner_text().strip()
+
+
+# -- numbers --------------------------------------------------------------------------------
+
+
+def test_the_last_seven_days_are_those_of_costs(browser: Browser, house: House) -> None:
+    """Agent by agent, sessions and money."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/")
+        rows = page.locator(".side-list.spent li:has(.end)")
+        shown = {
+            row.locator("a").inner_text(): (
+                row.locator(".end").inner_text().split()[0],
+                row.locator(".nowrap").inner_text(),
+            )
+            for row in rows.all()
+        }
+        page = tab.go("/costs?days=7&by=agent")
+        cells = [
+            row.locator("td").all_inner_texts()
+            for row in page.locator("tbody").first.locator("tr").all()
+        ]
+
+        assert shown
+        assert shown == {line[0]: (line[1], line[5]) for line in cells if line[0] in shown}
+
+
+def test_the_table_of_costs_sums_up_to_its_heading(browser: Browser, house: House) -> None:
+    """The total of the last line is that of the page."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/costs?days=365")
+        heading = page.locator("h1").inner_text().split()[0]
+
+        assert heading == page.locator("tfoot td").nth(5).inner_text()
+
+
+def test_the_page_of_a_subagent_has_its_own_facts(browser: Browser, house: House) -> None:
+    """Title, events, time and cost are those of the subagent, not of its session."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        whole = page.locator("#s-facts").inner_text()
+        card = page.locator(".agentcard").first
+        card.locator("summary").first.click()
+        card.get_by_role("link", name="Open on its own page").click()
+        page.wait_for_url(re.compile(r"/side/s\d+"))
+        facts = page.locator("#s-facts").inner_text()
+        assert "subagent" in facts
+        assert "4 events" in facts
+        assert "$0.02" in facts
+        assert "37 events" in whole
+        assert "The hourly tide table" not in page.locator("h1").inner_text()
+
+
+def test_a_lower_bound_is_marked_on_every_page(browser: Browser, house: House) -> None:
+    """Where a bill is missing, the cost of the session ends in a plus, with the reason."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        cost = page.locator("#s-facts .why").first
+        assert cost.inner_text().endswith("+")
+        cost.click()
+        expect(page.locator("#why-cost")).to_contain_text("not in the log")
+        page = tab.go("/sessions?q=hourly+tide+table")
+        row = page.locator(f".srow:has(a[href^='/sessions/{uid_of(house, 'The hourly')}'])")
+        assert row.first.locator(".money").inner_text().startswith("$0.25+")
+
+
+# -- lists ----------------------------------------------------------------------------------
+
+
+def test_rows_on_a_phone_show_what_they_show_elsewhere(browser: Browser, house: House) -> None:
+    """Model, turns, duration, cost, age and outcome."""
+    with browsers.tab(browser, house, width=390) as tab:
+        page = tab.go("/sessions")
+        row = page.locator(".srow", has_text="The hourly tide table").first
+        text = row.inner_text()
+        for part in ("claude-sonnet", "3 turns", "4 min", "done", "$0.25+"):
+            assert part in text, part
+        expect(row.locator(".age:visible")).to_have_text(re.compile(r"\d+ (?:min|h|d)|now"))
+
+
+# -- acting ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"), [("Markdown", "md"), ("HTML", "html"), ("JSON", "jsonl")]
+)
+def test_a_session_is_exported_from_its_page(
+    browser: Browser, house: House, name: str, ending: str
+) -> None:
+    """A button, three forms, a file each."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(tides(house))
+        page.locator("[popovertarget=export]").click()
+        with page.expect_download() as download:
+            page.locator("#export").get_by_role("link", name=re.compile(f"^{name}")).click()
+
+        assert download.value.suggested_filename.endswith(f".{ending}")
+        assert b"tide table" in download.value.path().read_bytes()
