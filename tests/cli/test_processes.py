@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.transcripts import Script, write
+from tests.sshd import SshServer, missing_sshd
 from thence import Journal
 from thence.testing import JournalSubject
 
@@ -413,6 +414,24 @@ def git_remote(machine: Machine) -> None:
     assert 1 == json.loads(machine.thence("sync", "--json"))["sent_sessions"]
 
 
+def ssh_folder(machine: Machine) -> None:
+    """A sync through a folder on another machine, started in the project."""
+    pytest.importorskip("pyrage")
+    if missing := missing_sshd():
+        pytest.skip(missing)
+    server = SshServer(machine.user.parent / "sshd")
+    try:
+        (machine.bin / "ssh").symlink_to(server.bin / "ssh")
+        place = server.folder / "shared"
+        place.mkdir()
+        machine.write_session()
+        machine.thence("sync", "init", server.address(place))
+
+        assert 1 == json.loads(machine.thence("sync", "--json"))["sent_sessions"]
+    finally:
+        server.stop()
+
+
 Trial = Callable[[Machine], None]
 
 STARTS: dict[str, list[Trial]] = {
@@ -420,6 +439,7 @@ STARTS: dict[str, list[Trial]] = {
     "bridge/folders.py subprocess": [git_of_the_project],
     "bridge/handoff.py subprocess": [hand_over],
     "bridge/sync_places.py subprocess": [git_remote],
+    "bridge/sync_ssh.py subprocess": [ssh_folder],
     "cli/background.py subprocess": [background],
     "cli/demo.py processes": [demo],
     "cli/exec.py subprocess": [run_agent],

@@ -41,7 +41,7 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     home = tmp_path_factory.mktemp("screens")
     env = environment(home)
     if request.param == "real":
-        copy_real(request.getfixturevalue("shared"), home)
+        copy_real(request.getfixturevalue("shared"), home, each=10)
     else:
         env |= madeup.write(home, datetime.now(UTC)).env
 

@@ -27,7 +27,7 @@ from tests.agents.transcripts import Script, write
 from tests.cli.desk import Ran, in_process
 from tests.format.messages_api import refusals
 from thence import __version__
-from thence.agents import Source
+from thence.agents import Source, adapters
 from thence.agents.sessions import LoadedSession
 from thence.cli import ALIASES, COMMANDS, GROUPS, MOVED, VIEWS
 from thence.cli.page import Page
@@ -312,7 +312,7 @@ def test_file_that_is_nobodys_is_refused(tmp_path: Path, content: bytes) -> None
 
     assert [
         f"error: not a session of a known agent: {path}",
-        "hint:  thence reads sessions of claude",
+        f"hint:  thence reads sessions of {min(adapters())}",
     ] == [line.partition(",")[0] for line in error.splitlines()]
 
 

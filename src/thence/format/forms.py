@@ -128,8 +128,8 @@ def _bills(session: Readout, messages: list[dict[str, JSON]]) -> dict[int, dict[
     at = answers[0] if answers else 0
     for record in session.records if answers else ():
         if record.usage is not None and place_of(record.blocks[0]) == "live":
-            said = (block for turn in session.messages_in(record) for block in turn["content"])
-            known = (places[mark] for block in said if (mark := _mark(block)) in places)
+            spoken = (block for turn in session.messages_in(record) for block in turn["content"])
+            known = (places[mark] for block in spoken if (mark := _mark(block)) in places)
             at = max(at, next(known, at))
             taken.setdefault(at, []).append(record.blocks[0])
     out: dict[int, dict[str, JSON]] = {}
