@@ -27,7 +27,7 @@ from thence.cli.madeup import Homes, fake_token, made_id
 from thence.cli.sql import SAMPLES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analytics.md").read_text()
-PART = PAGE[PAGE.index("## Ten questions") : PAGE.index("## Other readers")]
+PART = PAGE[PAGE.index("## Ten example queries") : PAGE.index("## Other readers")]
 QUESTIONS = re.findall(r"```sql\n(.*?)```", PART, re.DOTALL)
 
 
