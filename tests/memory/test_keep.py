@@ -21,9 +21,10 @@ from thence.format.normal import SessionEvent
 from thence.format.records import JSON, Usage
 from thence.format.stored import events_of_session
 from thence.memory.growth import Growing, light
-from thence.memory.keep import CarriedSpend, Ingester, IngestResult, with_payloads
+from thence.memory.keep import CarriedSpend, Ingester, IngestResult
 from thence.memory.packs import Packs
 from thence.memory.pages import with_price
+from thence.memory.payloads import with_payloads
 from thence.memory.prices import price
 from thence.memory.redact import RULES, Redactor
 from thence.memory.rules import sample

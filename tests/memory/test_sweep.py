@@ -35,8 +35,8 @@ from thence.format.whole import SessionGraph
 from thence.memory import derivation, keep
 from thence.memory import sweep as module
 from thence.memory.digest import digest
-from thence.memory.keep import with_payloads
 from thence.memory.packs import pack_name
+from thence.memory.payloads import with_payloads
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
 from thence.memory.rows import REPACK

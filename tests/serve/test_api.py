@@ -22,7 +22,7 @@ from thence.format import layout
 from thence.format.graph import State
 from thence.memory.bills import CostTable, with_dollars
 from thence.memory.store import Filter
-from thence.serve.api import PagePosition, cursor_at, cursor_text, paginate
+from thence.serve.cursors import PagePosition, cursor_at, cursor_text, paginate
 
 MAIN = f"claude:{made_id('clock-change')}"
 
@@ -352,7 +352,7 @@ def test_an_odd_question_gets_a_problem_with_a_hint(house: House, path: str, sta
 @given(st.text(max_size=40))
 def test_no_text_is_a_cursor_that_breaks(text: str) -> None:
     """It is read back, or refused as one that no page gave."""
-    from thence.serve.api import BadCursor
+    from thence.serve.cursors import BadCursor
 
     try:
         at = cursor_at(text)

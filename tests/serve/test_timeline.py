@@ -27,6 +27,7 @@ from thence.format.whole import SessionGraph
 from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import readout_of
 from thence.serve import api
+from thence.serve.cursors import PagePosition, cursor_text
 from thence.serve.timeline import Timeline, timeline_of
 
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
@@ -146,7 +147,7 @@ def test_stored_events_are_read_at_the_same_cost_at_any_length(tmp_path: Path, p
         uid = f"claude:{script.session}"
         rows = house.store.events(uid)
         middle = rows[len(rows) // 2 // PAGE_EVENTS * PAGE_EVENTS + PAGE_EVENTS // 2]
-        cursor = api.cursor_text(api.PagePosition(middle.seq + 1)) if path == "middle" else None
+        cursor = cursor_text(PagePosition(middle.seq + 1)) if path == "middle" else None
         name = f"e{middle.event.event_id:013x}"
         answers: list[Any] = []
 

@@ -17,7 +17,7 @@ from thence.errors import NotReadable
 from thence.format import gather
 from thence.format.facts import Block, Edge, Fact
 from thence.format.records import JSON
-from thence.format.whole import in_written_order, name_repeats
+from thence.format.written import in_written_order, name_repeats
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Generation

@@ -12,7 +12,7 @@ from thence.cli.columns import DIM, WIDE, TextCell, TextColumn, table, tell
 from thence.cli.terminal import as_json, clean, columns, cut, say, several, style, width
 
 if TYPE_CHECKING:
-    from thence.cli.checks import Finding
+    from thence.cli.findings import Finding
     from thence.format.records import JSON
 
 WARNED_EXIT_CODE = 3

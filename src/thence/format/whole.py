@@ -25,7 +25,6 @@ from thence.format.facts import (
     Fact,
     event_blocks,
     events_of,
-    is_line_name,
     merge_statuses,
 )
 from thence.format.graph import Graph, State
@@ -34,6 +33,7 @@ from thence.format.normal import Session, SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON, Notice, Usage
 from thence.format.turn import TurnNow, turn_of
+from thence.format.written import in_written_order, name_repeats
 
 REWRITTEN = "rewritten"
 """Why an event is dead that a log once held and holds no more."""
@@ -530,41 +530,6 @@ def _traits(facts: list[Fact]) -> int:
     return out
 
 
-def in_written_order(facts: Iterable[Fact]) -> list[Fact]:
-    """Sort facts as they were written; a line that was read twice is read once.
-
-    Records salvaged from one line share its place; they were read together, in their order.
-    """
-    in_order = list(facts)
-    if _is_in_order(in_order):
-        return in_order
-    ordered = sorted(in_order, key=lambda f: (f.file, f.generation, f.line))
-    read: dict[tuple[str, int, int], list[Fact]] = {}
-    out: list[Fact] = []
-    for fact in ordered:
-        known = read.setdefault((fact.file, fact.generation, fact.line), [])
-        if fact in known:
-            continue
-        known.append(fact)
-        out.append(fact)
-    return out
-
-
-def _is_in_order(facts: list[Fact]) -> bool:
-    """Whether facts stand in written order, none of them twice, as nearly always."""
-    file, generation, line, begin = "", 0, -1, 0  # of the last one, and the first on its line
-    for at, fact in enumerate(facts):
-        if fact.line > line and fact.file == file and fact.generation == generation:
-            line, begin = fact.line, at
-            continue
-        now, last = (fact.file, fact.generation, fact.line), (file, generation, line)
-        if now < last or (now == last and fact in facts[begin:at]):
-            return False
-        if now != last:
-            file, generation, line, begin = *now, at
-    return True
-
-
 def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     """Part what the logs hold now from what they held before they were rewritten."""
     if not any(fact.generation for fact in facts):
@@ -581,33 +546,6 @@ def _generations(facts: list[Fact]) -> tuple[list[Fact], list[Fact]]:
     gone = [f for f in gone if f.generation == last[f.file, f.node.id]]
     places = by_place(gone)
     return now, gone if len(places) == 1 else merge_places(places)
-
-
-def name_repeats(facts: list[Fact]) -> list[Fact]:
-    """Return facts in which repeated records without an id have names of their own."""
-    if len({fact.node.id for fact in facts}) == len(facts):
-        return facts
-    if any(fact.piece is not None for fact in facts):
-        facts = gather.latest_texts(facts)
-    times: dict[tuple[str, int, str], int] = {}
-    out = facts
-    for at, fact in enumerate(facts):
-        name = fact.node.id
-        if not is_line_name(name) or not fact.blocks:
-            continue
-        line = name, fact.generation, place_of(fact.file)
-        before = times.get(line, 0)
-        times[line] = before + 1
-        if before:
-            out = list(facts) if out is facts else out
-            out[at] = named_repeat(fact, before)
-    return out
-
-
-def named_repeat(fact: Fact, before: int) -> Fact:
-    """Return a record without an id under the name it has after so many of the same bytes."""
-    node = msgspec.structs.replace(fact.node, id=f"{fact.node.id}~{before}")
-    return msgspec.structs.replace(fact, node=node)
 
 
 def _bill_totals(facts: list[Fact], totals: Mapping[tuple[str, str], Usage]) -> list[Fact]:

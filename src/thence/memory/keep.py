@@ -7,9 +7,8 @@ kept stays kept when the source is rewritten or deleted; it is marked so.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +16,6 @@ from msgspec.structs import force_setattr as set_field
 
 from thence.agents import Batch, Cursor, Mark, Source
 from thence.agents.files import clean_carry_with
-from thence.errors import ThenceError
 from thence.format import gather, outcomes, tools
 from thence.format.facts import (
     COPIES_OF,
@@ -40,7 +38,8 @@ from thence.memory import spelling
 from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
 from thence.memory.growth import Growing, Growth, Shares, light, rebuild, shorten_status
-from thence.memory.packs import BlobStore, read_all
+from thence.memory.packs import BlobStore
+from thence.memory.payloads import salvage_payloads, with_payloads
 from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
 from thence.memory.search import meta
@@ -551,42 +550,6 @@ def _ties(uid: str, edges: Iterable[Edge], about: Mapping[str, JSON]) -> list[in
     if isinstance(copied, str):
         named.add(copied)
     return [owner_key("session", f"{agent}:{name}") for name in sorted({native, *named})]
-
-
-def with_payloads(facts: Iterable[Fact], blobs: BlobStore) -> list[Fact]:
-    """Return facts as they were read: payloads in their place."""
-    facts = list(facts)
-    bodies = read_all(blobs, [b.ref for f in facts for b in f.blocks if b.ref is not None])
-    for at, fact in enumerate(facts):
-        blocks = tuple([_with_payload(block, bodies) for block in fact.blocks])
-        if blocks != fact.blocks:
-            facts[at] = msgspec.structs.replace(fact, blocks=blocks)
-    return facts
-
-
-def salvage_payloads(
-    facts: Sequence[Fact], blobs: BlobStore, path: str
-) -> tuple[list[Fact], list[Skipped]]:
-    """Return facts with all payloads that can be read, and the records that lack some."""
-    with contextlib.suppress(ThenceError):
-        return with_payloads(facts, blobs), []
-    out: list[Fact] = []
-    broken: list[Skipped] = []
-    for fact in facts:
-        try:
-            out += with_payloads([fact], blobs)
-        except ThenceError as error:
-            why = f"its text is unavailable: {error.message}"
-            broken.append(Skipped(fact.line, fact.offset, 0, why, source=path))
-            blocks = tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks)
-            out.append(msgspec.structs.replace(fact, blocks=blocks))
-    return out, broken
-
-
-def _with_payload(block: Block, bodies: Iterator[bytes]) -> Block:
-    if block.ref is None:
-        return block
-    return msgspec.structs.replace(block, payload=spelling.load(next(bodies)))  # all fields stay
 
 
 def _facts_without_source(session: StoredSession, there: Container[str]) -> list[Fact]:

@@ -262,7 +262,7 @@ def _generation(
 ) -> tuple[Generation, list[Skipped]]:
     """Return a stored session as one of a lineage, and the records whose text is lost."""
     from thence.agents.sessions import Generation
-    from thence.memory.keep import salvage_payloads
+    from thence.memory.payloads import salvage_payloads
 
     session = stored.row.session
     facts: list[Fact] = list(stored.facts)

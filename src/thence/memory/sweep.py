@@ -44,9 +44,10 @@ from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
 from thence.memory.growth import Growing, rename_refs
-from thence.memory.keep import CarriedSpend, Ingester, salvage_payloads
+from thence.memory.keep import CarriedSpend, Ingester
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
+from thence.memory.payloads import salvage_payloads
 from thence.memory.places import (
     SourceReader,
     are_known,

@@ -8,22 +8,20 @@ is redacted, as it is kept.
 
 from __future__ import annotations
 
-import binascii
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from thence.errors import SessionNotFound, ThenceError
+from thence.errors import SessionNotFound
 from thence.format import layout
 from thence.format.figures import TICKS
 from thence.format.graph import State
@@ -66,6 +64,7 @@ from thence.serve.answers import (
 )
 from thence.serve.charts import charts_of
 from thence.serve.context import AppContext, ContextDependency
+from thence.serve.cursors import PagePosition, cursor_at, cursor_text, paginate
 from thence.serve.timeline import timelines_of
 
 DEFAULT_PAGE_SESSIONS: Final = 50
@@ -95,47 +94,7 @@ _CLAUDE_DASH = re.compile(r"[^A-Za-z0-9]")
 """What becomes a dash in the names of Claude Code's project folders."""
 
 
-class BadCursor(ThenceError):
-    """A cursor that no page gave."""
-
-
 # -- cursors --------------------------------------------------------------------------------
-
-
-class PagePosition(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page ended: so many came before, and the last of them was this one."""
-
-    offset: int
-    last: str = ""
-
-
-T = TypeVar("T")
-_AT = msgspec.msgpack.Decoder(PagePosition)
-
-
-def cursor_text(at: PagePosition) -> str:
-    """Return a cursor as a text."""
-    return urlsafe_b64encode(msgspec.msgpack.encode(at)).decode().rstrip("=")
-
-
-def cursor_at(text: str | None) -> PagePosition:
-    """Read a cursor back."""
-    if text is None:
-        return PagePosition(0)
-    try:
-        at = _AT.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (binascii.Error, ValueError):
-        at = PagePosition(-1)
-    if not 0 <= at.offset < 1 << 40:
-        raise BadCursor("invalid cursor", hint="start again without a cursor")
-    return at
-
-
-def paginate(items: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
-    """Cut a page out of what is at hand as a whole."""
-    start = cursor_at(cursor).offset
-    end = start + limit
-    return list(items[start:end]), cursor_text(PagePosition(end)) if end < len(items) else None
 
 
 MAX_SHIFTED_SESSIONS: Final = 200

@@ -20,7 +20,8 @@ import msgspec
 from thence.agents import Cursor
 from thence.format.records import JSON, Usage
 from thence.format.stored import fingerprint
-from thence.memory.keep import Ingester, with_payloads
+from thence.memory.keep import Ingester
+from thence.memory.payloads import with_payloads
 from thence.memory.redact import Redactor
 from thence.memory.store import (
     DigestRecord,
