@@ -22,7 +22,13 @@ from thence.cli import COMMANDS, module_of
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "thence"
 
-FILE_CAP = 900
+FILE_CAP = 700
+LARGER_FILES = {
+    "memory/sweep.py": 900,  # one run from finding to retention; its parts share one report
+    "serve/view.py": 820,  # one method for each kind of row
+    "format/graph.py": 750,  # one class, whose cached walks build on each other
+}
+"""Files above the cap, with the reason; they may shrink."""
 FUNCTION_CAP = 100
 
 HEAVY = "apsw asyncio click litestar psycopg re2 rich sqlite3 starlette uvicorn zstandard"
@@ -213,7 +219,11 @@ def test_contracts_forbid_an_sdk_to_all_but_the_bridges(tmp_path: Path) -> None:
 
 def test_no_file_is_longer_than_the_cap() -> None:
     """Every source file can be read in one sitting."""
-    assert [] == offences(long_file, PACKAGE)
+    sizes = {name: len(source.splitlines()) for name, source in modules(PACKAGE)}
+    larger = {name: lines for name, lines in sizes.items() if lines > FILE_CAP}
+
+    assert LARGER_FILES.keys() == larger.keys()
+    assert [] == [name for name, lines in larger.items() if lines > LARGER_FILES[name]]
 
 
 @pytest.mark.slow

@@ -223,3 +223,13 @@ def _facts_in(facts: list[Fact], place: str) -> list[Fact]:
     if not place:
         return facts
     return [msgspec.structs.replace(fact, file=fact.file + place) for fact in facts]
+
+
+def is_deleted(source: Source) -> bool:
+    """Return whether no file of a session is there any more."""
+    return not any(os.path.lexists(file.path) for file in source.files)
+
+
+def modified_ns(known: SweepEntry) -> int:
+    """Return when the files of a stored session were changed last."""
+    return max((mark.mtime_ns for mark in known.cursor.marks.values()), default=0)

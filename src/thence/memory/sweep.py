@@ -52,6 +52,8 @@ from thence.memory.places import (
     SourceReader,
     are_known,
     arrange,
+    is_deleted,
+    modified_ns,
     only_copies,
     reader_of,
     unite,
@@ -273,7 +275,7 @@ class Sweep:
         read = sum(len(sources[job.source.uid][1]) for job in jobs)
         self.report.unchanged = self.report.sources - read - self.report.excluded
         if known.takes_older:
-            stored = map(_modified_ns, known.sessions.values())
+            stored = map(modified_ns, known.sessions.values())
             oldest = min(stored, default=math.inf)
             for job in jobs:
                 job.older = job.source.uid not in known.sessions and job.modified * 1e9 < oldest
@@ -486,7 +488,7 @@ class Sweep:
                     carried=carried,
                     again=again,
                 )
-                if first and not result.bytes and _is_deleted(source):
+                if first and not result.bytes and is_deleted(source):
                     yield SweepPiece(Outcome(source.uid, path, "vanished"))
                     return
                 more, carried, again, first = result.has_more, None, False, False
@@ -509,7 +511,7 @@ class Sweep:
         except DiskFull:
             raise  # all other sources would fail as well
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
-            what = "vanished" if _is_deleted(source) else "failed"
+            what = "vanished" if is_deleted(source) else "failed"
             yield SweepPiece(Outcome(source.uid, path, what, why=_why(error)))
 
     def _find_carried_spend(
@@ -889,13 +891,3 @@ def _uid(change: SessionChange) -> str:
 def _why(error: Exception) -> str:
     why = error.message if isinstance(error, ThenceError) else repr(error)
     return why.encode("utf-8", "backslashreplace").decode()
-
-
-def _is_deleted(source: Source) -> bool:
-    """Whether no file of a session is there any more."""
-    return not any(os.path.lexists(file.path) for file in source.files)
-
-
-def _modified_ns(known: SweepEntry) -> int:
-    """Return when the files of a stored session were changed last."""
-    return max((mark.mtime_ns for mark in known.cursor.marks.values()), default=0)
