@@ -319,10 +319,10 @@ class Home:
             rows.append([TextCell(" "), TextCell("all"), *figures, TextCell("")])
         if week.dead:
             costs = [TextCell(money(total.dead), DIM) for total in (today, week)]
-            name = TextCell("discarded branches", DIM)
+            name = TextCell("of it on discarded branches", DIM)
             row = [TextCell(" "), name, TextCell(""), costs[0], TextCell(""), costs[1]]
             rows.append([*row, TextCell("")])
-        daily = "daily" if len(dates) == 7 else f"daily, {len(dates)} days"
+        daily = "per day" if len(dates) == 7 else f"per day, {len(dates)} days"
         heads = [
             ["", "", "", "today", "", "last 7 days", ""],
             ["", "", "sessions", "cost", "sessions", "cost", daily],
