@@ -59,8 +59,8 @@ settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "ever
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one process more than there are processors: tests wait for browsers and servers."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2
+    """Return two processes more than there are processors: tests wait for browsers and servers."""
+    return len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else 2
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.agents import test_cline, test_continue, test_droid, test_vibe
 from tests.cli.test_agents import thence
+from thence.agents.profiles import label_of
 
 FOLDERS = {
     "cline": (".cline", test_cline),
@@ -102,7 +103,7 @@ def test_sessions_of_every_agent_are_listed(home: Path) -> None:
 
     agents = sorted(row["flavor"] for row in listed)
     assert [*["cline"] * 2, *["continue"] * 2, *["droid"] * 3, *["vibe"] * 2] == agents
-    assert all(name in thence(home, "ls") for name in FOLDERS)
+    assert all(label_of(name) in thence(home, "ls") for name in FOLDERS)
     assert 7 == sum(row["title"] == "Mending" for row in listed)  # forks have that of the original
 
 

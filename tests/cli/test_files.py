@@ -157,7 +157,7 @@ def test_history_screen(desk: Desk) -> None:
     """One line each; no matches is no error."""
     ran = desk.run("history")
 
-    assert ["›", "3", "h", "claude", "tidepool", "Cut"] == ran.lines[0].split()[:6]
+    assert ["›", "3", "h", "Claude", "Code", "tidepool", "Cut"] == ran.lines[0].split()[:7]
     assert 80 >= max(map(columns, ran.lines))
     assert 44 >= max(map(columns, desk.run("history", columns=44).lines))
     assert ["no prompt found"] == desk.run("history", "xylophone").lines

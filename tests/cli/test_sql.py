@@ -68,7 +68,7 @@ def test_the_page_tells_every_table_and_column() -> None:
         ]
 
         assert "\n".join(told) in PAGE
-    assert f"Version {SCHEMA_VERSION}, which" in PAGE
+    assert f"This is version {SCHEMA_VERSION};" in PAGE
 
 
 @pytest.mark.slow

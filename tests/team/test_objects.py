@@ -242,12 +242,15 @@ def test_eviction_that_was_cut_short_is_done_by_the_next() -> None:
 
 
 def test_many_threads_share_a_shelf(shelf: Bucket) -> None:
-    """Each has its own objects and finds everybody's."""
+    """Each has its own objects and finds everybody's, however often they compress at once."""
     objects = Objects(shelf)
+    bodies = {number: random.Random(number).randbytes(60_000).hex().encode() for number in range(8)}
     refs: dict[int, list[str]] = {}
 
     def work(number: int) -> None:
-        refs[number] = objects.append(f"claude:{number}", [bytes([number]) * 50] * 3)
+        refs[number] = [
+            ref for _ in range(6) for ref in objects.append(f"claude:{number}", [bodies[number]])
+        ]
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -255,7 +258,7 @@ def test_many_threads_share_a_shelf(shelf: Bucket) -> None:
     for thread in threads:
         thread.join()
 
-    assert {n: [bytes([n]) * 50] * 3 for n in range(8)} == {
+    assert {n: [bodies[n]] * 6 for n in range(8)} == {
         n: [objects.read(ref) for ref in found] for n, found in refs.items()
     }
     objects.close()

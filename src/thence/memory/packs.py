@@ -214,13 +214,11 @@ class _Writer:
         self._slot = slot
         self._end = os.fstat(handle).st_size
 
-    def write(
-        self, payloads: Iterable[bytes], compressor: zstandard.ZstdCompressor
-    ) -> Iterator[str]:
+    def write(self, payloads: Iterable[bytes]) -> Iterator[str]:
         """Append frames and give refs; a failed one is cut off again, as no row can name it."""
         self.batches += 1
         for group in groups(payloads):
-            frame = compressor.compress(b"".join(group))
+            frame = compressor().compress(b"".join(group))
             offset, start = self._end, 0
             self._append(frame)
             for payload in group:
@@ -281,7 +279,6 @@ class Packs:
     def __init__(self, folder: Path, *, cached: int = CACHED_BYTES) -> None:
         self.folder = folder
         self._frames = Frames(cached)
-        self._compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
         self._lock = threading.RLock()
         self._unsynced: dict[str, _Writer] = {}
         self._entered: set[str] = set()  # files whose entry in the folder is known to be durable
@@ -307,7 +304,7 @@ class Packs:
                     self._sync()
                 writer = self._unsynced[pack] = self._open_last(pack)
             try:
-                refs = list(writer.write(payloads, self._compressor))
+                refs = list(writer.write(payloads))
             except BaseException as error:
                 self._give_up(pack, error)
                 raise
@@ -537,7 +534,7 @@ class Packs:
             raise BlockingIOError(errno.EAGAIN, "its new slot was taken")
         try:
             payloads = self.read_all(map(str, moving))
-            written = writer.write(payloads, self._compressor)
+            written = writer.write(payloads)
             renamed |= {str(old): new for old, new in zip(moving, written, strict=True)}
             os.fdatasync(writer.handle)
             self._enter({writer.file})
@@ -629,8 +626,18 @@ def read_all(blobs: BlobStore, refs: Iterable[str]) -> Iterator[bytes]:
 _LOCAL = threading.local()
 
 
+def compressor() -> zstandard.ZstdCompressor:
+    """Return the compressor of this thread: two threads in one would damage what they write."""
+    made: zstandard.ZstdCompressor | None = getattr(_LOCAL, "compressor", None)
+    if made is None:
+        made = _LOCAL.compressor = zstandard.ZstdCompressor(
+            level=COMPRESSION_LEVEL, write_checksum=True
+        )
+    return made
+
+
 def _decompressor() -> zstandard.ZstdDecompressor:
-    """The decompressor of this thread: they are dear to make and not to be shared."""
+    """Return the decompressor of this thread: they are dear to make and not to be shared."""
     decompressor: zstandard.ZstdDecompressor | None = getattr(_LOCAL, "decompressor", None)
     if decompressor is None:
         decompressor = _LOCAL.decompressor = zstandard.ZstdDecompressor()

@@ -32,11 +32,11 @@ import zstandard
 from thence.errors import BadConfig, MissingPackage, NotAppendable
 from thence.memory.packs import (
     CACHED_BYTES,
-    COMPRESSION_LEVEL,
     MAX_PAYLOAD_BYTES,
     Frames,
     PackDamaged,
     PackMissing,
+    compressor,
     groups,
     pack_name,
 )
@@ -145,7 +145,6 @@ class Objects:
         self.shelf = shelf
         self.tenant = tenant
         self._frames = Frames(cached)
-        self._compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
         self._pool: ThreadPoolExecutor | None = None
         self._sent: deque[Future[None]] = deque()
         self._waiting: dict[str, bytes] = {}
@@ -169,7 +168,7 @@ class Objects:
         """Put payloads into frames, and frames into objects of bounded size."""
         batch, body, refs = secrets.token_hex(16), bytearray(), list[ObjectRef]()
         for group in groups(payloads):
-            frame = self._compressor.compress(b"".join(group))
+            frame = compressor().compress(b"".join(group))
             if body and len(body) + len(frame) > OBJECT_BYTES:
                 yield f"{pack}/{batch}", bytes(body), refs
                 batch, body, refs = secrets.token_hex(16), bytearray(), []

@@ -503,6 +503,7 @@
     const todo = button.dataset.todo, item = button.closest("li"), after = item.nextElementSibling, list = item.parentElement;
     await sent("/todos/dismissed", { todo, dismissed: true });
     item.remove();
+    if (busy || !list.isConnected) refresh(); // a page that was asked for before still has it
     toast("Dismissed", async () => {
       await sent("/todos/dismissed", { todo, dismissed: false });
       if (list.isConnected) list.insertBefore(item, after?.isConnected ? after : null); else refresh();
