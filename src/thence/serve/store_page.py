@@ -115,10 +115,10 @@ def page(context: AppContext) -> StorePage:
 
 
 def _raw_tier(context: AppContext) -> TierBar:
-    soft, hard = context.policy.raw_soft_cap_bytes, context.policy.raw_hard_cap_bytes
+    limit, maximum = context.policy.raw_soft_cap_bytes, context.policy.raw_hard_cap_bytes
     totals = sorted(context.store.totals(["agent"]), key=lambda total: -total.raw_bytes)
     used = sum(total.raw_bytes for total in totals)
-    scale = max(hard * 1.05, used * 1.05, 1)
+    scale = max(maximum * 1.05, used * 1.05, 1)
     parts, at = [], 0.0
     for total in totals:
         wide = 100 * total.raw_bytes / scale
@@ -127,17 +127,17 @@ def _raw_tier(context: AppContext) -> TierBar:
             (round(at, 2), round(wide, 2), f"f-{agent_class(name)}", name, size(total.raw_bytes))
         )
         at += wide
-    caps = [(100 * soft / scale, f"soft {size(soft)}"), (100 * hard / scale, f"hard {size(hard)}")]
-    text = f"{size(used)} of {size(soft)}"
-    return TierBar(text, parts, [(round(x, 2), name) for x, name in caps])
+    caps = [(limit, f"limit {size(limit)}"), (maximum, f"maximum {size(maximum)}")]
+    marks = [(round(100 * at_bytes / scale, 2), name) for at_bytes, name in caps]
+    return TierBar(f"{size(used)} of {size(limit)}", parts, marks)
 
 
 def _distilled_tier(context: AppContext, used: int) -> TierBar:
-    hard = context.policy.distilled_cap_bytes
-    scale = max(hard * 1.05, used * 1.05, 1)
+    limit = context.policy.distilled_cap_bytes
+    scale = max(limit * 1.05, used * 1.05, 1)
     parts = [(0.0, round(100 * used / scale, 2), "f-live", "", size(used))]
     return TierBar(
-        f"{size(used)} of {size(hard)}", parts, [(round(100 * hard / scale, 2), size(hard))]
+        f"{size(used)} of {size(limit)}", parts, [(round(100 * limit / scale, 2), size(limit))]
     )
 
 
