@@ -454,7 +454,8 @@ def test_a_server_that_is_gone_is_said_on_the_page(browser: Browser, own_house: 
     """A banner, and actions that fail say so; both go when it is back."""
     with browsers.tab(browser, own_house) as tab:
         page = tab.go(tides(own_house))
-        page.route("**/event/**", lambda route: route.abort())
+        expect(page.locator(".beat")).to_have_attribute("data-state", "live")
+        page.route("**/sessions/**", lambda route: route.abort())
         page.locator(".call summary").first.click()
         expect(page.locator("#gone")).to_be_visible()
         expect(page.locator("#toast")).to_have_text("Could not load this")

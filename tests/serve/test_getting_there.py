@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
@@ -261,3 +261,31 @@ def test_a_session_is_exported_from_its_page(
 
         assert download.value.suggested_filename.endswith(f".{ending}")
         assert b"tide table" in download.value.path().read_bytes()
+
+
+@pytest.mark.slow
+def test_an_answer_that_comes_late_undoes_no_later_filter(browser: Browser, house: House) -> None:
+    """The list of the first filter is held back until the second one was chosen."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/sessions")
+        waiting: list[Route] = []
+
+        def hold_first(route: Route) -> None:
+            if "after=" in route.request.url:
+                route.continue_()
+            else:
+                waiting.append(route)
+
+        page.route("**/sessions?*agent=claude*", hold_first)
+        page.locator("#controls select[name=agent]").select_option("claude")
+        page.wait_for_url(re.compile("agent=claude"))
+        with page.expect_response(re.compile("after=2020-01-01")):
+            page.locator("#controls input[name=after]").fill("2020-01-01")
+        for route in waiting:
+            with page.expect_response(route.request.url):
+                route.continue_()
+        page.wait_for_timeout(200)  # for the late answer to be shown, if it is
+
+        expect(page.locator("#controls input[name=after]")).to_have_value("2020-01-01")
+        assert waiting
+        assert [] == tab.errors

@@ -382,13 +382,31 @@
     const fields = new URLSearchParams([...new FormData(box.form)].filter(([, value]) => value));
     return `/sessions${fields.size ? `?${fields}` : ""}`;
   };
+  let askedLists = 0, isListing = false, wish = "";
   async function relist(url, isTyped) {
-    const fresh = await fetched(isTyped ? `${url}${url.includes("?") ? "&" : "?"}typing=1` : url);
-    for (const id of ["lede", "controls", "found"]) {
-      const old = one(`#${id}`), made = one(`#${id}`, fresh);
-      if (old && made) replaced(old, document.importNode(made, true));
+    const number = ++askedLists;
+    isListing = true;
+    try {
+      const fresh = await fetched(isTyped ? `${url}${url.includes("?") ? "&" : "?"}typing=1` : url);
+      if (number !== askedLists) return; // a later question is on its way: this answer would undo it
+      for (const id of ["lede", "controls", "found"]) {
+        const old = one(`#${id}`), made = one(`#${id}`, fresh);
+        if (old && made) replaced(old, document.importNode(made, true));
+      }
+    } finally {
+      if (number === askedLists) isListing = false;
     }
+    const link = wish && all("#controls a").find((el) => el.textContent === wish);
+    wish = "";
+    link?.click();
   }
+  // Links of the controls hold the filters of the list that is shown: they wait for one on its way.
+  document.addEventListener("click", (ev) => {
+    const link = ev.target.closest?.("#controls a");
+    if (!link || !isListing || ev.ctrlKey || ev.metaKey || ev.shiftKey) return;
+    ev.preventDefault();
+    wish = link.textContent;
+  });
   async function typed() {
     const url = listUrl(), text = box.value;
     if (!pushed) { history.pushState(null, "", url); pushed = true; } else history.replaceState(null, "", url);
