@@ -319,7 +319,7 @@ class Home:
             rows.append([TextCell(" "), TextCell("all"), *figures, TextCell("")])
         if week.dead:
             costs = [TextCell(money(total.dead), DIM) for total in (today, week)]
-            name = TextCell("of it on discarded branches", DIM)
+            name = TextCell("incl. discarded branches", DIM)
             row = [TextCell(" "), name, TextCell(""), costs[0], TextCell(""), costs[1]]
             rows.append([*row, TextCell("")])
         daily = "per day" if len(dates) == 7 else f"per day, {len(dates)} days"
