@@ -45,8 +45,8 @@ def compaction_line(about: JSON) -> str:
     return line
 
 
-def kept_span(segment: JSON) -> Span | None:
-    """Return what a compaction kept; None unless it says so in full."""
+def preserved_span(segment: JSON) -> Span | None:
+    """Return the records that a compaction left in view; None unless it names all three ends."""
     if not isinstance(segment, dict):
         return None
     anchor, head, tail = (segment.get(f"{name}Uuid") for name in ("anchor", "head", "tail"))

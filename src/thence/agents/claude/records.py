@@ -26,8 +26,8 @@ from thence.agents.claude.fields import (
     digest_of,
     error_text,
     is_small_bill,
-    kept_span,
     moment_of,
+    preserved_span,
     prompt_marks,
     remember,
 )
@@ -519,7 +519,7 @@ class ClaudeLog:
             parent,
             Is.INTERNAL,
             logical=(logical if isinstance(logical, str) else before) if parent is None else None,
-            span=kept_span(segment),
+            span=preserved_span(segment),
         )
         block = Block("lifecycle", "system", one_line(compaction_line(about)), about)
         unbilled = "the compaction request is not in the log"
