@@ -240,6 +240,12 @@ class Sqlite(SqliteFile):
         position = last[0] if last else (0, 0)
         return Tail(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared, index, position)
 
+    def digest_state(self, uid: str) -> bytes | None:
+        """Return what the next digest of a session goes on from; None when there is nothing."""
+        sql = "SELECT body FROM digest_states JOIN sessions ON id=session WHERE uid=?"
+        body: bytes | None = first(self._db, sql, uid)
+        return body
+
     def facts_after(
         self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
     ) -> list[Fact]:

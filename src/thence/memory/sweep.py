@@ -39,12 +39,11 @@ from thence.agents.files import (
 from thence.errors import DiskFull, ThenceError
 from thence.format.gather import latest_texts
 from thence.format.joins import time_of
-from thence.format.readout import Readout
 from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
 from thence.memory.growth import Growing, rename_refs
-from thence.memory.keep import CarriedSpend, Ingester
+from thence.memory.keep import CarriedSpend, Ingester, IngestResult
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import salvage_payloads
@@ -58,7 +57,7 @@ from thence.memory.places import (
     reader_of,
     unite,
 )
-from thence.memory.readouts import just_read, read_for_digest
+from thence.memory.readouts import just_read
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
 from thence.memory.spending import spend_from_row
@@ -499,10 +498,8 @@ class Sweep:
                     return
                 events = result.new_events
                 made = None
-                if result.change is not None and result.graph is not None and self._digesting:
-                    with contextlib.suppress(Exception):  # kept all the same, and tried again
-                        session = just_read(result.graph, result.change)
-                        made = self._made(session, result.change.row)
+                with contextlib.suppress(Exception):  # kept all the same, and tried again
+                    made = self._digest_read(result)
                 skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
                 outcome = Outcome(source.uid, path, what, events, skipped)
                 yield SweepPiece(
@@ -753,7 +750,7 @@ class Sweep:
         if row is None or row.session.evicted_at is not None:
             return False
         try:
-            made = self._made(read_for_digest(self._store, row), row)
+            made = self._digest_stored(row)
         except Exception as error:  # noqa: BLE001 - the session is kept, and tried again
             path = row.session.source_path or ""
             outcome = Outcome(uid, path, "undigested", why=_why(error))
@@ -766,14 +763,25 @@ class Sweep:
             self._put_digests()
         return True
 
-    def _made(self, session: Readout, row: SessionRow) -> DigestRecord:
-        made = _digest()(session, row, tasks=self._tasks, others=self._digesters)
-        if row.carried_change:
-            self._continue(made, row)
-        return made
+    def _digest_read(self, result: IngestResult) -> DigestRecord | None:
+        """Digest a session that was just read at once; None of any other."""
+        change = result.change
+        if change is None or result.graph is None or not self._digesting:
+            return None
+        session, row = just_read(result.graph, change), change.row
+        made = _digest()(session, row, tasks=self._tasks, others=self._digesters, fold=result.fold)
+        return self._continue(made, row)
 
-    def _continue(self, made: DigestRecord, row: SessionRow) -> None:
+    def _digest_stored(self, row: SessionRow) -> DigestRecord:
+        from thence.memory.digest import digest_stored
+
+        made = digest_stored(self._store, row, tasks=self._tasks, others=self._digesters)
+        return self._continue(made, row)
+
+    def _continue(self, made: DigestRecord, row: SessionRow) -> DigestRecord:
         """Put the digest of what the source no longer holds into the one that goes on from it."""
+        if not row.carried_change:
+            return made
         for row_fields in self._store.read_table("digests", Filter(uids=(made.uid,))):
             old = (
                 row_fields
@@ -781,6 +789,7 @@ class Sweep:
                 else row_fields.get("continues")
             )
             made.digest = {**made.digest, "continues": old}
+        return made
 
     # -- retention ----------------------------------------------------------------------
 
