@@ -9,7 +9,7 @@ timeline. Copies of other sessions' records are on the timeline of their owner a
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
 
@@ -412,11 +412,6 @@ def is_measured(pair: Call) -> bool:
 def milliseconds_between(begin: datetime, end: datetime) -> int:
     """Milliseconds from one time to another."""
     return round(1000 * (end - begin).total_seconds())
-
-
-def ids_of(events: Sequence[SessionEvent]) -> list[int]:
-    """Return pointers to events."""
-    return [event.event_id for event in events]
 
 
 def _is_blank(event: SessionEvent) -> bool:

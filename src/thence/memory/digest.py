@@ -220,10 +220,8 @@ def digest(
     own = known.get(BuiltIn.name) if tasks == TASKS else None
     state = None
     if fold is not None and (own is None or type(own) is BuiltIn):
-        state, tally = _count_sealed(session, fold, tasks, before)
-        if before is not None and not timeline.spoken:
-            raise StateMissing
-        part = BuiltIn(tasks).digest_tally(tally, timeline, row)
+        state, tally, end = _count_parts(timeline, fold, tasks, before)
+        part = BuiltIn(tasks).digest_tally(tally, end, row)
     else:
         part = (own or BuiltIn(tasks)).digest(timeline, row)
     fields, signals = part.digest, list(part.signals)
@@ -244,13 +242,18 @@ def digest(
     )
 
 
-def _count_sealed(
-    session: Readout, fold: FoldState, tasks: tuple[TaskPattern, ...], before: DigestState | None
-) -> tuple[bytes | None, DigestTally]:
-    """Count a session; return what is to be stored of its sealed records, and all of it.
+def _count_parts(
+    timeline: SessionTimeline,
+    fold: FoldState,
+    tasks: tuple[TaskPattern, ...],
+    before: DigestState | None,
+) -> tuple[bytes | None, DigestTally, SessionTimeline]:
+    """Count a session: its sealed records, then the rest.
 
-    What the state `before` has counted is not counted again.
+    Returns what is to be stored of the sealed ones, all that was counted, and the rest. What the
+    state `before` has counted is not counted again.
     """
+    session = timeline.session
     tally = before.tally if before is not None else DigestTally()
     counted = {fact.node.id for fact in before.anchors} if before is not None else set()
     window = fold.rows
@@ -259,15 +262,20 @@ def _count_sealed(
     for event in session.events:
         if event.native_id not in counted:
             (left if event.event_id in window else sealed).add(event.event_id)
+    if not sealed and before is None:  # as of most sessions
+        tally.add(timeline, tasks)
+        return None, tally, timeline
     if sealed:
         tally.add(SessionTimeline(session, sealed), tasks)
-    state = None
-    if sealed or before is not None:
-        known = (derivation.DIGEST_VERSION, tasks, fold.since, list(window), fold.anchors, tally)
-        state = pack_state(DigestState(*known))
-    if left:
-        tally.add(SessionTimeline(session, left), tasks)
-    return state, tally
+    known = (derivation.DIGEST_VERSION, tasks, fold.since, list(window), fold.anchors, tally)
+    state = pack_state(DigestState(*known))
+    end = SessionTimeline(session, left)
+    tally.add(end, tasks)
+    if not end.spoken:  # how it ended was said before
+        if before is not None:
+            raise StateMissing
+        end = timeline
+    return state, tally, end
 
 
 def _digest_foreign(other: Digester, timeline: SessionTimeline, row: SessionRow) -> DigestPart:

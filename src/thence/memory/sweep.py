@@ -60,6 +60,7 @@ from thence.memory.places import (
 from thence.memory.readouts import just_read
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
+from thence.memory.rows import digests_of
 from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     DATA_LOSS,
@@ -675,18 +676,12 @@ class Sweep:
         It is written together with the session's rows, so that no digest made under other rules
         outlasts them, however long the next digest waits.
         """
-        redact = self._redactor.redact_json
-        wanted = Filter(uids=(uid,))
-        for stored in self._store.read_table("digests", wanted):
-            session = next(iter(self._store.sessions(wanted))).session
-            body = {k: v for k, v in stored.items() if k not in ("uid", "change", "at")}
-            signals = [
-                {k: v for k, v in redact(signal).items() if k != "uid"}
-                for signal in self._store.read_table("signals", wanted)
-            ]
-            made = DigestRecord(uid, stored["change"], redact(body), signals, session.outcome)
-            made.task_ref = session.task_ref and self._redactor.redact(session.task_ref)
-            yield made
+        for row in self._store.sessions(Filter(uids=(uid,))):
+            for made in digests_of(self._store, row):
+                made.digest = self._redactor.redact_json(made.digest)
+                made.signals = self._redactor.redact_json(made.signals)
+                made.task_ref = made.task_ref and self._redactor.redact(made.task_ref)
+                yield made
 
     # -- digests ------------------------------------------------------------------------
 
@@ -700,11 +695,7 @@ class Sweep:
                 self.report.undigested = len(waiting) - number
                 break
             self._analyse(row.session.session_uid)
-            self._progress(
-                Progress(
-                    "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
-                )
-            )
+            self._show_digesting(number, len(waiting))
         self._put_digests()
 
     def _digest_again(self, known: Inventory) -> None:
@@ -721,12 +712,13 @@ class Sweep:
         ]
         for number, uid in enumerate(waiting):
             self.report.reprocessed["digest"] += self._analyse(uid)
-            self._progress(
-                Progress(
-                    "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
-                )
-            )
+            self._show_digesting(number, len(waiting))
         self._put_digests()
+
+    def _show_digesting(self, number: int, waiting: int) -> None:
+        self._progress(
+            Progress("digest", sources=number, all_sources=waiting, sessions=self._sessions)
+        )
 
     def _without_active(self, rows: Sequence[SessionRow], rest_s: float) -> list[SessionRow]:
         """Leave out sessions that were digested before and are being written now.
