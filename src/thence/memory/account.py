@@ -611,17 +611,17 @@ def relative(path: str, cwd: str | None) -> str:
 # -- what was said --------------------------------------------------------------------------
 
 
-def _snippets(said: SnippetTally) -> Snippets:
-    again = said.last_prompt if said.prompts > 1 else ""
-    quotes = (said.first_prompt, said.last_reply, again)
+def _snippets(quoted: SnippetTally) -> Snippets:
+    again = quoted.last_prompt if quoted.prompts > 1 else ""
+    quotes = (quoted.first_prompt, quoted.last_reply, again)
     room = MAX_SNIPPET_BYTES - sum(len(text.encode()) for text in quotes)
     snippets: list[str] = []
-    for snippet in said.corrections:
+    for snippet in quoted.corrections:
         room -= len(snippet.encode())
         if room < 0:
             break
         snippets.append(snippet)
-    return Snippets(said.first_prompt, again, said.last_reply, tuple(snippets))
+    return Snippets(quoted.first_prompt, again, quoted.last_reply, tuple(snippets))
 
 
 def _pulls(tally: DigestTally, noted: str | None) -> list[str]:
