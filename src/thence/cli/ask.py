@@ -98,8 +98,9 @@ def _open_hint(page: Recap) -> str:
     from thence.memory.recap import NAME
 
     for session in page.sessions:
-        for mention in (*session.quotes, *session.failed, *session.decided):
-            if mention.event_id is not None:
-                native = session.session_uid.partition(":")[2][:NAME]
-                return f"open one:  thence show {native} --around {event_name(mention.event_id)}"
+        failed = (failure.event_id for failure in session.failed)
+        events = (*(quote.event_id for quote in session.quotes), *failed)
+        if (event := next(filter(None, events), None)) is not None:
+            native = session.session_uid.partition(":")[2][:NAME]
+            return f"open one:  thence show {native} --around {event_name(event)}"
     return ""
