@@ -69,7 +69,6 @@ from thence.memory.store import (
     unpack_fold,
 )
 from thence.team.objects import Objects
-from thence.team.postgres_access import admit
 from thence.team.postgres_blobs import CONNECTION_ERRORS, PostgresBlobs
 from thence.team.postgres_events import STAGE
 from thence.team.postgres_index import PostgresSessionIndex
@@ -586,7 +585,7 @@ class Postgres(SqlReads):
     def admit(self, member: str, *, writes: bool = False) -> None:
         """Let a role of the database read this tenant, or sweep into it too."""
         with self._translate_errors():
-            admit(self._db, self.tenant, member, writes=writes)
+            _admit(self._db, self.tenant, member, writes=writes)
 
     def lacks(self) -> list[tuple[str, str]]:
         """Tell what this database does without, and what would help; it only takes longer."""
@@ -661,3 +660,30 @@ def _read_only() -> BadConfig:
 def _first(db: Db, statement: str, *values: Any) -> Any:
     row = db.execute(statement.encode(), values).fetchone()
     return None if row is None else row[0]
+
+
+def _admit(db: Db, tenant: str, member: str, *, writes: bool) -> None:
+    """Let a role read a tenant, or write it too. Only the owner of the tables can."""
+    role, schema = sql.Identifier(member), sql.Identifier(SCHEMA)
+    rights = "SELECT, INSERT, UPDATE, DELETE" if writes else "SELECT"
+    grants = [
+        "GRANT USAGE ON SCHEMA {schema} TO {role}",
+        "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}",
+        "GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+        "GRANT SELECT ON {schema}.versions, {schema}.members TO {role}",
+    ]
+    if writes:
+        grants.append("GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
+    with db.transaction():
+        for grant in grants:
+            db.execute(sql.SQL(grant).format(role=role, schema=schema))
+        for table in TABLES:
+            if table != "members":
+                grant = f"GRANT {rights} ON {{table}} TO {{role}}"
+                named = sql.Identifier(SCHEMA, table)
+                db.execute(sql.SQL(grant).format(table=named, role=role))
+        db.execute(
+            f"INSERT INTO {SCHEMA}.members(tenant, member, writes) VALUES(%s, %s, %s)"
+            " ON CONFLICT (tenant, member) DO UPDATE SET writes = excluded.writes",
+            (tenant, member, writes),
+        )
