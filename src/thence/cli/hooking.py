@@ -155,17 +155,24 @@ def state(place: HookPlace, home: Path) -> HookState:
     if body is None:
         return HookState(installed=False)
     if place.is_notify:
-        notify = toml_of(place.path, body).get("notify") or []
-        ours = is_ours(notify, CAPTURE)
-        same = ours and notify == [
-            *_notify(place, home, _previous_program(notify)),
-            *_previous_program(notify),
-        ]
-        return HookState(
-            installed=ours, elsewhere=ours and not same, gone=_gone(notify) if ours else ""
-        )
+        return _notify_state(place, body, home)
     if place.is_text:
         return _text_state(place, body, home)
+    return _json_state(place, body, home)
+
+
+def _notify_state(place: HookPlace, body: bytes, home: Path) -> HookState:
+    """Look how our program stands in `notify`."""
+    notify = toml_of(place.path, body).get("notify") or []
+    if not is_ours(notify, CAPTURE):
+        return HookState(installed=False)
+    then = _previous_program(notify)
+    is_same = notify == [*_notify(place, home, then), *then]
+    return HookState(installed=True, elsewhere=not is_same, gone=_gone(notify))
+
+
+def _json_state(place: HookPlace, body: bytes, home: Path) -> HookState:
+    """Look how our commands stand in lists by event."""
     data = json_of(place.path, body)
     ours_by_event = {
         event: [entry for entry in entries if _is_our_entry(entry, place.roles)]
