@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
+from thence import config
 from thence.cli import hook_texts, json_text, launcher, toml_text
 from thence.errors import BadConfig
 
@@ -317,17 +318,10 @@ def carry_out(edit: Edit, *, keep: bool) -> None:
 
 def write(path: Path, body: bytes, mode: int) -> None:
     """Write a file whole or not at all."""
-    passing = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        with config.replacing(path, mode=mode) as file:
             file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        passing.chmod(mode)
-        passing.replace(path)
     except OSError as error:
-        passing.unlink(missing_ok=True)
         raise EditRefused(
             f"{path} cannot be written: {error.strerror}", hint="nothing was changed"
         ) from (error)

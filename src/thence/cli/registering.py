@@ -347,7 +347,7 @@ def _first_valid(place: ServerPlace, tries: Iterator[str], *wanted: dict[str, An
                 data = _read(place, bare.encode())
             else:
                 data = json.loads(bare or "{}") if place.is_json else toml_text.parse(bare)
-        except (ValueError, EditRefused):
+        except (ValueError, EditRefused):  # not a text that says anything: the next try
             continue
         if any(data == accepted for accepted in wanted):
             return text.encode()

@@ -244,7 +244,7 @@ def _out_of_flow(lines: list[str], parent: YamlItem, is_ours: IsOurs) -> str:
     for match in re.finditer(r'(?:"[^"]*": )?(?=[\[{])', line):
         try:
             _, end = _decode(line, match.end())
-        except ValueError:
+        except ValueError:  # not ours: we write JSON, and this is none
             continue
         if match.start() > line.index(parent.key) + len(parent.key) + 2 and is_ours(
             line[match.start() : end]
@@ -284,5 +284,5 @@ def _scalar(text: str) -> Any:
     text = text.strip()
     try:
         return _decode(text)[0] if text[:1] in '"{[' and text else text.strip("'")
-    except ValueError:
+    except ValueError:  # a bare word of YAML, which JSON does not know
         return text

@@ -328,7 +328,7 @@ def _straight(data: bytes, start: int) -> _Part | None:
                 last = event.uuid
                 _match(event, waiting)
             at = stop + 1
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # not plain: the graph decides what it is
         return None
     if at != len(data) or waiting or first.extra:
         return None

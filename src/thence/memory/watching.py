@@ -233,7 +233,7 @@ def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
     while waiting:
         try:
             entries = list(os.scandir(waiting.pop()))
-        except OSError:
+        except OSError:  # removed while we look
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -241,7 +241,7 @@ def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
             elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
                 try:
                     out[entry.path] = _stamp(entry.stat(follow_symlinks=False))
-                except OSError:
+                except OSError:  # removed while we look
                     continue
     return out
 

@@ -152,7 +152,7 @@ class Sweeper:
                 self._context.sweeps(self._context.known, digests=not before).run(
                     self._context.roots
                 )
-        except StoreLocked:
+        except StoreLocked:  # somebody sweeps already: asked again in a moment
             return False
         except Exception as error:  # noqa: BLE001 - what changes from now on must be heard of
             self._report(error)
@@ -180,7 +180,7 @@ class Sweeper:
         """Return all waiting paths and events, or nothing after a while."""
         paths: set[Path] = set()
         done: list[threading.Event] = []
-        with contextlib.suppress(queue.Empty):
+        with contextlib.suppress(queue.Empty):  # nothing waits: the time for other work
             item = self._waiting.get(timeout=TICK_S if self._hub.has_clients else UNSEEN_TICK_S)
             while True:
                 paths |= item[0]
@@ -227,7 +227,7 @@ class Sweeper:
         assert self._context.sweeps is not None  # noqa: S101 - it was started
         if not self._undigested:
             return False
-        with contextlib.suppress(StoreLocked):
+        with contextlib.suppress(StoreLocked):  # another sweep is at it; the next turn tries again
             sweep = self._context.sweeps(self._context.known, digests=True)
             with self._context.store.sweeping():
                 report = sweep.run({}, DIGEST_LIMIT_S)

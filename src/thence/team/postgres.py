@@ -279,6 +279,7 @@ class Postgres(SqlReads):
 
     def _take_in(self, db: Db) -> None:
         """Let the index take in the words that wait, where that is ours to say."""
+        # Only its owner may: others leave it to autovacuum.
         with contextlib.suppress(psycopg.Error):
             db.execute("SELECT gin_clean_pending_list('words_body')")
 
@@ -573,7 +574,7 @@ class Postgres(SqlReads):
         try:
             self._db.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
             self._db.execute(sql.SQL("VACUUM (FULL) {}").format(named))
-        except errors.LockNotAvailable:
+        except errors.LockNotAvailable:  # others use it: stays pending, and is tried again
             return False
         finally:
             if not self._db.closed:
