@@ -73,11 +73,12 @@ made, by `thence` itself; no lower layer knows this module.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from thence.errors import BadConfig
 
@@ -115,6 +116,35 @@ def make_private(folder: Path) -> None:
     for part in (*reversed(folder.parents), folder):
         if not part.is_dir():  # the mode that mkdir is given is that of the last part only
             part.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, mode: int = 0o600, sync: bool = True) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of one: who reads sees the old or the new, never a part.
+
+    With `sync` it is on the disk first, and its name after it: without that order a power cut
+    could leave a name that leads to an empty file.
+    """
+    import secrets
+
+    passing = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(passing, flags, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        passing.chmod(mode)
+        passing.replace(path)
+    finally:
+        passing.unlink(missing_ok=True)
+    if sync:
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def key(path: Path, *, hint: str) -> bytes:
@@ -258,7 +288,7 @@ def _check_caps(path: Path, values: Mapping[str, SettingValue]) -> None:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         body = path.read_bytes()
-    except FileNotFoundError:
+    except FileNotFoundError:  # no settings are settings: all defaults
         return {}
     except OSError as error:
         raise BadConfig(f"{path}: cannot be read: {error}", hint="fix or remove it") from error

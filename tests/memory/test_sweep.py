@@ -32,7 +32,7 @@ from thence.format import fold, lineage
 from thence.format.facts import COPIES_OF
 from thence.format.normal import number_events
 from thence.format.whole import SessionGraph
-from thence.memory import derivation, keep
+from thence.memory import derivation, due_sources, keep
 from thence.memory import sweep as module
 from thence.memory.digest import digest
 from thence.memory.packs import pack_name
@@ -400,7 +400,7 @@ def test_excluded_project_is_never_opened(
         opened.append(path)
         return files.start_of(path, length)
 
-    monkeypatch.setattr(module, "start_of", start_of)
+    monkeypatch.setattr(due_sources, "start_of", start_of)
     report = sweep(tmp_path / "s", {"claude": [home]}, exclude=[pattern])
 
     assert left == report.sessions_new

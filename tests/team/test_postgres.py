@@ -23,7 +23,7 @@ from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter, SessionChange, Store, StoreLocked, open_store
 from thence.team import postgres as module
-from thence.team import postgres_access, postgres_events
+from thence.team import postgres_events
 from thence.team import postgres_schema as schema
 from thence.team import postgres_search as module_search
 from thence.team.postgres import Postgres, StoreLost
@@ -504,7 +504,7 @@ def test_member_of_the_schema_before_searches_after_a_migration(
         later = ("folds", "calls", "event_pages")
         tables = tuple(name for name in schema.TABLES if name not in later)
         patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
-        patched.setattr(postgres_access, "TABLES", tables)
+        patched.setattr(module, "TABLES", tables)
         owner = opened(postgres, database, tenant="early")
         owner.admit(role, writes=True)
         owner.close()

@@ -50,7 +50,7 @@ def is_ours(guard: AuthMiddleware) -> bool:
     try:
         link.request("GET", "/")
         realm = link.getresponse().getheader("www-authenticate") or ""
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException):  # something else answers there, or nothing
         return False
     finally:
         link.close()

@@ -174,7 +174,7 @@ def _stats(source: Source) -> Iterator[os.stat_result]:
     for file in source.files:
         try:
             yield os.lstat(file.path)
-        except OSError:
+        except OSError:  # gone since it was found
             continue
 
 

@@ -144,10 +144,6 @@ def _recall_session(  # noqa: PLR0917
     asked = [snippets.get("first_prompt") or row.title or "", snippets.get("last_prompt") or ""]
     shown = hits(SearchAnswer(list(matches[:_QUOTES])), query, store.blobs).hits
     own = [Mention(n.text, None, n.author) for n in notes if n.session_uid == uid]
-    corrections = [
-        Mention(entry.get("what") or "", entry.get("event"), "user")
-        for entry in digest.get("interventions") or ()
-    ]
     return RecalledSession(
         uid,
         row.title or "",
@@ -158,16 +154,28 @@ def _recall_session(  # noqa: PLR0917
         round(matches[0].score, 4),
         list(dict.fromkeys(filter(None, asked))),
         [entry for entry in map(_quote, shown) if entry.text and not _repeats(entry.text, asked)],
-        own + corrections,
+        own + _corrections(digest),
         [entry["path"] for entry in digest.get("files") or () if entry.get("edits")],
-        [
-            Mention(entry.get("line") or "", entry.get("event"), entry.get("what") or "")
-            for entry in digest.get("commands") or ()
-            if not entry.get("failed")
-        ],
+        _commands_that_worked(digest),
         [_failure(entry) for entry in digest.get("errors") or ()],
         snippets.get("last_reply") or "; ".join(digest.get("reasons") or ()),
     )
+
+
+def _corrections(digest: dict[str, JSON]) -> list[Mention]:
+    """Return what the user said to change the agent's course."""
+    return [
+        Mention(entry.get("what") or "", entry.get("event"), "user")
+        for entry in digest.get("interventions") or ()
+    ]
+
+
+def _commands_that_worked(digest: dict[str, JSON]) -> list[Mention]:
+    return [
+        Mention(entry.get("line") or "", entry.get("event"), entry.get("what") or "")
+        for entry in digest.get("commands") or ()
+        if not entry.get("failed")
+    ]
 
 
 def _repeats(text: str, asked: Iterable[str]) -> bool:

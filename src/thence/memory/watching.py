@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from thence.agents import Adapter, AgentPrompt, Cursor, Live, Source
 from thence.agents import Batch as Read
@@ -41,6 +41,49 @@ RESCAN_S = 60.0
 """Seconds between two looks where the system tells of them."""
 SUFFIXES = (".jsonl", ".json", ".zst", ".db", ".db-wal")
 """Names of the files that sessions are made of."""
+
+IDLE_BEFORE_DIGEST_S: Final = 5.0
+"""Seconds without a change after which digests are made."""
+
+MAX_DIGEST_DELAY_S: Final = 60.0
+"""Longest delay of digests while changes go on, in seconds."""
+
+DIGEST_LIMIT_S: Final = 0.3
+"""Seconds of digesting after which new lines are looked for again."""
+
+DIGEST_PAUSE_RATIO: Final = 9.0
+"""Pause before more digests, as a multiple of the time that the last ones took."""
+
+
+class DigestPace:
+    """When somebody who sweeps again and again makes digests.
+
+    A digest takes all of a session, and its next line makes it stale: so they are made when
+    nothing changes, and while changes go on once in a while.
+    """
+
+    def __init__(self) -> None:
+        self._changed_at = time.monotonic()
+        self._due_at = self._changed_at + MAX_DIGEST_DELAY_S
+
+    def note_change(self) -> None:
+        """Note that something was written."""
+        self._changed_at = time.monotonic()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was written for a while."""
+        return time.monotonic() - self._changed_at > IDLE_BEFORE_DIGEST_S
+
+    @property
+    def is_due(self) -> bool:
+        """Whether digests are made now."""
+        return self.is_idle or time.monotonic() > self._due_at
+
+    def note_digests(self, seconds: float, *, is_unfinished: bool) -> None:
+        """Note that digests were made, in so many seconds; the next part of many comes soon."""
+        pause_s = DIGEST_PAUSE_RATIO * seconds if is_unfinished else MAX_DIGEST_DELAY_S
+        self._due_at = time.monotonic() + pause_s
 
 
 def changes(
@@ -190,7 +233,7 @@ def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
     while waiting:
         try:
             entries = list(os.scandir(waiting.pop()))
-        except OSError:
+        except OSError:  # removed while we look
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -198,7 +241,7 @@ def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
             elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
                 try:
                     out[entry.path] = _stamp(entry.stat(follow_symlinks=False))
-                except OSError:
+                except OSError:  # removed while we look
                     continue
     return out
 

@@ -491,7 +491,7 @@ def _sums_by_day(
     recent = msgspec.structs.replace(base, after=max(base.after or week, week))
     sums = {}
     for total in totals_by_day(context.store, recent, clock.zone):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # spend of a log without a time
             back = (today - date.fromisoformat(total.key[0] or "")).days
             sums[back] = _sum(total)
     if with_earlier:
