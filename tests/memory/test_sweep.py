@@ -768,7 +768,7 @@ def test_unanalysed_go_only_when_analysis_failed(
             raise RuntimeError("analysis is out of order")
         return digest(session, row, **more)
 
-    monkeypatch.setattr(module, "_digest", lambda: digests)
+    monkeypatch.setattr("thence.memory.digest.digest", digests)
     first = sweep(tmp_path, {"claude": [home]})
     before = rows(tmp_path)
     sizes = {f"claude:{name}": row.raw_bytes for name, row in before.items()}

@@ -243,6 +243,12 @@ class Sqlite(SqlReads, SqliteFile):
             *(index, position),
         )
 
+    def digest_state(self, uid: str) -> bytes | None:
+        """Return what the next digest of a session goes on from; None when there is nothing."""
+        sql = "SELECT body FROM digest_states JOIN sessions ON id=session WHERE uid=?"
+        body: bytes | None = first(self._db, sql, uid)
+        return body
+
     def facts_after(
         self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
     ) -> list[Fact]:

@@ -108,4 +108,6 @@ MIGRATIONS: tuple[str, ...] = (
     vectors.MIGRATION,
     # Sessions of one folder: a brief must not read the rows of all others.
     "CREATE INDEX sessions_project ON sessions(project, ended)",
+    # What the next digest of a session goes on from.
+    "CREATE TABLE digest_states(session INTEGER PRIMARY KEY, body BLOB NOT NULL)",
 )
