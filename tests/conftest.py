@@ -46,7 +46,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 25}.items():
+for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 12}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),

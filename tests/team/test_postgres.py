@@ -700,7 +700,9 @@ def test_reader_does_not_write(own_teams: dict[str, Postgres]) -> None:
     assert 2 == len(list(own_teams["red"].sessions()))
 
 
-def test_what_a_member_removes_is_pending_until_the_owner_comes(own_teams: dict[str, Postgres]) -> None:
+def test_what_a_member_removes_is_pending_until_the_owner_comes(
+    own_teams: dict[str, Postgres],
+) -> None:
     """Who does not own the tables cannot write them anew; nobody finds it all the same."""
     store = own_teams["red_writer"]
     pending = store.remove(["claude:red"], why={})
