@@ -91,14 +91,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _unsampled(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the cases that only `make prove` runs: all but every nth of `sampled(n)`."""
+    """Return the cases that only `make prove` runs: all but every nth of `sampled(n, first)`."""
     cases: Counter[str] = Counter()
     left_out: list[pytest.Item] = []
     for item in items:
         sampled = item.get_closest_marker("sampled")
         if sampled is not None and sampled.args:
             name = item.nodeid.partition("[")[0]
-            if cases[name] % sampled.args[0]:
+            step, first = (*sampled.args, 0)[:2]
+            if cases[name] % step != first:
                 left_out.append(item)
             cases[name] += 1
     return left_out
