@@ -376,7 +376,6 @@ def _sync_until(machine: Machine, step: int, patch: pytest.MonkeyPatch) -> bool:
     return False
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sender_ends", [True, False])
 def test_a_sync_that_ends_anywhere_is_made_up_for(
     tmp_path: Path, near_or_far: str, monkeypatch: pytest.MonkeyPatch, *, sender_ends: bool
