@@ -192,6 +192,7 @@ class Sweep:
         self._altered: set[str] = set()  # sources without all that was read: never from the start
         self.redacted_again: set[str] = set()
         """Stored sessions that other redaction rules were applied to."""
+        self._has_old_digests = False
         self._digests: list[DigestRecord] = []
         self.digested: list[str] = []
         """Sessions whose digest was written."""
@@ -230,7 +231,7 @@ class Sweep:
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
             self._digest_rest(REST_S if places else 0.0, digest_limit_s)
-            self._digest_again(known)
+            self._digest_again()
         idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
@@ -258,9 +259,9 @@ class Sweep:
         for name, places in roots.items():
             for place in places:
                 for found_source in self._adapters[name].find(place):
-                    source = self._clean_source(found_source, known)
+                    uid, source = self._clean_source(found_source, known)
                     self.report.sources += 1
-                    sources.setdefault(source.uid, (name, []))[1].append(source)
+                    sources.setdefault(uid, (name, []))[1].append(source)
                 self._progress(Progress("find", all_sources=self.report.sources))
         self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
         self.report.failed += len(UNREADABLE)
@@ -271,10 +272,11 @@ class Sweep:
             for uid, (name, copies) in sources.items()
         }
         self._mark_gone(by_uid, roots, known)
-        jobs = [job for name, copies in by_uid.values() if (job := self._job(name, copies, known))]
+        each = (self._job(name, uid, copies, known) for uid, (name, copies) in by_uid.items())
+        jobs = list(filter(None, each))
         read = sum(len(sources[job.source.uid][1]) for job in jobs)
         self.report.unchanged = self.report.sources - read - self.report.excluded
-        if known.takes_older:
+        if jobs and known.takes_older:
             stored = map(modified_ns, known.sessions.values())
             oldest = min(stored, default=math.inf)
             for job in jobs:
@@ -283,54 +285,51 @@ class Sweep:
         older = [job for job in jobs if job.older]
         return [job for job in jobs if not job.older] + older[::-1]
 
-    def _clean_source(self, source: Source, known: Inventory) -> Source:
-        """Return a source whose names can be stored: as text, and without secrets.
+    def _clean_source(self, source: Source, known: Inventory) -> tuple[str, Source]:
+        """Return a source whose names can be stored, as text and without secrets, and its uid.
 
         Names that are stored already are not looked at again, unless by other rules.
         """
         source = fields.printable_source(source)
-        before = known.sessions.get(source.uid)
+        uid = source.uid
+        before = known.sessions.get(uid)
         if (
             before is not None
             and before.redactor == self._fingerprint.redaction
             and are_known(source, before.cursor)
         ):
-            return source
-        return fields.clean_source(source, self._redactor)
+            return uid, source
+        source = fields.clean_source(source, self._redactor)
+        return source.uid, source
 
-    def _job(self, name: str, copies: tuple[Source, ...], known: Inventory) -> Job | None:
+    def _job(self, name: str, uid: str, copies: tuple[Source, ...], known: Inventory) -> Job | None:
         source = unite(copies)
-        if known.forgotten and known.is_forgotten(source.uid):
+        if known.forgotten and known.is_forgotten(uid):
             return None
-        before = known.sessions.get(source.uid)
-        if (
-            before is not None
-            and self._is_stale(source, before)
-            and source.uid not in self._anew
-            and not self._is_intact(reader_of(self._adapters[name], copies), source, before)
-        ):
-            self._altered.add(source.uid)
-        if before is not None and not self._is_due(source, before):
-            return None
+        before = known.sessions.get(uid)
+        is_stale = False
+        if before is not None:
+            is_stale = self._is_stale(uid, before)
+            reader = reader_of(self._adapters[name], copies) if is_stale else None
+            if reader and uid not in self._anew and not self._is_intact(reader, source, before):
+                self._altered.add(uid)
+                is_stale = False
+            is_due = is_stale and before.evicted is None
+            if not is_due and is_unchanged(source, before.cursor):
+                return None
         if self._exclude and any(map(self._is_excluded, copies)):
             self.report.excluded += len(copies)
             return None
         done = 0
-        if before is not None and not before.evicted and not self._is_stale(source, before):
+        if before is not None and not before.evicted and not is_stale:
             done = sum(mark.offset for mark in before.cursor.marks.values())
         size, modified = measure_source(source)
         return Job(name, source, copies, max(size - done, 0), modified)
 
-    def _is_due(self, source: Source, before: SweepEntry) -> bool:
-        """Whether a known session is to be read: it changed, or was read by older rules."""
-        if not is_unchanged(source, before.cursor):
-            return True
-        return before.evicted is None and self._is_stale(source, before)
-
-    def _is_stale(self, source: Source, before: SweepEntry) -> bool:
+    def _is_stale(self, uid: str, before: SweepEntry) -> bool:
         """Whether a session is read again from the start."""
-        return source.uid in self._anew or (
-            source.uid not in self._altered and self._fingerprint.needs_source(before)
+        return uid in self._anew or (
+            uid not in self._altered and self._fingerprint.needs_source(before)
         )
 
     def _is_intact(self, adapter: SourceReader, source: Source, before: SweepEntry) -> bool:
@@ -377,6 +376,8 @@ class Sweep:
         }
         for uid, entry in known.sessions.items():
             if uid in sources:
+                if not entry.gone and entry.path == sources[uid][1][0].path:
+                    continue
                 path, place = fields.printable(sources[uid][1][0].path), fields.locate(entry.path)
                 if entry.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path
@@ -476,7 +477,7 @@ class Sweep:
                 grown = Growing(tail, partial(self._store.load_session, source.uid))
             # A log that turns up here takes the place of what a file had brought.
             is_imported = grown is not None and grown.tail.row.imported is not None
-            again = is_imported or (before is not None and self._is_stale(source, before))
+            again = is_imported or (before is not None and self._is_stale(source.uid, before))
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:
@@ -600,7 +601,10 @@ class Sweep:
         reading = {job.source.uid for job in jobs}
         for uid, stored in known.sessions.items():
             parts = self._fingerprint.changed_parts(stored)
-            if not parts or parts == ("digest",):
+            if not parts:
+                continue
+            self._has_old_digests |= "digest" in parts
+            if parts == ("digest",):
                 continue
             if uid in reading and uid not in self._altered:
                 self._reread[uid] = parts[0]
@@ -710,18 +714,11 @@ class Sweep:
             )
         self._put_digests()
 
-    def _digest_again(self, known: Inventory) -> None:
+    def _digest_again(self) -> None:
         """Digest sessions again whose digest is of another version; no source is read."""
-        if not any(
-            "digest" in self._fingerprint.changed_parts(entry) for entry in known.sessions.values()
-        ):
-            return
-        stored = self._store.known().sessions
-        waiting = [
-            uid
-            for uid, entry in stored.items()
-            if "digest" in self._fingerprint.changed_parts(entry)
-        ]
+        stored = self._store.known().sessions if self._has_old_digests else {}
+        changed_parts = self._fingerprint.changed_parts
+        waiting = [uid for uid, entry in stored.items() if "digest" in changed_parts(entry)]
         for number, uid in enumerate(waiting):
             self.report.reprocessed["digest"] += self._analyse(uid)
             self._progress(
