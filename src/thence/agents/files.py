@@ -636,8 +636,9 @@ def start_of(path: str, length: int) -> bytes | None:
     except (OSError, ValueError):
         return None
     try:
-        content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
-        return content.piece(0, length)
+        if path.endswith(".zst"):
+            return Zstandard(handle).piece(0, length)
+        return os.pread(handle, length, 0)
     except OSError:
         return None
     finally:
