@@ -162,6 +162,7 @@ class Sweep:
         self._reread: dict[str, Part] = {}  # what is read again because a part changed
         self.redacted_again: set[str] = set()
         """Stored sessions that other redaction rules were applied to."""
+        self._has_old_digests = False
         self._digests: list[DigestRecord] = []
         self.digested: list[str] = []
         """Sessions whose digest was written."""
@@ -203,7 +204,7 @@ class Sweep:
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
             self._digest_rest(REST_S if places else 0.0, digest_limit_s)
-            self._digest_again(known)
+            self._digest_again()
         idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
@@ -302,7 +303,9 @@ class Sweep:
                 grown = Growing(tail, partial(self._store.load_session, source.uid))
             # A log that turns up here takes the place of what a file had brought.
             is_imported = grown is not None and grown.tail.row.imported is not None
-            again = is_imported or (before is not None and self._sources.is_stale(source, before))
+            again = is_imported or (
+                before is not None and self._sources.is_stale(source.uid, before)
+            )
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:
@@ -425,7 +428,10 @@ class Sweep:
         reading = {job.source.uid for job in jobs}
         for uid, stored in known.sessions.items():
             parts = self._fingerprint.changed_parts(stored)
-            if not parts or parts == ("digest",):
+            if not parts:
+                continue
+            self._has_old_digests |= "digest" in parts
+            if parts == ("digest",):
                 continue
             if uid in reading and uid not in self._sources.altered:
                 self._reread[uid] = parts[0]
@@ -525,18 +531,11 @@ class Sweep:
             self._show_digesting(number, len(waiting))
         self._put_digests()
 
-    def _digest_again(self, known: Inventory) -> None:
+    def _digest_again(self) -> None:
         """Digest sessions again whose digest is of another version; no source is read."""
-        if not any(
-            "digest" in self._fingerprint.changed_parts(entry) for entry in known.sessions.values()
-        ):
-            return
-        stored = self._store.known().sessions
-        waiting = [
-            uid
-            for uid, entry in stored.items()
-            if "digest" in self._fingerprint.changed_parts(entry)
-        ]
+        stored = self._store.known().sessions if self._has_old_digests else {}
+        changed_parts = self._fingerprint.changed_parts
+        waiting = [uid for uid, entry in stored.items() if "digest" in changed_parts(entry)]
         for number, uid in enumerate(waiting):
             self.report.reprocessed["digest"] += self._analyse(uid)
             self._show_digesting(number, len(waiting))
