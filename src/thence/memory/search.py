@@ -23,7 +23,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, Final, Literal
 
 import msgspec
@@ -35,6 +34,7 @@ from thence.format.facts import Block, words_of
 from thence.format.figures import TICKS
 from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
 from thence.memory import pairs
+from thence.memory.marking import marking_of
 from thence.memory.packs import BlobStore
 from thence.memory.spelling import load
 from thence.memory.vocabulary import STOP_WORDS, nearest
@@ -96,7 +96,7 @@ class Query(msgspec.Struct, frozen=True):
     match: str = ""
     """For the index; empty when only filters were given."""
     terms: tuple[str, ...] = ()
-    """What to point at in a snippet."""
+    """What to mark, as it was typed; with a star at its end, the beginning of a word."""
     wanted: tuple[tuple[str, ...], ...] = ()
     """The same for an index of another kind: of each group one term at least."""
     without: tuple[str, ...] = ()
@@ -262,7 +262,7 @@ def parse(
     wanted = tuple(group.terms for group in groups)
     return Query(
         _match(wanted, typed.without, typed.meta),
-        tuple(value for group in groups for value in group.values),
+        tuple(mark for group in groups for mark in group.marks),
         wanted,
         tuple(typed.without),
         tuple(typed.meta),
@@ -281,6 +281,12 @@ class _Group(msgspec.Struct):
     terms: tuple[str, ...]
     values: tuple[str, ...]
     is_loose: bool
+
+    @property
+    def marks(self) -> list[str]:
+        """What was typed, with a star where the beginning of a word is meant."""
+        typed = zip(self.terms, self.values, strict=True)
+        return [value.rstrip("*") + "*" * term.endswith("*") for term, value in typed]
 
     @property
     def counts(self) -> bool:
@@ -473,7 +479,8 @@ def as_asked(matches: Sequence[SearchMatch], query: Query) -> list[SearchMatch]:
 
 def hits(answer: SearchAnswer, query: Query, blobs: BlobStore) -> Hits:
     """Look at the text of what was found."""
-    made = [_hit(match, query.terms, blobs) for match in answer.matches]
+    terms = (*query.terms, *(word for _, words in answer.instead for word in words.split(" or ")))
+    made = [_hit(match, terms, blobs) for match in answer.matches]
     how, why = answer.how, answer.explanation
     return Hits(made, answer.capped, answer.searched_back_to, how, why, answer.hints)
 
@@ -507,61 +514,20 @@ def payload_words(blobs: BlobStore, ref: str) -> str:
 
 def snippet(text: str, terms: Iterable[str]) -> str:
     """Cut out the place where a text says what was asked for, and point at it."""
-    find, words = _expression_of(tuple(terms))
-    if not words:
-        return " ".join(
-            text[: 2 * SNIPPET_CONTEXT_CHARS].replace(OPEN, "").replace(CLOSE, "").split()
-        )
-    usual = pairs.usual_form(text)
-    first = find.search(usual, _earliest(usual, words))
-    start = max(pairs.place_in(text, first.start()) - SNIPPET_CONTEXT_CHARS, 0) if first else 0
-    piece = text[start : start + 3 * SNIPPET_CONTEXT_CHARS].replace(OPEN, "").replace(CLOSE, "")
-    shown = " ".join(_mark_matches(piece, find).split())
-    more = "…" if len(text) > start + 3 * SNIPPET_CONTEXT_CHARS else ""
-    return ("…" if start else "") + shown + more
+    marking = marking_of(tuple(terms))
+    text = text.replace(OPEN, "").replace(CLOSE, "")
+    if not marking:
+        return " ".join(text[: 2 * SNIPPET_CONTEXT_CHARS].split())
+    start = max((marking.first(text) or 0) - SNIPPET_CONTEXT_CHARS, 0)
+    stop = start + 3 * SNIPPET_CONTEXT_CHARS
+    shown = " ".join(_mark_matches(text[start:stop], marking.spans(text, start, stop)).split())
+    return ("…" if start else "") + shown + ("…" if len(text) > stop else "")
 
 
-@lru_cache(maxsize=64)
-def _expression_of(terms: tuple[str, ...]) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return the expression that finds any of some terms, and the first word of each, lowered.
-
-    That nothing stands before a word is looked at once for all of them: inside of other words,
-    where most letters are, the expression ends there.
-    """
-    pieces = [words for term in terms if (words := pairs.pieces_of(term))]
-    pieces.sort(key=lambda words: -len(_pattern(words)))
-    runs = [_pattern(words) for words in pieces if pairs.is_run(words[0])]
-    others = [_pattern(words) for words in pieces if not pairs.is_run(words[0])]
-    # The index takes an underscore for a gap between words, and needs none beside some scripts.
-    start = rf"(?<![^\W_{pairs.CHARACTERS}])(?:{'|'.join(others)})"
-    find = re.compile("|".join([*runs, *([start] if others else [])]), re.IGNORECASE)
-    return find, tuple(words[0].lower() for words in pieces)
-
-
-def _earliest(text: str, words: Iterable[str]) -> int:
-    """Return a place before which a text has none of some words; quicker than an expression."""
-    if not text.isascii():
-        return 0  # another case of a letter may have another length
-    lower = text.lower()
-    places = [place for word in words if (place := lower.find(word)) >= 0]
-    return min(places, default=len(text))
-
-
-def _pattern(words: Sequence[str]) -> str:
-    """Return the expression that finds words one after the other, in a text in its usual form."""
-    out = ""
-    for before, word in pairwise(["", *words]):
-        if before:
-            out += r"[\W_]*" if pairs.is_run(before) or pairs.is_run(word) else r"[\W_]+"
-        out += re.escape(word)
-    return out
-
-
-def _mark_matches(text: str, find: re.Pattern[str]) -> str:
-    """Return a text with marks around what an expression finds in its usual form."""
+def _mark_matches(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text with marks around some places."""
     out, end = "", 0
-    for match in find.finditer(pairs.usual_form(text)):
-        start, stop = (pairs.place_in(text, place) for place in match.span())
+    for start, stop in spans:
         out += f"{text[end:start]}{OPEN}{text[start:stop]}{CLOSE}"
         end = stop
     return out + text[end:]
