@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -30,7 +30,8 @@ class _Dialect(NamedTuple):
 
 
 # The index takes an underscore for a gap between words, and needs none beside some scripts.
-_PYTHON: Final = _Dialect(rf"[^\W_{pairs.CHARACTERS}]", r"[\W_]")
+_PYTHON: Final = _Dialect(r"[^\W_]", r"[\W_]")
+_WITH_RUNS: Final = _Dialect(rf"[^\W_{pairs.CHARACTERS}]", r"[\W_]")
 _SCRIPT: Final = _Dialect(rf"(?![{pairs.CHARACTERS}])[\p{{L}}\p{{N}}]", r"[^\p{L}\p{N}]")
 
 
@@ -68,8 +69,7 @@ class Marking:
     def __init__(self, terms: Iterable[str] = (), *, is_anywhere: bool = False) -> None:
         known = (_words(term, is_anywhere=is_anywhere) for term in terms)
         some = dict.fromkeys(term for term in known if term is not None)
-        self._terms = sorted(some, key=lambda term: -sum(map(len, term.words)))
-        self._find = re.compile(_source(self._terms, _PYTHON), re.IGNORECASE)
+        self._terms = tuple(sorted(some, key=lambda term: -sum(map(len, term.words))))
 
     def __bool__(self) -> bool:
         return bool(self._terms)
@@ -83,8 +83,10 @@ class Marking:
         """Return where a text first says any of the terms; None where it says none."""
         if not self._terms:
             return None
-        usual = pairs.usual_form(text)
-        match = self._find.search(usual, self._earliest(usual))
+        if not pairs.has_characters(text):
+            match = _compiled(self._terms, has_runs=False).search(text, self._earliest(text))
+            return None if match is None else match.start()
+        match = _compiled(self._terms, has_runs=True).search(pairs.usual_form(text))
         return None if match is None else pairs.place_in(text, match.start())
 
     def spans(self, text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
@@ -97,32 +99,26 @@ class Marking:
         before = min(start, 1)
         end = len(text) if end is None else min(end, len(text))
         piece = text[start - before : end + 1]
-        found = self._find.finditer(pairs.usual_form(piece))
+        has_runs = pairs.has_characters(piece)
+        found = _compiled(self._terms, has_runs=has_runs).finditer(pairs.usual_form(piece))
         places = [(pairs.place_in(piece, m.start()), pairs.place_in(piece, m.end())) for m in found]
         shifted = ((at - before, to - before) for at, to in places)
         return [(at, to) for at, to in shifted if at >= 0 and to <= end - start]
 
     def is_met(self, lowered: str, *, by_any: bool = False) -> bool:
         """Return whether a text has all terms, or any; it is in lower case and its usual form."""
-        enough = any if by_any else all
+        enough, has_runs = any if by_any else all, pairs.has_characters(lowered)
         return bool(self._terms) and enough(
-            (at := lowered.find(word)) >= 0 and pattern.search(lowered, at) is not None
-            for word, pattern in self._each
-        )
-
-    @cached_property
-    def _each(self) -> list[tuple[str, re.Pattern[str]]]:
-        """The terms one by one: a first word, and the expression."""
-        return [
-            (term.words[0].lower(), re.compile(_source([term], _PYTHON), re.IGNORECASE))
+            (at := lowered.find(term.words[0].lower())) >= 0
+            and _compiled((term,), has_runs=has_runs).search(lowered, at) is not None
             for term in self._terms
-        ]
+        )
 
     def _earliest(self, text: str) -> int:
         """Return a place before which a text has no term; quicker than an expression."""
-        if not text.isascii():
-            return 0  # another case of a letter may have another length
         lower = text.lower()
+        if len(lower) != len(text):
+            return 0  # another case of a letter may have another length
         words = (term.words[0].lower() for term in self._terms)
         return min((at for word in words if (at := lower.find(word)) >= 0), default=len(text))
 
@@ -142,6 +138,15 @@ def _source(terms: Sequence[_Words], dialect: _Dialect) -> str:
         after = "" if is_open_after else f"(?!{dialect.letter})"
         out.append(f"{before}(?:{'|'.join(some)}){after}")
     return "|".join(out)
+
+
+@lru_cache(maxsize=256)
+def _compiled(terms: tuple[_Words, ...], *, has_runs: bool) -> re.Pattern[str]:
+    """Return the expression for texts with characters that need no gaps, or without.
+
+    With them it takes a hundred times as long to make, and few texts have any.
+    """
+    return re.compile(_source(terms, _WITH_RUNS if has_runs else _PYTHON), re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ was, and whether there were more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import lru_cache
@@ -76,6 +76,7 @@ _SCHEME = expression(
 )
 """What stands before a colon in addresses and messages."""
 
+_META_NAMES = ("agent", "kind", "tool")
 _MAX_NUMBER = Decimal(2**63 - 1)  # of anything, in any store
 _DATE = expression(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 
@@ -158,7 +159,8 @@ class SearchMatch(msgspec.Struct, frozen=True):
     ts: int
     kind: str
     state: str | None
-    ref: str | None
+    place: str | Callable[[], str | None] | None
+    """Where its text lies: a ref, or what looks it up."""
     score: float
     seq: int | None = None
     text: str | None = None
@@ -167,6 +169,11 @@ class SearchMatch(msgspec.Struct, frozen=True):
     row: int | None = None
     derived_from: int | None = None
     """The event whose words these are, where the one that was found is derived from it."""
+
+    @property
+    def ref(self) -> str | None:
+        """Where its text lies; looked up only when somebody asks."""
+        return self.place() if callable(self.place) else self.place
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
@@ -391,10 +398,27 @@ def _match(wanted: Sequence[Sequence[str]], without: Sequence[str], meta: Sequen
     if without and not wanted and not meta:
         raise BadQuery("give at least one word to search for, not only exclusions")
     groups = [group[0] if len(group) == 1 else f"({' OR '.join(group)})" for group in wanted]
-    parts = [f"body : ({' AND '.join(groups)})"] if groups else []
+    every = " AND ".join(groups)
+    if any(_is_like_meta(term) for group in wanted for term in group):
+        every = f"body : ({every})"
+    parts = [every] if groups else []
     parts += [f'meta : "{word}"' for word in meta]
     match = " AND ".join(parts)
     return match + "".join(f" NOT body : {term}" for term in without)
+
+
+def _is_like_meta(term: str) -> bool:
+    """Return whether a term may be a word of what events are; only then its column is named.
+
+    Naming it takes a third of the time more: the index then reads all places of all words.
+    """
+    words = term.strip('*"').lower().split()
+    is_prefix = term.endswith("*")
+    return any(
+        word.startswith(name) or (is_prefix and name.startswith(word))
+        for word in words
+        for name in _META_NAMES
+    )
 
 
 def narrow(query: Query, terms: Sequence[str]) -> Query:
@@ -487,9 +511,10 @@ def hits(answer: SearchAnswer, query: Query, blobs: BlobStore) -> Hits:
 
 def _hit(match: SearchMatch, terms: Sequence[str], blobs: BlobStore) -> Hit:
     text, unread = match.text or "", None
-    if match.text is None and match.ref is not None:
+    ref = match.ref if match.text is None else None
+    if ref is not None:
         try:
-            text = payload_words(blobs, match.ref)
+            text = payload_words(blobs, ref)
         except ThenceError as error:
             unread = str(error)
     when = datetime.fromtimestamp(match.ts / 1000, UTC) if match.ts else None
