@@ -73,8 +73,6 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
         yield Finding("store", "ok", "not a local file; check it with the tools of your database")
-        if problem := wiring.semantic_problem(store):
-            yield Finding("", "note", problem, "set session_memory.semantic to false")
         for words, fix in getattr(store, "lacks", list)():
             yield Finding("", "note", words, fix)
         return
