@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, tzinfo
 from pathlib import PurePath
 from typing import Final, Literal
@@ -56,7 +55,11 @@ class CostTable:
         self.parts = [total for total in totals if total.responses or total.unpriced]
         self.parts.sort(key=lambda total: total.key[0] or "" if by in PERIODS else -total.ticks)
         self.total = store.totals((), wanted)[0]
-        self.bounds = [row for row in store.sessions(wanted) if row.lower_bound]
+        self.bounds = (
+            list(store.sessions(msgspec.structs.replace(wanted, is_lower_bound=True)))
+            if self.total.is_lower_bound
+            else []
+        )
         self.unpriced = _unpriced_models(store, wanted) if self.total.unpriced else []
 
     def object(self) -> dict[str, JSON]:
@@ -86,7 +89,7 @@ def totals_by_day(
     Days come first in a key; a period is named by its first day.
     """
     groups: list[Group] = ["slot", "session", *(["agent"] if by_agent else [])]  # type: ignore[list-item] # all are groups
-    sums: dict[tuple[str | None, ...], dict[str, int]] = {}
+    groups_by_key: dict[tuple[str | None, ...], list[Total]] = {}
     sessions: dict[tuple[str | None, ...], set[str | None]] = {}
     days: dict[str, str] = {}
     for total in store.totals(groups, wanted):
@@ -96,10 +99,10 @@ def totals_by_day(
             days[text] = _period_start(local_date(text, zone), period)
         key = days[text], *agent
         sessions.setdefault(key, set()).add(session)
-        counts = sums.setdefault(key, dict.fromkeys(_COUNTS, 0))
-        for name in _COUNTS:
-            counts[name] += getattr(total, name)
-    return [Total(key, len(sessions[key]), **counts) for key, counts in sums.items()]
+        groups_by_key.setdefault(key, []).append(total)
+    return [
+        sum_totals(some, key, sessions=len(sessions[key])) for key, some in groups_by_key.items()
+    ]
 
 
 def _period_start(day: str, period: Period) -> str:
@@ -129,16 +132,22 @@ def _totals_by(
     """Return what was spent, by keys that the rows of sessions have and stores do not group by."""
     totals = {total.key[0]: total for total in store.totals(["session"], wanted)}
     rows = add_labels(list(store.sessions(wanted)), labels)
-    sums: dict[str | None, dict[str, int]] = {}
-    sessions: Counter[str | None] = Counter()
+    groups: dict[str | None, list[Total]] = {}
     for row in rows:
-        total = totals.get(row.session.session_uid)
-        for key in keys_of(row) if total is not None else ():
-            sessions[key] += 1
-            counts = sums.setdefault(key, dict.fromkeys(_COUNTS, 0))
-            for name in _COUNTS:
-                counts[name] += getattr(total, name)
-    return [Total((key,), sessions[key], **counts) for key, counts in sums.items()]
+        if (total := totals.get(row.session.session_uid)) is not None:
+            for key in keys_of(row):
+                groups.setdefault(key, []).append(total)
+    return [sum_totals(some, (key,)) for key, some in groups.items()]
+
+
+def sum_totals(
+    totals: Sequence[Total], key: tuple[str | None, ...] = (), *, sessions: int | None = None
+) -> Total:
+    """Return totals as one; `sessions` says of how many, where some count in several of them."""
+    number = sum(total.sessions for total in totals) if sessions is None else sessions
+    counts = {name: sum(getattr(total, name) for total in totals) for name in _COUNTS}
+    is_bound = any(total.is_lower_bound for total in totals)
+    return Total(key, number, **counts, is_lower_bound=is_bound)
 
 
 _COUNTS = ("live", "dead", "side", "unpriced", "input", "output", "cache", "responses")
@@ -178,6 +187,7 @@ def sums(total: Total) -> dict[str, JSON]:
         "dead_usd": total.dead / TICKS,
         "subagents_usd": total.side / TICKS,
         "unpriced_tokens": total.unpriced,
+        "is_lower_bound": total.is_minimum,
         "tokens": {"input": total.input, "output": total.output, "cache": total.cache},
     }
 

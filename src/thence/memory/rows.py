@@ -75,6 +75,7 @@ def columns(change: SessionChange) -> dict[str, Any]:
         "analysed": None,
         "evicted": None,
         "gone": row.gone,
+        "bound": bool(row.lower_bound),
         "path": session.source_path or "",
         "redactor": row.redactor,
         "reader": row.reader,
@@ -96,6 +97,12 @@ def plain_conditions(wanted: Filter, mark: str) -> list[tuple[str, Any]]:
         "started<": wanted.before,
     }
     return [(f"{test}{mark}", value) for test, value in tests.items() if value is not None]
+
+
+_BOUND_KEY: Final = "ab6c6f7765725f626f756e64"
+"""The name `lower_bound` as the bytes of a row hold it; it is there only if it has reasons."""
+BOUND_BYTES: Final = tuple(f"{_BOUND_KEY}{0x90 + number:x}" for number in range(1, 16))
+"""What rows hold, in hex, whose cost is a minimum for so many reasons: for stores of before."""
 
 
 def searched_title(row: SessionRow) -> str:

@@ -305,6 +305,7 @@ class Sqlite(SqliteFile):
         for row in rows:
             key, sums = tuple(row[: len(by)]), (number or 0 for number in row[len(by) :])
             figures: dict[str, Any] = dict(zip(_SUMS, sums, strict=True))
+            figures["is_lower_bound"] = bool(figures["is_lower_bound"])
             out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
         return out
 
@@ -473,13 +474,16 @@ _SUMS = {
     },
     **{name: f"sum({name})" for name in ("unpriced", "input", "output", "responses")},
     "cache": "sum(cache_creation+cache_read)",
+    "is_lower_bound": "max(sessions.id IN (SELECT id FROM sessions WHERE bound))",
 }
 
 
 def _sums(keys: str, where: str) -> str:
     """Ask for the sums of sessions; those of all of them need no look at each."""
     if not keys and where == "1":
-        sums = {**_SUMS, "sessions": "(SELECT count(*) FROM sessions)"}
+        is_bound = "EXISTS(SELECT 1 FROM sessions WHERE bound)"
+        counts = {"sessions": "(SELECT count(*) FROM sessions)", "is_lower_bound": is_bound}
+        sums = {**_SUMS, **counts}
         return f"SELECT {', '.join(sums.values())} FROM spend"  # noqa: S608
     sql = (
         f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
@@ -509,6 +513,8 @@ def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
     if wanted.uids is not None:
         plain.append(f"uid IN ({','.join('?' * len(wanted.uids))})")
         values += wanted.uids
+    if wanted.is_lower_bound:
+        plain.append("bound")
     for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
         if is_wanted is not None:
             plain.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")

@@ -30,6 +30,7 @@ from thence.agents.packages import (
 from thence.errors import BadConfig, MissingPackage, ThenceError
 from thence.format import fold
 from thence.format.facts import Edge, Fact
+from thence.format.figures import money
 from thence.format.fold import FoldState, Index
 from thence.format.graph import State
 from thence.format.joins import Spent
@@ -382,6 +383,8 @@ class Filter(msgspec.Struct, frozen=True):
     before: int | None = None
     evicted: bool | None = None
     analysed: bool | None = None
+    is_lower_bound: bool = False
+    """Only sessions whose cost is a minimum, because usage is missing."""
     order: Literal["recent", "oldest", "cost", "tokens", "size"] = "recent"
     limit: int | None = None
     offset: int = 0
@@ -412,6 +415,8 @@ class Total(msgspec.Struct, frozen=True):
     output: int = 0
     cache: int = 0
     responses: int = 0
+    is_lower_bound: bool = False
+    """Usage of one of its sessions is missing or incomplete: the money is a minimum."""
     raw_bytes: int = 0
     """What they take in tier 1; told only where sessions are not cut into days and models."""
 
@@ -419,6 +424,16 @@ class Total(msgspec.Struct, frozen=True):
     def ticks(self) -> int:
         """All of the money."""
         return self.live + self.dead + self.side
+
+    @property
+    def is_minimum(self) -> bool:
+        """Whether more was spent than this money: prices or usage are missing."""
+        return self.is_lower_bound or self.unpriced > 0
+
+    @property
+    def cost_text(self) -> str:
+        """The money as text: `$1.20`, `$1.20+` if it is a minimum, `?` if nothing is known."""
+        return money(self.ticks, self.unpriced, is_bound=self.is_lower_bound)
 
 
 class Store(Protocol):

@@ -177,7 +177,10 @@ def projects(context: ContextDependency) -> Projects:
 def _project(total: Total) -> ProjectOut:
     path = total.key[0] or ""
     money = total.ticks / TICKS, total.dead / TICKS
-    return ProjectOut(layout.project_id(path), path, total.sessions, *money, total.unpriced)
+    is_bound = total.is_minimum
+    return ProjectOut(
+        layout.project_id(path), path, total.sessions, *money, total.unpriced, is_bound
+    )
 
 
 @get("/api/sessions", sync_to_thread=True)

@@ -157,9 +157,9 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     )
     return CostPage(
         wanted,
-        f"{money(total.ticks, total.unpriced)} {reach}",
+        f"{total.cost_text} {reach}",
         f"{money(total.dead)} on discarded branches ({percent})" if total.dead else "",
-        money(total.ticks - total.dead, total.unpriced),
+        money(total.ticks - total.dead, total.unpriced, is_bound=total.is_lower_bound),
         money(total.dead),
         money(total.side) if total.side else "",
         ratio / 100,
@@ -205,14 +205,15 @@ def as_csv(context: AppContext, wanted: CostQuery) -> str:
     out = io.StringIO()
     table = csv.writer(out)
     tokens = ("input_tokens", "output_tokens", "cache_tokens")
-    amounts = ("dollars", "of_it_discarded", "of_it_subagents", "tokens_without_price")
+    amounts = ("dollars", "of_it_discarded", "of_it_subagents", "tokens_without_price", "minimum")
     table.writerow([bill.by, "sessions", *tokens, *amounts])
     for part in bill.parts:
         name = clean(part.key[0] or "unknown")
         safe = f"'{name}" if name[:1] in "=+-@" else name  # a spreadsheet would run it
         money_columns = [round(ticks / TICKS, 6) for ticks in (part.ticks, part.dead, part.side)]
         counts = [part.sessions, part.input, part.output, part.cache]
-        table.writerow([safe, *counts, *money_columns, part.unpriced])
+        minimum = "yes" if part.is_minimum else "no"
+        table.writerow([safe, *counts, *money_columns, part.unpriced, minimum])
     return out.getvalue()
 
 
@@ -305,7 +306,7 @@ def _sum(total: Total) -> CostRow:
         short(total.input),
         short(total.output),
         short(total.cache) if total.cache else "·",
-        "unknown" if unknown else money(total.ticks, total.unpriced),
+        "unknown" if unknown else total.cost_text,
         money(total.dead) if total.dead else "·",
         money(total.side) if total.side else "·",
         round(share, 3),

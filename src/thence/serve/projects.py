@@ -17,6 +17,7 @@ import msgspec
 from thence.format.figures import ago, clean, money, several
 from thence.format.joins import time_of
 from thence.format.normal import one_line
+from thence.memory.bills import sum_totals
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.patterns import memories, patterns
 from thence.memory.promised import open_promises
@@ -123,14 +124,13 @@ def places(context: AppContext, text: str) -> list[tuple[str, str]]:
 
 
 def _project(path: str, label: str, totals: Sequence[Total], age: str) -> ProjectRow:
-    dead = sum(total.dead for total in totals)
-    unpriced = sum(total.unpriced for total in totals)
+    total = sum_totals(totals)
     return ProjectRow(
         path,
         label or "no folder",
-        sum(total.sessions for total in totals),
-        money(sum(total.ticks for total in totals), unpriced),
-        money(dead) if dead else "",
+        total.sessions,
+        total.cost_text,
+        money(total.dead) if total.dead else "",
         age,
         tuple(total.key[0] or "" for total in totals),
     )
@@ -159,7 +159,7 @@ def page(context: AppContext, path: str, clock: DisplayClock) -> ProjectPage | N
             (
                 clean(total.key[0] or "unknown"),
                 several(total.sessions, "session"),
-                money(total.ticks, total.unpriced),
+                total.cost_text,
             )
             for total in models
             if total.sessions

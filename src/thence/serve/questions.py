@@ -36,7 +36,7 @@ from thence.memory.promised import open_promises
 from thence.memory.readouts import read_session
 from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
-from thence.memory.store import Filter, SessionRow, Store
+from thence.memory.store import Filter, SessionRow, Store, Total
 from thence.memory.touched import reasons, sessions_touching
 from thence.serve.frame import flatten, frame_answer, quote_lines
 
@@ -422,15 +422,13 @@ class Questions:
         wanted = Filter(after=search.moment(asked.since))
         bill = CostTable(self._store, asked.by, wanted, labels=labels)
         parts = bill.parts[-asked.limit :] if asked.by in PERIODS else bill.parts[: asked.limit]
-        total = bill.total
-        bound = "at least " if total.unpriced or bill.bounds else ""
         lines = [
-            f"{money(part.ticks)} in {part.sessions} sessions, "
+            f"{_cost(part)} in {part.sessions} sessions, "
             f"{money(part.dead)} on discarded branches, {money(part.side)} by subagents: "
             f"{_key(part.key[0], asked.by)}"
             for part in parts
         ]
-        return Reply(f"{bound}{money(total.ticks)} in {total.sessions} sessions", lines)
+        return Reply(f"{_cost(bill.total)} in {bill.total.sessions} sessions", lines)
 
     # -- writing ------------------------------------------------------------------------
 
@@ -490,6 +488,11 @@ def _named_prompts(events: Iterable[SessionEvent]) -> Iterator[str]:
 
 def _day(text: Any) -> str:
     return text[:10] if isinstance(text, str) else "undated"
+
+
+def _cost(total: Total) -> str:
+    bound = "at least " if total.is_minimum else ""
+    return f"{bound}{money(total.ticks)}"
 
 
 def _key(key: str | None, by: str) -> str:

@@ -54,6 +54,7 @@ SUMS = {
     **{name: _sum("spend.ticks", f" FILTER (WHERE place='{name}')") for name in PLACES},
     **{name: _sum(name) for name in ("unpriced", "input", "output", "responses")},
     "cache": _sum("cache_creation+cache_read"),
+    "is_lower_bound": "coalesce(bool_or(bound), false)",
 }
 
 
@@ -83,6 +84,8 @@ def where_clause(tenant: str, wanted: Filter) -> tuple[str, tuple[Any, ...]]:
     if wanted.uids is not None:
         plain.append("sessions.uid=ANY(%s)")
         values.append([text(uid) for uid in wanted.uids])
+    if wanted.is_lower_bound:
+        plain.append("bound")
     for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
         if is_wanted is not None:
             plain.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")
