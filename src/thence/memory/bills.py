@@ -16,7 +16,7 @@ from thence.memory import prices
 from thence.memory.labels import Label, add_labels
 from thence.memory.pulls import pulls_by_session
 from thence.memory.store import Filter, Group, SessionRow, Store, Total
-from thence.memory.zones import Period, local_date, period_start
+from thence.memory.zones import LocalDays, Period, period_start
 
 By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
 """A week is named by its Monday, a month by its first day. A branch is one of a repository; a
@@ -43,23 +43,21 @@ class CostTable:
         if by == "day" or by == "week" or by == "month":  # noqa: PLR1714 - so that mypy knows
             totals = totals_by_day(store, wanted, zone, period=by)
         elif by == "branch":
-            totals = _totals_by(store, wanted, _branches, {})
+            totals = _totals_by(store, wanted, _branches, store.sessions(wanted))
         elif by == "pr":
             rows = list(store.sessions(wanted))
             pulls = pulls_by_session(rows, store.read_table("digests", wanted))
-            totals = _totals_by(store, wanted, pulls, {})
+            totals = _totals_by(store, wanted, pulls, rows)
         elif by == "tag":
-            totals = _totals_by(store, wanted, _tags, labels or {})
+            tagged = add_labels(list(store.sessions(wanted)), labels or {})
+            totals = _totals_by(store, wanted, _tags, tagged)
         else:
             totals = store.totals([by], wanted)
         self.parts = [total for total in totals if total.responses or total.unpriced]
         self.parts.sort(key=lambda total: total.key[0] or "" if by in PERIODS else -total.ticks)
         self.total = store.totals((), wanted)[0]
-        self.bounds = (
-            list(store.sessions(msgspec.structs.replace(wanted, is_lower_bound=True)))
-            if self.total.is_lower_bound
-            else []
-        )
+        bounded = msgspec.structs.replace(wanted, is_lower_bound=True)
+        self.bounds = list(store.sessions(bounded)) if self.total.is_lower_bound else []
         self.unpriced = _unpriced_models(store, wanted) if self.total.unpriced else []
 
     def object(self) -> dict[str, JSON]:
@@ -89,19 +87,17 @@ def totals_by_day(
     Days come first in a key; a period is named by its first day.
     """
     groups: list[Group] = ["slot", "session", *(["agent"] if by_agent else [])]  # type: ignore[list-item] # all are groups
-    groups_by_key: dict[tuple[str | None, ...], list[Total]] = {}
-    sessions: dict[tuple[str | None, ...], set[str | None]] = {}
-    days: dict[str, str] = {}
+    days = LocalDays(zone)
+    periods: dict[str, str] = {}
+    parts: dict[tuple[str | None, ...], list[Total]] = {}
     for total in store.totals(groups, wanted):
-        slot, session, *agent = total.key
-        text = slot or ""
-        if text not in days:
-            days[text] = _period_start(local_date(text, zone), period)
-        key = days[text], *agent
-        sessions.setdefault(key, set()).add(session)
-        groups_by_key.setdefault(key, []).append(total)
+        day = days.day(total.key[0] or "")
+        if day not in periods:
+            periods[day] = _period_start(day, period)
+        parts.setdefault((periods[day], *total.key[2:]), []).append(total)
     return [
-        sum_totals(some, key, sessions=len(sessions[key])) for key, some in groups_by_key.items()
+        sum_totals(some, key, sessions=len({total.key[1] for total in some}))
+        for key, some in parts.items()
     ]
 
 
@@ -127,11 +123,10 @@ def _totals_by(
     store: Store,
     wanted: Filter,
     keys_of: Callable[[SessionRow], Iterable[str | None]],
-    labels: Mapping[str, Label],
+    rows: Iterable[SessionRow],
 ) -> list[Total]:
     """Return what was spent, by keys that the rows of sessions have and stores do not group by."""
     totals = {total.key[0]: total for total in store.totals(["session"], wanted)}
-    rows = add_labels(list(store.sessions(wanted)), labels)
     groups: dict[str | None, list[Total]] = {}
     for row in rows:
         if (total := totals.get(row.session.session_uid)) is not None:
@@ -144,13 +139,22 @@ def sum_totals(
     totals: Sequence[Total], key: tuple[str | None, ...] = (), *, sessions: int | None = None
 ) -> Total:
     """Return totals as one; `sessions` says of how many, where some count in several of them."""
-    number = sum(total.sessions for total in totals) if sessions is None else sessions
-    counts = {name: sum(getattr(total, name) for total in totals) for name in _COUNTS}
-    is_bound = any(total.is_lower_bound for total in totals)
-    return Total(key, number, **counts, is_lower_bound=is_bound)
-
-
-_COUNTS = ("live", "dead", "side", "unpriced", "input", "output", "cache", "responses")
+    live = dead = side = unpriced = count = inputs = outputs = cache = responses = 0
+    is_bound = False
+    for total in totals:  # attribute by attribute: a page of costs adds up tens of thousands
+        count += total.sessions
+        live += total.live
+        dead += total.dead
+        side += total.side
+        unpriced += total.unpriced
+        inputs += total.input
+        outputs += total.output
+        cache += total.cache
+        responses += total.responses
+        is_bound = is_bound or total.is_lower_bound
+    number = count if sessions is None else sessions
+    sums = (live, dead, side, unpriced, inputs, outputs, cache, responses)
+    return Total(key, number, *sums, is_bound)
 
 
 class Unpriced(msgspec.Struct, frozen=True):

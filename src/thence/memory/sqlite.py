@@ -38,6 +38,7 @@ from thence.memory.rows import (
     WITHOUT_OWN,
     inventory,
     now,
+    oddities,
     plain_conditions,
     with_marks,
 )
@@ -277,6 +278,10 @@ class Sqlite(SqliteFile):
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
         where, values = _where(wanted)
+        if what == "oddities":
+            sql = f"SELECT uid, row FROM sessions WHERE {where} ORDER BY {_ORDER['recent']}"  # noqa: S608
+            yield from oddities(every(self._db, sql, *values))
+            return
         rows = self._db.execute(_TIER2_SQL[what].format(where=where), values)
         names = NAMES[what]
         all_of_them: list[Any] = rows.fetchall()
@@ -294,26 +299,29 @@ class Sqlite(SqliteFile):
                 days.append(f"{_GROUPS['slot']}{test}?")
                 values = (*values, (time_column(moment) or "")[:16])
         keys = ", ".join(_GROUPS[group] for group in by)
-        rows = every(self._db, _sums(keys, " AND ".join(days)), *values)
+        # By its number a session is met in the order of the table, by its uid all over it.
+        order = ", ".join("sessions.id" if group == "session" else _GROUPS[group] for group in by)
+        rows = every(self._db, _sums(keys, order, " AND ".join(days)), *values)
         has_sizes = {"day", "slot", "model"}.isdisjoint(by)
         sizes = (
-            dict(self._sizes(keys, where, values[: len(values) - len(days) + 1]))
+            dict(self._sizes(keys, order, where, values[: len(values) - len(days) + 1]))
             if has_sizes
             else {}
         )
         out: list[Total] = []
+        width = len(by)
         for row in rows:
-            key, sums = tuple(row[: len(by)]), (number or 0 for number in row[len(by) :])
-            figures: dict[str, Any] = dict(zip(_SUMS, sums, strict=True))
-            figures["is_lower_bound"] = bool(figures["is_lower_bound"])
-            out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
+            key = tuple(row[:width])
+            *sums, is_bound, first_slot, ended = row[width:]
+            size = sizes.get(key, 0)
+            out.append(Total(key, *sums, bool(is_bound), first_slot, ended, size))  # type: ignore[call-arg] # the order of _SUMS
         return out
 
     def _sizes(
-        self, keys: str, where: str, values: tuple[Any, ...]
+        self, keys: str, order: str, where: str, values: tuple[Any, ...]
     ) -> Iterator[tuple[tuple[Any, ...], int]]:
         """Yield what sessions take in tier 1, by the same keys."""
-        group = f" GROUP BY {keys}" if keys else ""
+        group = f" GROUP BY {order}" if keys else ""
         sql = f"SELECT sum(raw_bytes){keys and ', '}{keys} FROM sessions WHERE {where}{group}"  # noqa: S608
         for size, *key in every(self._db, sql, *values):
             yield tuple(key), size or 0
@@ -470,26 +478,34 @@ _GROUPS: dict[Group, str] = {
 _SUMS = {
     "sessions": "count(DISTINCT sessions.id)",
     **{
-        name: f"sum(spend.ticks) FILTER (WHERE place='{name}')" for name in ("live", "dead", "side")
+        name: f"ifnull(sum(spend.ticks) FILTER (WHERE place='{name}'), 0)"
+        for name in ("live", "dead", "side")
     },
-    **{name: f"sum({name})" for name in ("unpriced", "input", "output", "responses")},
-    "cache": "sum(cache_creation+cache_read)",
-    "is_lower_bound": "max(sessions.id IN (SELECT id FROM sessions WHERE bound))",
+    **{name: f"ifnull(sum({name}), 0)" for name in ("unpriced", "input", "output")},
+    "cache": "ifnull(sum(cache_creation+cache_read), 0)",
+    "responses": "ifnull(sum(responses), 0)",
+    "is_lower_bound": "max(sessions.id IN (SELECT id FROM sessions WHERE bound))=1",
+    "first_slot": "min(day)",
+    "ended": "max(ended)",
 }
+"""The sums of a `Total`, in the order of its fields."""
 
 
-def _sums(keys: str, where: str) -> str:
+def _sums(keys: str, order: str, where: str) -> str:
     """Ask for the sums of sessions; those of all of them need no look at each."""
     if not keys and where == "1":
-        is_bound = "EXISTS(SELECT 1 FROM sessions WHERE bound)"
-        counts = {"sessions": "(SELECT count(*) FROM sessions)", "is_lower_bound": is_bound}
+        counts = {
+            "sessions": "(SELECT count(*) FROM sessions)",
+            "is_lower_bound": "EXISTS(SELECT 1 FROM sessions WHERE bound)",
+            "ended": "(SELECT max(ended) FROM sessions)",
+        }
         sums = {**_SUMS, **counts}
         return f"SELECT {', '.join(sums.values())} FROM spend"  # noqa: S608
     sql = (
         f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
         f" LEFT JOIN spend ON spend.session=sessions.id WHERE {where}"
     )
-    return f"{sql} GROUP BY {keys}" if keys else sql
+    return f"{sql} GROUP BY {order}" if keys else sql
 
 
 def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:

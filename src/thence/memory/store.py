@@ -96,7 +96,7 @@ class ImportedFrom(msgspec.Struct, frozen=True, omit_defaults=True):
     """Over all records of the session in that file: the same file changes nothing."""
 
 
-class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One session as the store lists it."""
 
     session: Session
@@ -310,7 +310,7 @@ class NothingStored:
         return False
 
 
-class SweepEntry(msgspec.Struct, frozen=True):
+class SweepEntry(msgspec.Struct, frozen=True, gc=False):
     """What a sweep must know of a session before it opens a file."""
 
     cursor: Cursor
@@ -390,8 +390,9 @@ class Filter(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-Tier2 = Literal["digests", "signals", "spend", "removals"]
-"""What is kept of sessions beside their records."""
+Tier2 = Literal["digests", "signals", "spend", "removals", "oddities"]
+"""What is kept of sessions beside their records. Oddities are the lines that could not be read and
+the secrets that were redacted, of sessions that have any."""
 
 EventIds = tuple[int, int]
 """The first and the last of a range of event ids."""
@@ -400,7 +401,7 @@ Group = Literal["day", "slot", "model", "project", "agent", "session"]
 """What totals are added up by; days are those of UTC, a slot is a quarter of an hour."""
 
 
-class Total(msgspec.Struct, frozen=True):
+class Total(msgspec.Struct, frozen=True, gc=False):
     """What some sessions took together. `key` says which: a value for each thing grouped by."""
 
     key: tuple[str | None, ...]
@@ -417,6 +418,10 @@ class Total(msgspec.Struct, frozen=True):
     responses: int = 0
     is_lower_bound: bool = False
     """Usage of one of its sessions is missing or incomplete: the money is a minimum."""
+    first_slot: str | None = None
+    """The first quarter of an hour in which something was spent; of older stores a day."""
+    ended: int | None = None
+    """When the last of them ended, in milliseconds."""
     raw_bytes: int = 0
     """What they take in tier 1; told only where sessions are not cut into days and models."""
 

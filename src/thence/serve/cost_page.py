@@ -137,7 +137,8 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     base = _within(wanted, span)
     bill = _bill(context, wanted, span, base)
     total = bill.total
-    labels = unique_labels([part.key[0] or "" for part in bill.parts])
+    paths = [part.key[0] or "" for part in bill.parts] if wanted.by == "project" else []
+    labels = unique_labels(paths)
     most = MAX_PERIODS_SHOWN if wanted.by == "time" else MAX_ROWS
     shown = bill.parts[::-1] if wanted.by == "time" else bill.parts  # the latest comes first
     lines = [_line(context, wanted, part, labels, span) for part in shown[:most]]
@@ -234,11 +235,8 @@ def _span(context: AppContext, wanted: CostQuery) -> DateRange:
     if wanted.days:
         first = today - timedelta(days=wanted.days - 1)
     else:
-        days = (
-            local_date(part.key[0] or "", wanted.zone) for part in context.store.totals(["slot"])
-        )
-        known = [day for day in days if _is_date(day)]
-        first = min(date.fromisoformat(min(known)), today) if known else today
+        day = local_date(context.store.totals()[0].first_slot or "", wanted.zone)
+        first = min(date.fromisoformat(day), today) if _is_date(day) else today
     return span_of(first, today, wanted.per)
 
 

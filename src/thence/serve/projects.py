@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 import msgspec
 
 from thence.format.figures import ago, clean, money, several
-from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.memory.bills import sum_totals
 from thence.memory.dismissals import dismissed_todos, todo_key
@@ -99,14 +98,16 @@ def projects(context: AppContext, clock: DisplayClock) -> list[ProjectRow]:
     groups: dict[str, list[Total]] = {}
     for total in context.store.totals(["project"]):
         groups.setdefault(project_root(total.key[0] or ""), []).append(total)
-    last: dict[str, str] = {}
-    for row in context.store.sessions(Filter(order="recent")):
-        last.setdefault(project_root(row.folder or ""), row.session.ended_at or "")
     labels = unique_labels(list(groups))
     now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
-    known = sorted(groups, key=lambda path: last.get(path, ""), reverse=True)
-    ages = {path: ago(time_of(last.get(path)), now) for path in known}
-    return [_project(path, labels[path], groups[path], ages[path]) for path in known]
+    last = {path: max(total.ended or 0 for total in some) for path, some in groups.items()}
+    known = sorted(groups, key=last.__getitem__, reverse=True)
+    return [_project(path, labels[path], groups[path], _age(last[path], now)) for path in known]
+
+
+def _age(ended: int, now: datetime) -> str:
+    """Return how long ago a project was worked on, by milliseconds since 1970; 0 is unknown."""
+    return ago(datetime.fromtimestamp(ended / 1000, UTC) if ended else None, now)
 
 
 def places(context: AppContext, text: str) -> list[tuple[str, str]]:

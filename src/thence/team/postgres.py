@@ -51,6 +51,7 @@ from thence.memory.rows import (
     SHARES,
     inventory,
     now,
+    oddities,
     with_marks,
 )
 from thence.memory.search import Query, SearchAnswer, as_asked
@@ -478,6 +479,10 @@ class Postgres:
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
         where, values = where_clause(self.tenant, wanted)
+        if what == "oddities":
+            sql = f"SELECT uid, row FROM sessions WHERE {where} ORDER BY {ORDER['recent']}"  # noqa: S608
+            yield from oddities(self._every(sql, *values))
+            return
         for row in self._every(TABLE_QUERIES[what].format(where=where), *values):
             entry = dict(zip(NAMES[what], row, strict=True))
             body = entry.pop("body", None)

@@ -55,6 +55,8 @@ SUMS = {
     **{name: _sum(name) for name in ("unpriced", "input", "output", "responses")},
     "cache": _sum("cache_creation+cache_read"),
     "is_lower_bound": "coalesce(bool_or(bound), false)",
+    "first_slot": "min(day)",
+    "ended": "max(ended)",
 }
 
 
