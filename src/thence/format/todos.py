@@ -213,6 +213,7 @@ def _decode_json(value: Any) -> Any:
     try:
         return msgspec.json.decode(value) if isinstance(value, str) else value
     except (msgspec.DecodeError, ValueError, RecursionError):
+        # Some clients send lists as text, some as values.
         return value
 
 

@@ -59,7 +59,9 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
     def needs_source(self, known: SweepEntry) -> bool:
         """Return whether a session with a source is read again from its start."""
-        return not {"redaction", "reader"}.isdisjoint(self.changed_parts(known))
+        return known.redactor != self.redaction or (
+            known.evicted is None and known.reader != self.reader
+        )
 
 
 def fingerprint(redaction: int) -> Fingerprint:

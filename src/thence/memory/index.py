@@ -13,6 +13,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import apsw
@@ -238,15 +239,6 @@ class SqliteWords:
         self._until = time.monotonic() + BUDGET_S
         self._words_until = self._until + WORDS_BUDGET_S
 
-    def session_ids(self, query: Query) -> frozenset[int] | None:
-        """Return the sessions that the filters of a question leave; None for all."""
-        wanted = None if self._sessions is None else frozenset(self._sessions)
-        if query.agent is None:
-            return wanted
-        rows = every(self._db, "SELECT id FROM sessions WHERE agent=?", query.agent)
-        own = frozenset(number for (number,) in rows)
-        return own if wanted is None else own & wanted
-
     def lists(
         self, queries: Sequence[Query], cap: int, enough: int, *, narrowing: bool = False
     ) -> Lists:
@@ -386,6 +378,16 @@ def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
     return [number for (number,) in every(db, sql, *asked.values())]
 
 
+def narrowed_ids(db: apsw.Connection, query: Query) -> frozenset[int] | None:
+    """Return the sessions that the filters of a question leave; None for all."""
+    wanted = frozenset(_session_ids(db, query)) if query.narrows_sessions else None
+    if query.agent is None:
+        return wanted
+    rows = every(db, "SELECT id FROM sessions WHERE agent=?", query.agent)
+    own = frozenset(number for (number,) in rows)
+    return own if wanted is None else own & wanted
+
+
 def digest_text(body: bytes) -> str:
     """Return all that a digest says."""
     return "\n".join(_strings(msgspec.msgpack.decode(body)))
@@ -432,6 +434,15 @@ def first(db: apsw.Connection, sql: str, *values: Any) -> Any:
 
 
 def time_column(millis: int | None) -> str | None:
-    """Spell a time."""
-    text: str | None = None if millis is None else time_text(millis / 1000)
-    return text
+    """Return a time as text; lists have thousands, and most share their minute with others."""
+    if millis is None:
+        return None
+    minute, rest = divmod(millis, 60_000)
+    start = _minute_text(minute)
+    return f"{start}{rest // 1000:02}.{rest % 1000:03}Z" if start else ""
+
+
+@lru_cache(maxsize=4096)
+def _minute_text(minute: int) -> str:
+    """Return a minute since 1970 up to its seconds, `2026-01-31T13:45:`; empty if it is no time."""
+    return str(time_text(minute * 60))[:17]

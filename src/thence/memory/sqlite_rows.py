@@ -17,7 +17,7 @@ from thence.format.facts import Fact
 from thence.format.normal import KINDS, event_id
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import pages, vectors
+from thence.memory import pages, sqlite_vectors
 from thence.memory.index import WordIndex, digest_text, every, first
 from thence.memory.packs import BlobStore
 from thence.memory.pairs import index_text
@@ -145,7 +145,7 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         stale = {REPACK + change.row.session.session_uid, DIGESTS, *words.delete([session])}
         for table in TIER_1:
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-        vectors.drop_vectors(db, session)
+        sqlite_vectors.drop_vectors(db, session)
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
     if change.untidy:
         name = REPACK + change.row.session.session_uid
@@ -330,7 +330,7 @@ def put_digest(db: apsw.Connection, session: int, digested: DigestRecord, now: i
     db.execute("DELETE FROM digest_states WHERE session=?", (session,))
     if digested.state is not None:
         db.execute("INSERT INTO digest_states VALUES(?,?)", (session, digested.state))
-    vectors.drop_digest_vector(db, session)
+    sqlite_vectors.drop_digest_vector(db, session)
     db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
     db.execute(
         "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
@@ -427,7 +427,7 @@ def empty_session(db: apsw.Connection, session: int, *, forget: bool, uid: str) 
     """Delete tier 1 of a session; with `forget` all of it, leaving a tombstone."""
     for table in (*TIER_1, "spend", "digests", "signals") if forget else TIER_1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-    vectors.drop_vectors(db, session, keep_digest=not forget)
+    sqlite_vectors.drop_vectors(db, session, keep_digest=not forget)
     names = [(kind + uid,) for kind in FOR_LATER]
     db.executemany("DELETE FROM pending WHERE name=?", names)
     if forget:

@@ -13,19 +13,19 @@ since all statements name their columns.
 from __future__ import annotations
 
 import time
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import psycopg
 from psycopg import errors
 
 from thence.errors import BadConfig
-from thence.team import postgres_ranking
+from thence.memory.rows import BOUND_BYTES
+from thence.team import postgres_ranking, postgres_vectors
 
 SCHEMA: Final = "thence"
 
 TIER1: Final = ("events", "event_pages", "facts", "shares", "words", "folds", "calls")
-TIER2: Final = ("spend", "digests", "signals")
+TIER2: Final = ("spend", "digests", "signals", "vectors")
 TABLES: Final = (
     *("sessions", *TIER1, *TIER2),
     *("owners", "kin", "removals", "tombstones", "pending", "packs", "members"),
@@ -35,6 +35,11 @@ TABLES: Final = (
 _LOCK_TIMEOUT: Final = "1s"  # for a lock that a migration waits for, before it lets others go first
 _MAX_TRIES: Final = 60
 _MIGRATING: Final = 0x7468656E6365  # the advisory lock: one process migrates
+
+
+_HAS_BOUND: Final = " OR ".join(
+    f"position('\\x{key}'::bytea IN sessions.row) > 0" for key in BOUND_BYTES
+)
 
 
 class Migration(NamedTuple):
@@ -628,6 +633,16 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         "SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), 16777216))", 1
     ),
+    Migration(postgres_vectors.MIGRATION, 1),
+    # Sessions whose cost is a minimum: sums must say so.
+    Migration(
+        f"""
+    ALTER TABLE sessions ADD COLUMN bound boolean NOT NULL DEFAULT false;
+    UPDATE sessions SET bound=true WHERE {_HAS_BOUND};
+    CREATE INDEX sessions_bound ON sessions(tenant, ended) WHERE bound;
+    """,  # noqa: S608 - of our own constants
+        1,
+    ),
 )
 
 
@@ -687,9 +702,3 @@ def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
             hint="upgrade thence; this version cannot read the store",
         )
     return version
-
-
-def lock_key(*names: str) -> int:
-    """Return the number of an advisory lock."""
-    digest = blake2b("\0".join(names).encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)

@@ -152,7 +152,7 @@ def marks_in(packed: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[PushMa
     for uid, (body, mine) in packed.items():
         try:
             out[uid] = _MARK.decode(body), mine
-        except msgspec.DecodeError:
+        except msgspec.DecodeError:  # of another version: pushed again, which changes nothing there
             continue
     return out
 
