@@ -23,7 +23,7 @@ from thence.format.nodes import PREVIOUS
 from thence.format.records import Notice, Skipped
 from thence.format.whole import AncestorFacts, SessionGraph
 
-MAX_ANCESTORS = 32
+MAX_ANCESTORS = 32  # a chain that is longer is a cycle that somebody forged
 """How many generations of ancestors are followed."""
 
 

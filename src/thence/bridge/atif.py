@@ -39,7 +39,7 @@ OURS: Final = "thence"
 """The key of what is ours in `extra`."""
 MAIN: Final = "main"
 _JOINT: Final = "\n\n"
-_TICKS: Final = 10**10
+_TICKS: Final = 10**10  # to a dollar, as in format/figures
 
 Object = dict[str, Any]
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from thence.format.joins import Spent
 
-MAX_ANALYSED_BYTES = 96 << 20
+MAX_ANALYSED_BYTES = 96 << 20  # a session takes about six times its file in memory
 """Bytes of the largest session that is put together here."""
 
 MAX_ANALYSED_RECORDS = 150_000

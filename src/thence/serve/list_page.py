@@ -48,6 +48,7 @@ MAX_SNIPPETS: Final = 3
 """Matches of one session that are shown."""
 MAX_SUGGESTIONS: Final = 7
 """Sessions that the box at the top lists while somebody types."""
+# Every page has these lists, and they change with new projects only.
 OPTIONS_MAX_AGE_S: Final = 10.0
 """Seconds for which the lists of projects and models are used again."""
 SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Tokens"}

@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL_S: Final = 1.0
 """Seconds between two checks of the clients."""
-HEARTBEAT_S: Final = 15.0
+HEARTBEAT_S: Final = 15.0  # proxies close what is silent for a minute, some sooner
 """Seconds of silence after which a client gets a heartbeat."""
-SEND_TIMEOUT_S: Final = 20.0
+SEND_TIMEOUT_S: Final = 20.0  # a client that does not read holds what is sent in memory
 """Seconds that a client may take to receive what is sent."""
-MAX_CLIENTS: Final = 4000
+MAX_CLIENTS: Final = 4000  # each takes a descriptor, and most systems allow a few thousand
 MAX_WRITES_PER_S: Final = 10_000
 """Writes to all clients together in a second: what comes quicker is gathered for the next."""
 REPLAY_BATCH_EVENTS: Final = 64

@@ -89,6 +89,7 @@ from thence.team.postgres_write import REWRITE, PushedSession, Writer
 EVERYONE: Final = "*"
 """The machine of who reads what all machines wrote."""
 
+# Nobody can use a table while it is written anew.
 REWRITE_AT_BYTES: Final = 256 << 20
 """Bytes of a table that is written anew after an eviction, while others wait for it."""
 

@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from thence.team.postgres import Postgres
     from thence.team.postgres_write import PushedSession
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 8 << 20  # a transaction of more holds locks for longer than others should wait
 """Bytes of payloads that are sent together."""
 
-BATCH_SESSIONS = 100
+BATCH_SESSIONS = 100  # a failed transaction is sent again whole
 """Sessions in one transaction."""
 
 _PAGE_SESSIONS = 500  # sessions asked for at a time
