@@ -121,7 +121,7 @@ def test_what_cannot_be_meant_is_refused(text: str) -> None:
 
 def test_unknown_names_are_words() -> None:
     """An error message with a colon in it can be pasted."""
-    assert 'body : ("ValueError bad" AND "thing")' == parse("ValueError:bad thing").match
+    assert '"ValueError bad" AND "thing"' == parse("ValueError:bad thing").match
 
 
 def test_snippet_points_at_what_was_asked_for() -> None:

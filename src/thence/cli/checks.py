@@ -73,8 +73,6 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
         yield Finding("store", "ok", "not a local file; check it with the tools of your database")
-        if problem := wiring.semantic_problem(store):
-            yield Finding("", "note", problem, "set session_memory.semantic to false")
         for words, fix in getattr(store, "lacks", list)():
             yield Finding("", "note", words, fix)
         return
@@ -338,6 +336,7 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
 
     now = present()
     roots = wiring.roots(known)
+    without: list[str] = []
     for agent in names():
         if agent not in roots:
             continue
@@ -348,12 +347,19 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
                 "hooks", "warning", clean(f"{agent_label(agent)}: {error.message}"), error.hint
             )
             continue
+        if not status["installed"] and not status["brief"] and not status["gone"]:
+            without.append(agent)
+            continue
         mark, words, _ = describe_status(status, now)
         level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
         fix = fix_of(status) if level != "ok" else None
         if level == "ok" and store is not None and (silent := _silent(store, agent, status)):
             level, words, fix = "warning", silent, f"thence hook install {agent}"
         yield Finding("hooks", level, f"{agent_label(agent)}: {words}", fix, status)
+    if without:
+        labels = ", ".join(agent_label(agent) for agent in without)
+        words = f"not installed for {several(len(without), 'agent')}: {labels}"
+        yield Finding("hooks", "note", words, "thence setup", {"without": without})
 
 
 def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:

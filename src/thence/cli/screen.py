@@ -13,7 +13,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from json import dumps
 from typing import Final, Literal, TextIO
 
 import click
@@ -103,7 +102,9 @@ def say(lines: Iterable[str]) -> None:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return dumps(match[0])[1:-1]
+    import json
+
+    return json.dumps(match[0])[1:-1]
 
 
 def _in_ascii(lines: Iterable[str]) -> Iterator[str]:

@@ -197,8 +197,6 @@ class SweepRun:
         """Make vectors that are missing, where semantic search is on; all if somebody watches."""
         vectors = getattr(store, "vectors", None)
         if vectors is None:
-            if problem := wiring.semantic_problem(store):
-                report.notes.append(problem)
             return
         from thence.memory.reports import Progress
 

@@ -335,18 +335,23 @@ class Graph:
         after the event it belongs to. Internal events are on the path when the links lead
         through them; `states` tells them.
         """
-        if to is None and boundaries and beside:
-            return list(self._live_chain)
-        last = self.end if to is None else to
-        if last is None:
-            return []
+        if to is None:
+            known = self._live_chains
+            if (boundaries, beside) not in known:
+                last = self.end
+                path = [] if last is None else self._chain_to(last, boundaries, beside)
+                known[boundaries, beside] = path
+            return list(known[boundaries, beside])
+        return self._chain_to(to, boundaries, beside)
+
+    @cached_property
+    def _live_chains(self) -> dict[tuple[bool, bool], list[int]]:
+        return {}
+
+    def _chain_to(self, last: int, boundaries: bool, beside: bool) -> list[int]:  # noqa: FBT001
         path = self._apply_boundaries(last) if boundaries else self._plain(last)
         path.reverse()
         return self._with_company(path) if beside else path
-
-    @cached_property
-    def _live_chain(self) -> list[int]:
-        return [] if self.end is None else self.chain(self.end)
 
     def _plain(self, last: int) -> list[int]:
         """Walk up through boundaries as if there were none."""

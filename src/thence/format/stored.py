@@ -343,13 +343,17 @@ def _decoder() -> msgspec.msgpack.Decoder[list[tuple[tuple[Any, ...], tuple[Any,
 _DECODER = _decoder()
 
 
-def _ref_decoder() -> msgspec.msgpack.Decoder[list[tuple[Any, msgspec.Raw]]]:
-    """Return what reads of each row the number and the ref; what follows them costs nothing."""
-    fields = [(f.name, msgspec.Raw) for f in _FIELDS[: max(_SEQ, _REF) + 1]]
-    for at in (_SEQ, _REF):
+def _ref_decoder() -> msgspec.msgpack.Decoder[list[Any]]:
+    """Return what reads of each row the number and the ref; what follows them costs nothing.
+
+    Numbers are read as such: most are the same one, of which there is but one object.
+    """
+    fields: list[tuple[str, Any]] = [(f.name, msgspec.Raw) for f in _FIELDS[: _REF + 1]]
+    for at in (_ID, _PARENT, _SEQ, _REF):
         fields[at] = (_NAMES[at], _FIELDS[at].type)
-    start: Any = msgspec.defstruct("EventStart", fields, array_like=True, gc=False)
-    return msgspec.msgpack.Decoder(list[tuple[start, msgspec.Raw]])
+    start = msgspec.defstruct("EventStart", fields, array_like=True, gc=False)
+    row: Any = msgspec.defstruct("RowStart", [("event", start)], array_like=True, gc=False)
+    return msgspec.msgpack.Decoder(list[row])
 
 
 _REF_DECODER = _ref_decoder()
@@ -398,7 +402,8 @@ def decode_refs(body: bytes) -> dict[int, str | None]:
     """Return where payloads lie, by the numbers of their events; a tenth of the work of all."""
     refs: dict[int, str | None] = {}
     last = 0
-    for event, _ in _REF_DECODER.decode(body):
+    for row in _REF_DECODER.decode(body):
+        event = row.event
         last = last + SEQ_STEP if event.seq == _AS_BEFORE else event.seq
         refs[last] = event.payload_ref
     return refs

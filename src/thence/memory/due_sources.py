@@ -86,9 +86,9 @@ class DueSources:
         for name, places in roots.items():
             for place in places:
                 for candidate in self._adapters[name].find(place):
-                    source = self._clean_source(candidate, known)
+                    uid, source = self._clean_source(candidate, known)
                     self.report.sources += 1
-                    sources.setdefault(source.uid, (name, []))[1].append(source)
+                    sources.setdefault(uid, (name, []))[1].append(source)
                 self._progress(Progress("find", all_sources=self.report.sources))
         self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
         self.report.failed += len(UNREADABLE)
@@ -99,10 +99,11 @@ class DueSources:
             for uid, (name, copies) in sources.items()
         }
         self.moved = self._moved_sources(by_uid, roots, known)
-        jobs = [job for name, copies in by_uid.values() if (job := self._job(name, copies, known))]
+        each = (self._job(name, uid, copies, known) for uid, (name, copies) in by_uid.items())
+        jobs = list(filter(None, each))
         read = sum(len(sources[job.source.uid][1]) for job in jobs)
         self.report.unchanged = self.report.sources - read - self.report.excluded
-        if known.takes_older:
+        if jobs and known.takes_older:
             stored = map(modified_ns, known.sessions.values())
             oldest = min(stored, default=math.inf)
             for job in jobs:
@@ -111,54 +112,53 @@ class DueSources:
         older = [job for job in jobs if job.older]
         return [job for job in jobs if not job.older] + older[::-1]
 
-    def _clean_source(self, source: Source, known: Inventory) -> Source:
-        """Return a source whose names can be stored: as text, and without secrets.
+    def _clean_source(self, source: Source, known: Inventory) -> tuple[str, Source]:
+        """Return a source whose names can be stored, as text and without secrets, and its uid.
 
         Names that are stored already are not looked at again, unless by other rules.
         """
         source = fields.printable_source(source)
-        before = known.sessions.get(source.uid)
+        uid = source.uid
+        before = known.sessions.get(uid)
         if (
             before is not None
             and before.redactor == self._fingerprint.redaction
             and are_known(source, before.cursor)
         ):
-            return source
-        return fields.clean_source(source, self._redactor)
+            return uid, source
+        source = fields.clean_source(source, self._redactor)
+        return source.uid, source
 
-    def _job(self, name: str, copies: tuple[Source, ...], known: Inventory) -> SourceJob | None:
+    def _job(
+        self, name: str, uid: str, copies: tuple[Source, ...], known: Inventory
+    ) -> SourceJob | None:
         source = unite(copies)
-        if known.forgotten and known.is_forgotten(source.uid):
+        if known.forgotten and known.is_forgotten(uid):
             return None
-        before = known.sessions.get(source.uid)
-        if (
-            before is not None
-            and self.is_stale(source, before)
-            and source.uid not in self._anew
-            and not self._is_intact(reader_of(self._adapters[name], copies), source, before)
-        ):
-            self.altered.add(source.uid)
-        if before is not None and not self._is_due(source, before):
-            return None
+        before = known.sessions.get(uid)
+        is_stale = False
+        if before is not None:
+            is_stale = self.is_stale(uid, before)
+            reader = reader_of(self._adapters[name], copies) if is_stale else None
+            if reader and uid not in self._anew and not self._is_intact(reader, source, before):
+                self.altered.add(uid)
+                is_stale = False
+            is_due = is_stale and before.evicted is None
+            if not is_due and is_unchanged(source, before.cursor):
+                return None
         if self.exclude and any(map(self._is_excluded, copies)):
             self.report.excluded += len(copies)
             return None
         done = 0
-        if before is not None and not before.evicted and not self.is_stale(source, before):
+        if before is not None and not before.evicted and not is_stale:
             done = sum(mark.offset for mark in before.cursor.marks.values())
         size, modified = measure_source(source)
         return SourceJob(name, source, copies, max(size - done, 0), modified)
 
-    def _is_due(self, source: Source, before: SweepEntry) -> bool:
-        """Whether a known session is to be read: it changed, or was read by older rules."""
-        if not is_unchanged(source, before.cursor):
-            return True
-        return before.evicted is None and self.is_stale(source, before)
-
-    def is_stale(self, source: Source, before: SweepEntry) -> bool:
+    def is_stale(self, uid: str, before: SweepEntry) -> bool:
         """Whether a session is read again from the start."""
-        return source.uid in self._anew or (
-            source.uid not in self.altered and self._fingerprint.needs_source(before)
+        return uid in self._anew or (
+            uid not in self.altered and self._fingerprint.needs_source(before)
         )
 
     def _is_intact(self, adapter: SourceReader, source: Source, before: SweepEntry) -> bool:
@@ -205,6 +205,8 @@ class DueSources:
         }
         for uid, entry in known.sessions.items():
             if uid in sources:
+                if not entry.gone and entry.path == sources[uid][1][0].path:
+                    continue
                 path, place = fields.printable(sources[uid][1][0].path), fields.locate(entry.path)
                 if entry.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path

@@ -238,15 +238,6 @@ class SqliteWords:
         self._until = time.monotonic() + BUDGET_S
         self._words_until = self._until + WORDS_BUDGET_S
 
-    def session_ids(self, query: Query) -> frozenset[int] | None:
-        """Return the sessions that the filters of a question leave; None for all."""
-        wanted = None if self._sessions is None else frozenset(self._sessions)
-        if query.agent is None:
-            return wanted
-        rows = every(self._db, "SELECT id FROM sessions WHERE agent=?", query.agent)
-        own = frozenset(number for (number,) in rows)
-        return own if wanted is None else own & wanted
-
     def lists(
         self, queries: Sequence[Query], cap: int, enough: int, *, narrowing: bool = False
     ) -> Lists:
@@ -384,6 +375,16 @@ def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
     asked = {test: value for test, value in tests.items() if value is not None}
     sql = f"SELECT id FROM sessions WHERE {' AND '.join(asked)}"  # noqa: S608
     return [number for (number,) in every(db, sql, *asked.values())]
+
+
+def narrowed_ids(db: apsw.Connection, query: Query) -> frozenset[int] | None:
+    """Return the sessions that the filters of a question leave; None for all."""
+    wanted = frozenset(_session_ids(db, query)) if query.narrows_sessions else None
+    if query.agent is None:
+        return wanted
+    rows = every(db, "SELECT id FROM sessions WHERE agent=?", query.agent)
+    own = frozenset(number for (number,) in rows)
+    return own if wanted is None else own & wanted
 
 
 def digest_text(body: bytes) -> str:

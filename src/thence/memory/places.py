@@ -82,7 +82,10 @@ def find_sessions(
 def are_known(source: Source, cursor: Cursor) -> bool:
     """Return whether all names of a source's files are those of files that were read."""
     marks = cursor.marks
-    if all(file.key in marks for file in source.files):
+    for file in source.files:
+        if file.key not in marks:
+            break
+    else:
         return True
     names = set(map(name_in, marks))
     return all(file.key in names for file in source.files)

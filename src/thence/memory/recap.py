@@ -8,6 +8,7 @@ has so many tokens at most: what matters less is left out first, and that is sai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -204,20 +205,28 @@ def _failure(error: dict[str, Any]) -> RecalledFailure:
 
 def lines(page: Recap, tokens: int = TOKENS) -> list[str]:
     """Return the page as lines, of so many tokens at most; of each session the same share."""
+    return [line for _, some in sections(page, tokens) for line in some]
+
+
+def sections(
+    page: Recap, tokens: int = TOKENS
+) -> Iterator[tuple[RecalledSession | None, list[str]]]:
+    """Yield what stands before the sessions, with None, then each session with its lines."""
     room = CHARACTERS_PER_TOKEN * tokens
-    out = [page.explanation] if page.explanation else []
-    out += [
+    first = [page.explanation] if page.explanation else []
+    first += [
         f"{note.kind} {(note.ts or '')[:10]}, {note.author}: {_flat(note.text)}"
         for note in page.notes
     ]
-    room -= sum(len(line) + 1 for line in out)
-    if not page.sessions:
-        return [*out, "no matches"] if not page.notes else out
+    if not page.sessions and not page.notes:
+        first.append("no matches")
+    if first:
+        yield None, first
+    room -= sum(len(line) + 1 for line in first)
     for left, session in zip(range(len(page.sessions), 0, -1), page.sessions, strict=True):
         some = _fit_lines(list(_session(session)), room // left)
         room -= sum(len(line) + 1 for line in some)
-        out += some
-    return out
+        yield session, some
 
 
 def _fit_lines(rated: list[tuple[int, str]], room: int) -> list[str]:
@@ -271,7 +280,7 @@ def _session(session: RecalledSession) -> Iterator[tuple[int, str]]:
         more = f" and {left} more" if left > 0 else ""
         yield 1, f"  changed: {_flat(', '.join(session.files[:_FILES]))}{more}"
     for at, command in enumerate(session.commands[-3:]):
-        yield 2 + at, f"  {command.what}{_at(command)}: {_flat(command.text, 140)}"
+        yield 2 + at, f"  {command.what}{_at(command)}: {_flat(_subject(command.text), 140)}"
     for at, failure in enumerate(session.failed[:4]):
         yield from _failure_lines(failure, 1 + at)
     if session.ended:
@@ -285,6 +294,17 @@ def _failure_lines(failure: RecalledFailure, matters: int) -> Iterator[tuple[int
         yield matters, f"    fixed by{_at(fix)}: {_flat(fix.text, 140)}"
     if failure.is_settled and not failure.fixes:
         yield matters + 1, "    went well when tried again"
+
+
+_MESSAGE = re.compile(
+    r"""\bgit commit\b[^|;&]*? (?:-\w*m|--message)[ =](["'])(.+?)(?:\1|$)""", re.DOTALL
+)
+
+
+def _subject(command: str) -> str:
+    """Return the message of a commit without the command around it; other commands as they are."""
+    message = _MESSAGE.search(command)
+    return message[2] if message else command
 
 
 def _at(mention: Mention | RecalledFailure) -> str:

@@ -7,7 +7,7 @@ pending. A store adds its own statements; what they mean is told here once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,7 @@ from thence.memory.store import (
     SessionChange,
     SessionRow,
     Spend,
+    Store,
     SweepEntry,
 )
 
@@ -108,6 +109,21 @@ def spend_values(spend: Spend) -> tuple[Any, ...]:
     counts = msgspec.structs.astuple(spend.usage)
     place = (spend.day, clean(spend.model), spend.where)
     return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
+
+
+def digests_of(store: Store, row: SessionRow) -> Iterator[DigestRecord]:
+    """Yield the digest of a session and its signals, as a store keeps them."""
+    uid = row.session.session_uid
+    wanted = Filter(uids=(uid,))
+    for digest in store.read_table("digests", wanted):
+        body = {name: digest[name] for name in digest if name not in ("uid", "change", "at")}
+        signals = [
+            {name: value for name, value in signal.items() if name != "uid"}
+            for signal in store.read_table("signals", wanted)
+        ]
+        made = DigestRecord(uid, digest["change"], body, signals, row.session.outcome)
+        made.task_ref = row.session.task_ref
+        yield made
 
 
 def digest_version(record: DigestRecord) -> int:

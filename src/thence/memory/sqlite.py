@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from thence.errors import (
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.stored import StoredEvent
-from thence.memory import backup, disk, pages, ranking, vectors
+from thence.memory import backup, disk, pages, vectors
 from thence.memory.encoder import Encoder
 from thence.memory.index import SqliteWords, WordIndex, every, first
 from thence.memory.packs import BlobStore, Packs
@@ -53,6 +54,7 @@ from thence.memory.sqlite_rows import (
     put_session,
     rename_refs,
 )
+from thence.memory.sqlite_vectors import SqliteVectors
 from thence.memory.statements import INVENTORY, SUMS, Dialect, SqlReads, shared
 from thence.memory.store import (
     DATA_LOSS,
@@ -243,6 +245,12 @@ class Sqlite(SqlReads, SqliteFile):
             *(index, position),
         )
 
+    def digest_state(self, uid: str) -> bytes | None:
+        """Return what the next digest of a session goes on from; None when there is nothing."""
+        sql = "SELECT body FROM digest_states JOIN sessions ON id=session WHERE uid=?"
+        body: bytes | None = first(self._db, sql, uid)
+        return body
+
     def facts_after(
         self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
     ) -> list[Fact]:
@@ -271,22 +279,23 @@ class Sqlite(SqlReads, SqliteFile):
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
         source = SqliteWords(self._db, query)
-        if self.vectors is None or query.lists_sessions:
-            answer = ranking.search(source, self.sessions, query, limit, offset)
-        else:
-            enough = max(limit + offset, vectors.FUSED_HITS)
-            by_words = ranking.search(source, self.sessions, query, enough, 0)
-            answer = self.vectors.fuse(source, query, by_words, limit, offset)
-        matches = as_asked(self._number_matches(answer.matches), query)
-        return msgspec.structs.replace(answer, matches=matches)
+        answer = vectors.search((source, self.sessions), query, limit, offset, self.vectors)
+        return msgspec.structs.replace(
+            answer, matches=as_asked(self._place_matches(answer.matches), query)
+        )
 
-    def _number_matches(self, matches: Sequence[SearchMatch]) -> list[SearchMatch]:
-        """Return hits with where the texts of their events lie."""
+    def _place_matches(self, matches: Sequence[SearchMatch]) -> list[SearchMatch]:
+        """Return hits with what looks up where the texts of their events lie.
+
+        That reads a page of events for each: who shows a few of many hits reads but theirs.
+        """
         read: dict[tuple[int, int], dict[int, str | None]] = {}
         return [
             hit
-            if hit.seq is None or hit.ref is not None
-            else msgspec.structs.replace(hit, ref=self._ref_in_page(hit.session, hit.seq, read))
+            if hit.seq is None or hit.place is not None
+            else msgspec.structs.replace(
+                hit, place=partial(self._ref_in_page, hit.session, hit.seq, read)
+            )
             for hit in matches
         ]
 
@@ -308,7 +317,7 @@ class Sqlite(SqlReads, SqliteFile):
 
     def use_encoder(self, encoder: Encoder) -> None:
         """Let searches find by meaning as well."""
-        self.vectors = vectors.Vectors(lambda: self._db, self._transaction, encoder)
+        self.vectors = vectors.Vectors(SqliteVectors(lambda: self._db, self._transaction), encoder)
 
     # -- removing -----------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ says how many of them ran.
 
 from __future__ import annotations
 
-from thence.memory import index, vectors
+from thence.memory import index, sqlite_vectors
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -105,7 +105,9 @@ MIGRATIONS: tuple[str, ...] = (
     DELETE FROM events WHERE derived;
     DROP TABLE runs;
     """,
-    vectors.MIGRATION,
+    sqlite_vectors.MIGRATION,
     # Sessions of one folder: a brief must not read the rows of all others.
     "CREATE INDEX sessions_project ON sessions(project, ended)",
+    # What the next digest of a session goes on from.
+    "CREATE TABLE digest_states(session INTEGER PRIMARY KEY, body BLOB NOT NULL)",
 )

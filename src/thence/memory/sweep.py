@@ -31,7 +31,6 @@ from thence.agents.files import (
 )
 from thence.errors import DiskFull, ThenceError
 from thence.format.joins import time_of
-from thence.format.readout import Readout
 from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.due_sources import DueSources, SourceJob
@@ -45,10 +44,11 @@ from thence.memory.places import (
     is_deleted,
     reader_of,
 )
-from thence.memory.readouts import just_read, read_for_digest
+from thence.memory.readouts import just_read
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
 from thence.memory.retention_run import Removed, RetentionRun, running_sessions
+from thence.memory.rows import digests_of
 from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     DATA_LOSS,
@@ -162,6 +162,7 @@ class Sweep:
         self._reread: dict[str, Part] = {}  # what is read again because a part changed
         self.redacted_again: set[str] = set()
         """Stored sessions that other redaction rules were applied to."""
+        self._has_old_digests = False
         self._digests: list[DigestRecord] = []
         self.digested: list[str] = []
         """Sessions whose digest was written."""
@@ -203,7 +204,7 @@ class Sweep:
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
             self._digest_rest(REST_S if places else 0.0, digest_limit_s)
-            self._digest_again(known)
+            self._digest_again()
         idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
         self.report.redactions = dict(self._redactor.counts)
@@ -302,7 +303,9 @@ class Sweep:
                 grown = Growing(tail, partial(self._store.load_session, source.uid))
             # A log that turns up here takes the place of what a file had brought.
             is_imported = grown is not None and grown.tail.row.imported is not None
-            again = is_imported or (before is not None and self._sources.is_stale(source, before))
+            again = is_imported or (
+                before is not None and self._sources.is_stale(source.uid, before)
+            )
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:
@@ -336,14 +339,6 @@ class Sweep:
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
             what = "vanished" if is_deleted(source) else "failed"
             yield SweepPiece(Outcome(source.uid, path, what, why=_why(error)))
-
-    def _digest_read(self, result: IngestResult) -> DigestRecord | None:
-        """Return the digest of a session that was just read to its end, while it is in memory."""
-        if result.change is None or result.graph is None or not self._digesting:
-            return None
-        with contextlib.suppress(Exception):  # kept all the same, and tried again
-            return self._made(just_read(result.graph, result.change), result.change.row)
-        return None
 
     def _find_carried_spend(
         self, adapter: SourceReader, source: Source, before: SweepEntry
@@ -433,7 +428,10 @@ class Sweep:
         reading = {job.source.uid for job in jobs}
         for uid, stored in known.sessions.items():
             parts = self._fingerprint.changed_parts(stored)
-            if not parts or parts == ("digest",):
+            if not parts:
+                continue
+            self._has_old_digests |= "digest" in parts
+            if parts == ("digest",):
                 continue
             if uid in reading and uid not in self._sources.altered:
                 self._reread[uid] = parts[0]
@@ -511,18 +509,12 @@ class Sweep:
         It is written together with the session's rows, so that no digest made under other rules
         outlasts them, however long the next digest waits.
         """
-        redact = self._redactor.redact_json
-        wanted = Filter(uids=(uid,))
-        for stored in self._store.read_table("digests", wanted):
-            session = next(iter(self._store.sessions(wanted))).session
-            body = {k: v for k, v in stored.items() if k not in ("uid", "change", "at")}
-            signals = [
-                {k: v for k, v in redact(signal).items() if k != "uid"}
-                for signal in self._store.read_table("signals", wanted)
-            ]
-            made = DigestRecord(uid, stored["change"], redact(body), signals, session.outcome)
-            made.task_ref = session.task_ref and self._redactor.redact(session.task_ref)
-            yield made
+        for row in self._store.sessions(Filter(uids=(uid,))):
+            for made in digests_of(self._store, row):
+                made.digest = self._redactor.redact_json(made.digest)
+                made.signals = self._redactor.redact_json(made.signals)
+                made.task_ref = made.task_ref and self._redactor.redact(made.task_ref)
+                yield made
 
     # -- digests ------------------------------------------------------------------------
 
@@ -536,33 +528,23 @@ class Sweep:
                 self.report.undigested = len(waiting) - number
                 break
             self._analyse(row.session.session_uid)
-            self._progress(
-                Progress(
-                    "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
-                )
-            )
+            self._show_digesting(number, len(waiting))
         self._put_digests()
 
-    def _digest_again(self, known: Inventory) -> None:
+    def _digest_again(self) -> None:
         """Digest sessions again whose digest is of another version; no source is read."""
-        if not any(
-            "digest" in self._fingerprint.changed_parts(entry) for entry in known.sessions.values()
-        ):
-            return
-        stored = self._store.known().sessions
-        waiting = [
-            uid
-            for uid, entry in stored.items()
-            if "digest" in self._fingerprint.changed_parts(entry)
-        ]
+        stored = self._store.known().sessions if self._has_old_digests else {}
+        changed_parts = self._fingerprint.changed_parts
+        waiting = [uid for uid, entry in stored.items() if "digest" in changed_parts(entry)]
         for number, uid in enumerate(waiting):
             self.report.reprocessed["digest"] += self._analyse(uid)
-            self._progress(
-                Progress(
-                    "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
-                )
-            )
+            self._show_digesting(number, len(waiting))
         self._put_digests()
+
+    def _show_digesting(self, number: int, waiting: int) -> None:
+        self._progress(
+            Progress("digest", sources=number, all_sources=waiting, sessions=self._sessions)
+        )
 
     def _without_active(self, rows: Sequence[SessionRow], rest_s: float) -> list[SessionRow]:
         """Leave out sessions that were digested before and are being written now.
@@ -586,7 +568,7 @@ class Sweep:
         if row is None or row.session.evicted_at is not None:
             return False
         try:
-            made = self._made(read_for_digest(self._store, row), row)
+            made = self._digest_stored(row)
         except Exception as error:  # noqa: BLE001 - the session is kept, and tried again
             path = row.session.source_path or ""
             outcome = Outcome(uid, path, "undigested", why=_why(error))
@@ -599,14 +581,30 @@ class Sweep:
             self._put_digests()
         return True
 
-    def _made(self, session: Readout, row: SessionRow) -> DigestRecord:
-        made = _digest()(session, row, tasks=self._tasks, others=self._digesters)
-        if row.carried_change:
-            self._continue(made, row)
-        return made
+    def _digest_read(self, result: IngestResult) -> DigestRecord | None:
+        """Return the digest of a session that was just read to its end, while it is in memory."""
+        change = result.change
+        if change is None or result.graph is None or not self._digesting:
+            return None
+        row = change.row
+        with contextlib.suppress(Exception):  # kept all the same, and tried again
+            session = just_read(result.graph, change)
+            made = _digest()(
+                session, row, tasks=self._tasks, others=self._digesters, fold=result.fold
+            )
+            return self._continue(made, row)
+        return None
 
-    def _continue(self, made: DigestRecord, row: SessionRow) -> None:
+    def _digest_stored(self, row: SessionRow) -> DigestRecord:
+        from thence.memory.digest import digest_stored
+
+        made = digest_stored(self._store, row, tasks=self._tasks, others=self._digesters)
+        return self._continue(made, row)
+
+    def _continue(self, made: DigestRecord, row: SessionRow) -> DigestRecord:
         """Put the digest of what the source no longer holds into the one that goes on from it."""
+        if not row.carried_change:
+            return made
         for row_fields in self._store.read_table("digests", Filter(uids=(made.uid,))):
             old = (
                 row_fields
@@ -614,6 +612,7 @@ class Sweep:
                 else row_fields.get("continues")
             )
             made.digest = {**made.digest, "continues": old}
+        return made
 
     # -- retention ----------------------------------------------------------------------
 

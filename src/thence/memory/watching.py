@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from thence.agents import Adapter, AgentPrompt, Cursor, Live, Source
 from thence.agents import Batch as Read
+from thence.agents.profiles import file_endings
 from thence.agents.row_sources import sources_at
 from thence.memory.notes import FOLDER
 
@@ -40,7 +41,7 @@ POLL_S = 5.0  # every look walks all folders
 RESCAN_S = 60.0  # what the system forgot to tell is late by a minute at most
 """Seconds between two looks where the system tells of them."""
 SUFFIXES = (".jsonl", ".json", ".zst", ".db", ".db-wal")
-"""Names of the files that sessions are made of."""
+"""How names of files that sessions are made of usually end; agents may name others."""
 
 IDLE_BEFORE_DIGEST_S: Final = 5.0
 """Seconds without a change after which digests are made."""
@@ -141,12 +142,14 @@ def _watch_paths(
     """Yield what the system reports, and what it does not, until a folder is there that was not."""
     from watchfiles import Change
 
+    endings = (*SUFFIXES, *file_endings())
+
     def is_new_folder(change: Change, path: str) -> bool:
-        return change is Change.added and not path.endswith(SUFFIXES) and Path(path).is_dir()
+        return change is Change.added and not path.endswith(endings) and Path(path).is_dir()
 
     def telling(change: Change, path: str) -> bool:
         nudge = path.startswith(f"{queue}/") and not Path(path).name.startswith(".")
-        return nudge or path.endswith(SUFFIXES) or is_new_folder(change, path)
+        return nudge or path.endswith(endings) or is_new_folder(change, path)
 
     there = seen.there()
     batches = _batches(there, telling, gather_ms, step_ms, stop)
@@ -229,7 +232,7 @@ class FileStamps:
 def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Return size and time of all files below folders that may be part of a session."""
     out: dict[str, tuple[int, int]] = {}
-    waiting = list(folders)
+    waiting, own_endings = list(folders), file_endings()
     while waiting:
         try:
             entries = list(os.scandir(waiting.pop()))
@@ -238,7 +241,9 @@ def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
-            elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
+            elif entry.name.endswith(own_endings) or (
+                entry.name.endswith(SUFFIXES) and not entry.name.startswith(".")
+            ):
                 try:
                     out[entry.path] = _stamp(entry.stat(follow_symlinks=False))
                 except OSError:  # removed while we look

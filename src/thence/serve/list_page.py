@@ -23,7 +23,6 @@ from thence.memory.search import (
     OPEN,
     BadQuery,
     Query,
-    SearchAnswer,
     SearchMatch,
     hits,
     moment,
@@ -546,15 +545,18 @@ def _search_cards(
         if uid in rows and (wanted.standing != "open" or context.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
-    looked_at = SearchAnswer([hit for some in shown.values() for hit in some])
+    shown_hits = [hit for some in shown.values() for hit in some]
+    looked_at = msgspec.structs.replace(answer, matches=shown_hits)
     number = sum(map(len, matches.values()))
     is_least = answer.capped or number >= MAX_HITS
     left = iter(hits(looked_at, narrowed, context.store.blobs).hits)
+    # A page that is opened later marks beginnings where the search looked for one.
+    typed = wanted.q if narrowed.terms == parse(wanted.q).terms else f"{wanted.q}*"
     cards = []
     for uid, some in shown.items():
         snippets = [
             Snippet(
-                address(uid, hit.shown_at, wanted.q),
+                address(uid, hit.shown_at, typed),
                 mark_matches(start_near_match(hit.snippet))
                 if hit.unread is None
                 else escape(f"unreadable: {hit.unread}"),

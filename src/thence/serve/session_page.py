@@ -44,16 +44,16 @@ class FindBox(msgspec.Struct, frozen=True):
     next: str = ""
     event: str = ""
     """The event that the page is opened at."""
-    terms: str = "[]"
-    """The words to mark, as JSON."""
+    marks: str = ""
+    """What to mark: an expression for the browser."""
 
 
 def find_box(base: str, query: str, event: str, matches: Matches) -> FindBox:
     """Return the box with the neighbours of the event that is shown."""
     events = [match.event for match in matches.matches]
-    terms = msgspec.json.encode(matches.terms).decode()
+    marks = matches.marking.script
     if not events:
-        return FindBox(query, event=event, terms=terms)
+        return FindBox(query, event=event, marks=marks)
     at = matches.position(event)
     before, after = events[at - 1 if at > 0 else -1], events[(at + 1) % len(events)]
     return FindBox(
@@ -63,7 +63,7 @@ def find_box(base: str, query: str, event: str, matches: Matches) -> FindBox:
         event_address(base, before, query),
         event_address(base, after, query),
         event,
-        terms,
+        marks,
     )
 
 

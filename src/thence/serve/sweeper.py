@@ -36,6 +36,8 @@ UNSEEN_TICK_S: Final = 3.0
 """The same two while no page is open: what nobody sees may come a little later."""
 EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
+EMBED_PAUSE_S: Final = 30.0
+"""Seconds before missing vectors are looked for again, once there was none."""
 REST_RATIO: Final = 0.5
 """Pause after a sweep, in seconds for each second that it took; at most a second."""
 LOCK_TIMEOUT_S: Final = 2.0
@@ -68,6 +70,8 @@ class Sweeper:
         self._stop = threading.Event()
         self._waiting: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
         self._undigested: set[str] = set()
+        self._embed_at = 0.0
+        """When missing vectors are looked for again."""
         self._reported = ""
         """Why the last sweep failed."""
         self._watched = threading.Event()
@@ -219,8 +223,10 @@ class Sweeper:
     def _embed(self) -> None:
         """Make some of the vectors that are missing, where semantic search is on."""
         vectors = getattr(self._context.store, "vectors", None)
-        if vectors is not None:
-            vectors.build(self._context.store, limit_s=EMBED_LIMIT_S)
+        if vectors is None or time.monotonic() < self._embed_at:
+            return
+        if not vectors.build(self._context.store, limit_s=EMBED_LIMIT_S).done:
+            self._embed_at = time.monotonic() + EMBED_PAUSE_S
 
     def _digest(self) -> bool:
         """Digest what has come to rest; return whether some of it is left to digest."""

@@ -9,7 +9,7 @@ times are absolute beside relative ones; what is missing is said where it would 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -19,6 +19,7 @@ from thence.format.figures import clean_text, format_duration, money, several
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.readout import Record
+from thence.memory.marking import NOTHING, Marking
 from thence.serve import markdown
 from thence.serve.chart import MIN_GAP_S, Chart, ChartRow
 from thence.serve.clock import DisplayClock, display_time
@@ -61,7 +62,8 @@ class PageTarget(msgspec.Struct, frozen=True):
     trail: tuple[PathStep, ...]
     position: tuple[int, int]
     """Its record, and its block there."""
-    terms: tuple[str, ...] = ()
+    marking: Marking = NOTHING
+    """The words that were looked for."""
 
 
 class Drawing:
@@ -78,15 +80,15 @@ class Drawing:
     # -- windows ------------------------------------------------------------------------
 
     def main(
-        self, at: str | None = None, *, end: bool = False, terms: Sequence[str] = ()
+        self, at: str | None = None, *, end: bool = False, marking: Marking = NOTHING
     ) -> Window:
         """Draw the rows of the page around an event, or the first or the last ones.
 
         Every fold on the way to the event is drawn open, and the row that shows it with all of
-        its text; `terms` are the words that were looked for.
+        its text; `marking` has the words that were looked for.
         """
         rows = self.chart.rows
-        goal = self._goal(at, terms) if at else None
+        goal = self._goal(at, marking) if at else None
         if goal is None:
             return self._window("", rows, len(rows) if end else 0, None)
         return self._window("", rows, goal.trail[0].row, goal)
@@ -96,7 +98,7 @@ class Drawing:
         rows = self.chart.rows_of(places, parted=False)
         return self._window("", rows, len(rows), None)
 
-    def _goal(self, name: str, terms: Sequence[str]) -> PageTarget | None:
+    def _goal(self, name: str, marking: Marking) -> PageTarget | None:
         """Return where an event is drawn; None when there is no such event."""
         position = self.chart.find(name)
         paths = paths_of(self.chart)
@@ -104,7 +106,7 @@ class Drawing:
         if position is None or number is None:
             return None
         event = f"e{self.chart.event_id(*position):013x}"
-        return PageTarget(event, tuple(paths.trail(number)), position, tuple(terms))
+        return PageTarget(event, tuple(paths.trail(number)), position, marking)
 
     def _home(self, target: tuple[int, int]) -> int:
         """Return the record whose row shows an event: of a result, that of its call."""
@@ -287,7 +289,7 @@ class Drawing:
         if row.kind in ("prompt", "correction", "answer", "boundary", "decision", "stop"):
             fold = cast("FoldedSection | None", fields.get("fold"))
             shown = f"{fields.get('say', '')}{fields.get('arg', '')}{fold.gist if fold else ''}"
-            if not goal.terms or _has_term(_TAG.sub("", shown), goal.terms):
+            if not goal.marking or goal.marking.first(_TAG.sub(" ", shown)) is not None:
                 return opened
             return opened | {"aside": "Full text", "body": self._goal_body(name, goal)}
         if row.kind == "thinking" and not fields.get("lazy"):
@@ -301,19 +303,19 @@ class Drawing:
 
     def _goal_body(self, name: str, goal: PageTarget) -> Body | None:
         """Return what the row of an event holds, cut so that the words looked for are in it."""
-        body = self.body(name)
-        if body is None or not goal.terms or _has_term(f"{body.input}{body.got}", goal.terms):
+        body, marking = self.body(name), goal.marking
+        if body is None or not marking:
             return body
-        if any(_has_term(f"{line.text}", goal.terms) for diff in body.diffs for line in diff.lines):
+        drawn = (f"{body.input}\n{body.got}", *(x.text for diff in body.diffs for x in diff.lines))
+        if any(marking.first(f"{text}") is not None for text in drawn):
             return body
         place, number = goal.position
         block = self.chart.filled(self.chart.records[place].blocks[number])
         texts = (clean_text(all_of(block)), clean_text(pretty_json(block.payload)))
-        text = next((candidate for candidate in texts if _has_term(candidate, goal.terms)), "")
+        places = ((text, at) for text in texts if (at := marking.first(text)) is not None)
+        text, first = next(places, ("", 0))
         if not text:
             return body
-        low = text.lower()
-        first = min(at for term in goal.terms if (at := low.find(term)) >= 0)
         start = max(text.rfind("\n", 0, max(first - CHARS_BEFORE_MATCH, 0)), 0)
         got = text[start : first + 8 * CHARS_BEFORE_MATCH]
         rest = f"characters {start + 1:,} to {start + len(got):,} of {len(text):,}"
@@ -385,11 +387,6 @@ class Drawing:
 
 
 # -- parts of rows ---------------------------------------------------------------------------
-
-
-def _has_term(text: str, terms: Iterable[str]) -> bool:
-    low = text.lower()
-    return any(term in low for term in terms)
 
 
 def _is_row(row: ChartRow, place: int, target: tuple[int, int]) -> bool:

@@ -35,7 +35,8 @@ from thence.errors import BadConfig, SessionNotFound, ThenceError
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.stored import StoredEvent
-from thence.memory import ranking
+from thence.memory import vectors
+from thence.memory.encoder import Encoder
 from thence.memory.packs import BlobStore
 from thence.memory.pages import derive_events, select_events
 from thence.memory.rows import (
@@ -64,7 +65,6 @@ from thence.memory.store import (
     Tail,
     claims,
     facts_behind,
-    uid_hash,
     unpack_facts,
     unpack_fold,
 )
@@ -72,6 +72,7 @@ from thence.team.objects import Objects
 from thence.team.postgres_blobs import CONNECTION_ERRORS, PostgresBlobs
 from thence.team.postgres_events import STAGE
 from thence.team.postgres_index import PostgresSessionIndex
+from thence.team.postgres_listening import listening
 from thence.team.postgres_pages import pages_with, read_pages
 from thence.team.postgres_schema import (
     FIRST_NUMBER,
@@ -79,11 +80,17 @@ from thence.team.postgres_schema import (
     SCHEMA,
     TABLES,
     is_migrated,
-    lock_key,
     migrate,
 )
 from thence.team.postgres_search import PostgresWords, Vector, VectorDumper
-from thence.team.postgres_text import channel_of, clean_value, first_line, split_address, text
+from thence.team.postgres_text import (
+    clean_value,
+    first_line,
+    lock_key,
+    split_address,
+    text,
+)
+from thence.team.postgres_vectors import PostgresVectors
 from thence.team.postgres_write import REWRITE, PushedSession, Writer
 
 EVERYONE: Final = "*"
@@ -97,7 +104,6 @@ MAX_TRIES: Final = 8
 """How often a transaction is begun that the database ended in favour of another."""
 
 _PAUSE_S: Final = 0.02  # seconds, before what was ended begins again
-_RECENT_SESSIONS: Final = 10_000  # sessions among which one is looked for that was just written
 _LOCK_TIMEOUT: Final = "2s"  # for the others to leave a table that is to be written anew
 
 Db = psycopg.Connection[Any]
@@ -150,6 +156,7 @@ class Postgres(SqlReads):
         self._open: list[Db] = []
         self._lock = threading.Lock()
         self.blobs: BlobStore = Objects(PostgresBlobs(self))
+        self.vectors: vectors.Vectors | None = None
         try:
             with self._translate_errors():
                 if must_exist and not is_migrated(self._db):
@@ -482,13 +489,24 @@ class Postgres(SqlReads):
         """Find events by their words, the best first, within a budget of time."""
         with self._translate_errors():
             source = PostgresWords(self._db, self.tenant)
-            answer = ranking.search(source, self.sessions, query, limit, offset)
+            answer = vectors.search((source, self.sessions), query, limit, offset, self.vectors)
             return msgspec.structs.replace(answer, matches=as_asked(answer.matches, query))
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""
         asked = "SELECT ts, kind, greatest(implied, 0) FROM events WHERE tenant=%s AND uid=%s"
         return self._every(asked, self.tenant, text(uid))
+
+    def use_encoder(self, encoder: Encoder) -> None:
+        """Let searches find by meaning as well."""
+
+        def write(statement: str, values: Sequence[Any]) -> None:
+            self._write_in_transaction(lambda _: self._db.execute(statement.encode(), values))
+
+        is_read_only = self.machine == EVERYONE
+        self.vectors = vectors.Vectors(
+            PostgresVectors(self, None if is_read_only else write), encoder
+        )
 
     # -- removing -----------------------------------------------------------------------
 
@@ -596,37 +614,11 @@ class Postgres(SqlReads):
         message = "no index for parts of names (project:, model:): all sessions are gone through"
         return [(message, "CREATE EXTENSION pg_trgm, then the index of docs/scale.md")]
 
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[Callable[[float | None], Iterator[set[str]]]]:
-        """Listen to what is written: gives what waits, for so many seconds, for who changes.
-
-        What arrives names sessions by a hash, as anybody may listen; whom the tenant's rows are
-        hidden from learns nothing by it. What is told in one moment comes together.
-        """
-        names: dict[str, str] = {}
-
-        def heard(db: Db, wait: float | None) -> Iterator[set[str]]:
-            notices = list(db.notifies(timeout=wait, stop_after=1))
-            notices += db.notifies(timeout=0) if notices else ()
-            keys = {notice.payload.partition(":")[0] for notice in notices}
-            if not keys <= names.keys():
-                names.update(self._names(len(names)))
-            if known := {names[key] for key in keys if key in names}:
-                yield known
-
-        with self._translate_errors(), contextlib.closing(self._connect()) as db:
-            db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_of(self.tenant))))
-            yield lambda wait: heard(db, wait)
-
-    def _names(self, known: int) -> dict[str, str]:
-        """Return the names of sessions by their hashes, the last ones if others are known."""
-        since = (
-            (self._first("SELECT last_value FROM session_ids") or 0) - _RECENT_SESSIONS
-            if known
-            else 0
-        )
-        rows = self._every("SELECT uid FROM sessions WHERE tenant=%s AND id>%s", self.tenant, since)
-        return {uid_hash(uid).hex(): uid for (uid,) in rows}
+    def listening(
+        self,
+    ) -> contextlib.AbstractContextManager[Callable[[float | None], Iterator[set[str]]]]:
+        """Listen to what is written: gives what waits, for so many seconds, for who changes."""
+        return listening(self)
 
     # -- small things -------------------------------------------------------------------
 

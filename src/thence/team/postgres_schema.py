@@ -13,19 +13,18 @@ since all statements name their columns.
 from __future__ import annotations
 
 import time
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import psycopg
 from psycopg import errors
 
 from thence.errors import BadConfig
-from thence.team import postgres_ranking
+from thence.team import postgres_ranking, postgres_vectors
 
 SCHEMA: Final = "thence"
 
 TIER1: Final = ("events", "event_pages", "facts", "shares", "words", "folds", "calls")
-TIER2: Final = ("spend", "digests", "signals")
+TIER2: Final = ("spend", "digests", "signals", "vectors")
 TABLES: Final = (
     *("sessions", *TIER1, *TIER2),
     *("owners", "kin", "removals", "tombstones", "pending", "packs", "members"),
@@ -628,6 +627,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         "SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), 16777216))", 1
     ),
+    Migration(postgres_vectors.MIGRATION, 1),
 )
 
 
@@ -687,9 +687,3 @@ def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
             hint="upgrade thence; this version cannot read the store",
         )
     return version
-
-
-def lock_key(*names: str) -> int:
-    """Return the number of an advisory lock."""
-    digest = blake2b("\0".join(names).encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)

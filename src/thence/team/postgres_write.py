@@ -358,11 +358,11 @@ class Writer(EventWriter):
         )
         there = [uid for (uid,) in rows.fetchall()]
         self._pending |= self._old_objects(there)
-        for table in TIER1 if there else ():
+        for table in (*TIER1, "vectors") if there else ():
             self._delete(table, there)
         if there:
             self._pending |= {REPACK + uid for uid in there}
-            stale = (*TIER1, "sessions", "digests", "signals")
+            stale = (*TIER1, "sessions", "digests", "signals", "vectors")
             self._pending |= {f"{REWRITE}{table}" for table in stale}
 
     def _put_facts(self, bodies: dict[str, bytes]) -> None:
@@ -579,7 +579,7 @@ class Writer(EventWriter):
         there = list(sizes)
         tables: tuple[str, ...] = TIER1
         if forget:
-            tables += ("spend", "digests", "signals", "owners", "sessions")
+            tables += ("spend", "digests", "signals", "vectors", "owners", "sessions")
             self._db.execute(
                 "DELETE FROM kin WHERE tenant=%s AND (uid=ANY(%s) OR other=ANY(%s))",
                 (self._tenant, there, there),
@@ -594,7 +594,7 @@ class Writer(EventWriter):
         for table in tables:
             self._delete(table, there)
         self._unpend([kind + uid for uid in there for kind in (REPACK, SETTLE)])
-        touched = (*tables, "packs", *(("kin",) if forget else ()))
+        touched = {*tables, "packs", "vectors", *(("kin",) if forget else ())}
         self.pend({f"{REWRITE}{table}" for table in touched} if there else set())
         self._tell(dict.fromkeys(there, 0))
         return sizes

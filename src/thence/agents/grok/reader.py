@@ -17,7 +17,7 @@ import msgspec
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.agents.contents import Plain
 from thence.agents.grok.chat import ChatLog, Mirror
-from thence.agents.grok.folder import LOG, is_session, names, source_of, within
+from thence.agents.grok.folder import LOG, names, session_in, within
 from thence.agents.grok.reading import text
 from thence.agents.grok.sides import (
     ChildDocument,
@@ -70,16 +70,19 @@ class Grok:
         base = _sessions(root)
         for group in names(base, may_be_link=True):
             for name in names(base / group):
-                if is_session(base / group / name):
-                    yield source_of(base / group / name, str(root))
+                if (source := session_in(f"{base}/{group}/{name}", str(root))) is not None:
+                    yield source
 
     def at(self, path: Path) -> Source | None:
         """Return the session of a folder, or of any file in it."""
         folder = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
         for place in (folder, *folder.parents[: MAX_PARENTS - 1]):
-            if not place.is_symlink() and place.is_dir() and is_session(place):
-                above = place.parent.parent
-                return source_of(place, str(above.parent) if above.name == "sessions" else "")
+            if place.is_symlink() or not place.is_dir():
+                continue
+            above = place.parent.parent
+            root = str(above.parent) if above.name == "sessions" else ""
+            if (source := session_in(str(place), root)) is not None:
+                return source
         return None
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
