@@ -33,7 +33,6 @@ from thence.format.facts import COPIES_OF
 from thence.format.normal import number_events
 from thence.format.whole import SessionGraph
 from thence.memory import derivation, due_sources, keep
-from thence.memory import sweep as module
 from thence.memory.digest import digest
 from thence.memory.packs import pack_name
 from thence.memory.payloads import with_payloads
