@@ -52,7 +52,7 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.format.figures import argument
-from thence.memory.bills import totals_by_day
+from thence.memory.bills import sum_totals, totals_by_day
 from thence.memory.budgets import BudgetUse, budget_warnings
 from thence.memory.notes import age_removal_start
 from thence.memory.retention import brief_rule, rule
@@ -146,10 +146,6 @@ class Home:
         self._days = [msgspec.structs.replace(total, key=total.key[::-1]) for total in spent]
         self._week = {
             total.key[0]: total for total in store.totals(["agent"], Filter(after=self._back(7)))
-        }
-        self._unbilled = {
-            since: _agents_with_missing_usage(store, since)
-            for since in (self._back(1), self._back(7))
         }
         self.total = store.totals()[0]
         self.hooks_heard: Mapping[str, datetime] = {}
@@ -312,25 +308,21 @@ class Home:
 
     def _spending_by_agent(self, dates: Sequence[str]) -> Iterator[list[TextCell]]:
         """Yield the row of each agent: its last day, its week, and a bar for each day."""
-        today, week = self._unbilled[self._back(1)], self._unbilled[self._back(7)]
         for agent, total in sorted(self._week.items(), key=lambda pair: pair[0] or ""):
             yield [
                 TextCell(" "),
                 TextCell(agent_label(agent or "")),
-                *_figures(self._on(agent, dates[-1]), agent in today),
-                *_figures(total, agent in week),
+                *_figures(self._on(agent, dates[-1])),
+                *_figures(total),
                 TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
             ]
 
     def _spending_in_all(self, today: str) -> Iterator[list[TextCell]]:
         """Yield the row of all agents, if there are several, and that of discarded branches."""
-        day, week = _sum(self._on(agent, today) for agent in self._week), _sum(self._week.values())
+        day = sum_totals([self._on(agent, today) for agent in self._week])
+        week = sum_totals(list(self._week.values()))
         if len(self._week) > 1:
-            figures = [
-                *_figures(day, bool(self._unbilled[self._back(1)])),
-                *_figures(week, bool(self._unbilled[self._back(7)])),
-            ]
-            yield [TextCell(" "), TextCell("all"), *figures, TextCell("")]
+            yield [TextCell(" "), TextCell("all"), *_figures(day), *_figures(week), TextCell("")]
         if week.dead:
             name = TextCell("incl. discarded branches", DIM)
             costs = [TextCell(money(total.dead), DIM) for total in (day, week)]
@@ -441,30 +433,10 @@ def _about(much: int) -> str:
     return f"about {max(round(much / SWEEP_BYTES_PER_S), 1)} s"
 
 
-def _figures(total: Total, is_bound: bool) -> tuple[TextCell, TextCell]:  # noqa: FBT001
+def _figures(total: Total) -> tuple[TextCell, TextCell]:
     if not total.sessions:
         return TextCell("·", DIM), TextCell("·", DIM)
-    cost = money(total.ticks, total.unpriced, is_bound=is_bound)
-    return TextCell(f"{total.sessions}"), TextCell(cost)
-
-
-def _agents_with_missing_usage(store: Store, since: int) -> set[str]:
-    """Return the agents whose costs since a time are minimums, because bills are missing."""
-    return {row.session.flavor for row in store.sessions(Filter(after=since)) if row.lower_bound}
-
-
-def _sum(totals: Iterable[Total]) -> Total:
-    out = Total(())
-    for total in totals:
-        out = Total(
-            (),
-            sessions=out.sessions + total.sessions,
-            live=out.live + total.live,
-            dead=out.dead + total.dead,
-            side=out.side + total.side,
-            unpriced=out.unpriced + total.unpriced,
-        )
-    return out
+    return TextCell(f"{total.sessions}"), TextCell(total.cost_text)
 
 
 def _spent(total: Total) -> JSON:
@@ -473,6 +445,7 @@ def _spent(total: Total) -> JSON:
         "usd": _usd(total),
         "dead_usd": total.dead / TICKS,
         "unpriced_tokens": total.unpriced,
+        "is_lower_bound": total.is_minimum,
     }
 
 

@@ -209,15 +209,22 @@ class _Planner:
         days = self._policy.raw_max_age_days
         if days <= 0:
             return
-        for item in self._evictable():
-            age = (self._now - item.age_from) / timedelta(days=1)
-            if age > days and not item.running and not item.only_copy:
+        ages = {
+            item.session_uid: (self._now - item.age_from) / timedelta(days=1)
+            for item in self._left.values()
+        }
+        old = [item for item in self._left.values() if ages[item.session_uid] > days]
+        for item in _removable(old):
+            if not item.running and not item.only_copy:
+                age = ages[item.session_uid]
                 over = f"over the limit of {days} days"
                 why = f"analysed, {age:.1f} days old: {over}; the original log still exists"
                 self._remove("evict", BY_AGE, item, why)
 
     def _budget(self) -> None:
-        for item in self._evictable():
+        if self._usage <= self._soft:
+            return
+        for item in _removable(self._left.values()):
             if self._usage <= self._soft:
                 return
             if item.bytes > 0:
@@ -268,16 +275,6 @@ class _Planner:
                 f"{usage}, over the limit of {size(cap)}; digests are never removed",
             )
 
-    def _evictable(self) -> list[RetentionItem]:
-        """What may go though it is needed: only copies last, then running ones, then by age."""
-        return sorted(
-            (item for item in self._left.values() if item.analysed and not item.pinned),
-            key=lambda i: (
-                *(i.only_copy, i.running),
-                *(i.analyzed_at or _NEVER, i.newest, i.session_uid),
-            ),
-        )
-
     def _remove(self, action: Action, step: int, item: RetentionItem, why: str) -> None:
         self._planned.append(PlannedRemoval(action, step, why, item.session_uid, item.bytes))
         self._usage -= item.bytes
@@ -289,6 +286,17 @@ class _Planner:
     def _over(self, name: str, cap: int) -> str:
         by = size(self._usage - cap)
         return f"transcripts use {size(self._usage)}, {by} over the {name} of {size(cap)}"
+
+
+def _removable(items: Iterable[RetentionItem]) -> list[RetentionItem]:
+    """Return those that may go though they are needed: only copies last, then running ones."""
+    return sorted(
+        (item for item in items if item.analysed and not item.pinned),
+        key=lambda i: (
+            *(i.only_copy, i.running),
+            *(i.analyzed_at or _NEVER, i.newest, i.session_uid),
+        ),
+    )
 
 
 def _since(item: RetentionItem) -> str:

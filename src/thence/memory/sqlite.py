@@ -55,7 +55,7 @@ from thence.memory.sqlite_rows import (
     rename_refs,
 )
 from thence.memory.sqlite_vectors import SqliteVectors
-from thence.memory.statements import INVENTORY, SUMS, Dialect, SqlReads, shared
+from thence.memory.statements import INVENTORY, Dialect, SqlReads, shared
 from thence.memory.store import (
     DATA_LOSS,
     DigestRecord,
@@ -81,6 +81,10 @@ _DIALECT: Final = Dialect(
     # Sessions first: the order of a plain join would be SQLite's to choose, which takes signals.
     signals="sessions CROSS JOIN signals",
     minute_of_end="strftime('%Y-%m-%dT%H:%M', ended/1000, 'unixepoch')",
+    # By its number a session is met in the order of the table, by its uid all over it.
+    session_key="sessions.id",
+    # The column lies behind the bytes of the row; the index of these few sessions does not.
+    is_bound="max(sessions.id IN (SELECT id FROM sessions WHERE bound))=1",
     tie="uid",
     orders={"digests": "ended, uid", "signals": "ended, uid, signals.id", "spend": "day, uid"},
 )
@@ -269,11 +273,16 @@ class Sqlite(SqlReads, SqliteFile):
     def _every(self, statement: str, *values: Any) -> list[Any]:
         return every(self._db, statement, *values)
 
-    def _sums(self, keys: str, where: str) -> str:
+    def _sums(self, keys: str, order: str, where: str) -> str:
         """Ask for the sums of sessions; those of all of them need no look at each."""
         if keys or where != "1=1":
-            return super()._sums(keys, where)
-        sums = {**SUMS, "sessions": "(SELECT count(*) FROM sessions)"}
+            return super()._sums(keys, order, where)
+        sums = {
+            **self._figures(),
+            "sessions": "(SELECT count(*) FROM sessions)",
+            "is_lower_bound": "EXISTS(SELECT 1 FROM sessions WHERE bound)",
+            "ended": "(SELECT max(ended) FROM sessions)",
+        }
         return f"SELECT {', '.join(sums.values())} FROM spend"  # noqa: S608
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:

@@ -14,7 +14,7 @@ import msgspec
 from thence.format.facts import Edge
 from thence.format.records import JSON
 from thence.memory.index import time_column
-from thence.memory.rows import NAMES, PLACES, ROW, SHARES, plain_conditions, with_marks
+from thence.memory.rows import NAMES, PLACES, ROW, SHARES, oddities, plain_conditions, with_marks
 from thence.memory.store import Filter, Group, SessionRow, Tier2, Total
 
 INVENTORY: Final = (
@@ -43,6 +43,10 @@ class Dialect(NamedTuple):
     """Sessions joined with their signals, without the condition."""
     minute_of_end: str
     """The minute in which a session ended, as spend has it in `day`."""
+    session_key: str
+    """By what the sums of each session are grouped."""
+    is_bound: str
+    """Whether the cost of one of some sessions is a minimum."""
     tie: str
     """Orders sessions that are equal in what is asked for."""
     orders: dict[str, str]
@@ -54,11 +58,12 @@ def _sum(what: str, test: str = "") -> str:
     return f"CAST(coalesce(sum({what}){test}, 0) AS bigint)"
 
 
-SUMS: Final = {
+_SUMS: Final = {
     "sessions": "count(DISTINCT sessions.id)",
     **{name: _sum("spend.ticks", f" FILTER (WHERE place='{name}')") for name in PLACES},
-    **{name: _sum(name) for name in ("unpriced", "input", "output", "responses")},
+    **{name: _sum(name) for name in ("unpriced", "input", "output")},
     "cache": _sum("cache_creation+cache_read"),
+    "responses": _sum("responses"),
 }
 
 
@@ -100,6 +105,11 @@ class SqlReads:
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
         where, values = self._where(wanted)
+        if what == "oddities":
+            order = _ORDERS["recent"].format(tie=self.dialect.tie)
+            sql = f"SELECT uid, row FROM sessions WHERE {where} ORDER BY {order}"  # noqa: S608
+            yield from oddities(self._every(sql, *values))
+            return
         joined = self.dialect.signals if what == "signals" else f"{what} JOIN sessions"
         rows = self._every(
             f"SELECT {_TABLES[what]} FROM {joined} ON {self._of_session(what)}"  # noqa: S608
@@ -127,15 +137,18 @@ class SqlReads:
                 tests.append(f"{groups['slot']}{test}{self.dialect.mark}")
                 times.append((time_column(moment) or "")[:16])
         keys = ", ".join(groups[name] for name in by)
-        rows = self._every(self._sums(keys, " AND ".join(tests)), *values, *times)
+        named = {**groups, "session": self.dialect.session_key}
+        order = ", ".join(named[name] for name in by)
+        rows = self._every(self._sums(keys, order, " AND ".join(tests)), *values, *times)
         sizes: dict[tuple[Any, ...], int] = {}
         if {"day", "slot", "model"}.isdisjoint(by):
-            sizes = self._sizes(keys, where, values)
+            sizes = self._sizes(keys, order, where, values)
         out: list[Total] = []
         for row in rows:
             key = tuple(row[: len(by)])
-            figures: dict[str, Any] = dict(zip(SUMS, row[len(by) :], strict=True))
-            out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
+            *sums, is_bound, first_slot, ended = row[len(by) :]
+            size = sizes.get(key, 0)
+            out.append(Total(key, *sums, bool(is_bound), first_slot, ended, size))  # type: ignore[call-arg] # the order of _figures
         return out
 
     def _groups(self) -> dict[Group, str]:
@@ -153,17 +166,29 @@ class SqlReads:
             "session": "sessions.uid",
         }
 
-    def _sums(self, keys: str, where: str) -> str:
+    def _figures(self) -> dict[str, str]:
+        """Return the figures of a `Total`, in the order of its fields."""
+        is_bound = self.dialect.is_bound
+        return {
+            **_SUMS,
+            "is_lower_bound": is_bound,
+            "first_slot": "min(day)",
+            "ended": "max(ended)",
+        }
+
+    def _sums(self, keys: str, order: str, where: str) -> str:
         """Return the statement that adds up what was spent, by keys."""
         sql = (
-            f"SELECT {keys}{keys and ', '}{', '.join(SUMS.values())} FROM sessions"  # noqa: S608
+            f"SELECT {keys}{keys and ', '}{', '.join(self._figures().values())} FROM sessions"  # noqa: S608
             f" LEFT JOIN spend ON {self._of_session('spend')} WHERE {where}"
         )
-        return f"{sql} GROUP BY {keys}" if keys else sql
+        return f"{sql} GROUP BY {order}" if keys else sql
 
-    def _sizes(self, keys: str, where: str, values: tuple[Any, ...]) -> dict[tuple[Any, ...], int]:
+    def _sizes(
+        self, keys: str, order: str, where: str, values: tuple[Any, ...]
+    ) -> dict[tuple[Any, ...], int]:
         """Return what sessions take in tier 1, by the same keys."""
-        group = f" GROUP BY {keys}" if keys else ""
+        group = f" GROUP BY {order}" if keys else ""
         sql = f"SELECT {_sum('raw_bytes')}{keys and ', '}{keys} FROM sessions WHERE {where}{group}"  # noqa: S608
         return {tuple(key): size for size, *key in self._every(sql, *values)}
 
@@ -210,6 +235,8 @@ def conditions(wanted: Filter, mark: str) -> tuple[list[str], list[Any]]:
     if wanted.uids is not None:
         tests.append(f"sessions.uid IN ({','.join([mark] * len(wanted.uids)) or 'NULL'})")
         values += wanted.uids
+    if wanted.is_lower_bound:
+        tests.append("bound")
     for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
         if is_wanted is not None:
             tests.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")

@@ -129,6 +129,8 @@ _DIALECT: Final = Dialect(
     of_session="sessions.tenant={table}.tenant AND sessions.uid={table}.uid",
     signals="signals JOIN sessions",
     minute_of_end="to_char(to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI')",
+    session_key="sessions.uid",
+    is_bound="coalesce(bool_or(bound), false)",
     tie="id",
     orders={
         "digests": "sessions.id",
