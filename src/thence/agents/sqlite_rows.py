@@ -29,11 +29,11 @@ from thence.agents.files import (
     REWRITTEN,
     SOURCE_GONE,
     Limits,
-    mark_of,
     open_regular,
     reason_of,
     rewritten_fact,
 )
+from thence.agents.marks import mark_of
 from thence.format.codec import LINE_LIMIT, TOO_LONG, RawRecord
 from thence.format.facts import Fact
 from thence.format.records import JSON, Notice, Place, Skipped

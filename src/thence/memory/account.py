@@ -611,17 +611,17 @@ def relative(path: str, cwd: str | None) -> str:
 # -- what was said --------------------------------------------------------------------------
 
 
-def _snippets(said: SnippetTally) -> Snippets:
-    again = said.last_prompt if said.prompts > 1 else ""
-    quotes = (said.first_prompt, said.last_reply, again)
+def _snippets(tally: SnippetTally) -> Snippets:
+    again = tally.last_prompt if tally.prompts > 1 else ""
+    quotes = (tally.first_prompt, tally.last_reply, again)
     room = MAX_SNIPPET_BYTES - sum(len(text.encode()) for text in quotes)
     snippets: list[str] = []
-    for snippet in said.corrections:
+    for snippet in tally.corrections:
         room -= len(snippet.encode())
         if room < 0:
             break
         snippets.append(snippet)
-    return Snippets(said.first_prompt, again, said.last_reply, tuple(snippets))
+    return Snippets(tally.first_prompt, again, tally.last_reply, tuple(snippets))
 
 
 def _pulls(tally: DigestTally, noted: str | None) -> list[str]:

@@ -73,14 +73,13 @@ from thence.team.postgres_blobs import CONNECTION_ERRORS, PostgresBlobs
 from thence.team.postgres_events import STAGE
 from thence.team.postgres_index import PostgresSessionIndex
 from thence.team.postgres_listening import listening
+from thence.team.postgres_migrations import is_migrated, migrate
 from thence.team.postgres_pages import pages_with, read_pages
 from thence.team.postgres_schema import (
     FIRST_NUMBER,
     LEAST_ROOM,
     SCHEMA,
     TABLES,
-    is_migrated,
-    migrate,
 )
 from thence.team.postgres_search import PostgresWords, Vector, VectorDumper
 from thence.team.postgres_text import (
