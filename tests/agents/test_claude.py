@@ -30,7 +30,7 @@ from thence.agents.claude.spills import read_spill
 from thence.agents.sessions import read_all
 from thence.format.facts import WHOLE_OUTPUT, Fact
 from thence.format.graph import State
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 
 
 def story() -> Script:

@@ -36,7 +36,7 @@ from thence.agents.codex.reader import Codex
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.graph import State
-from thence.format.whole import REWRITTEN, SessionGraph
+from thence.format.session_graph import REWRITTEN, SessionGraph
 
 TALK = [
     meta(),

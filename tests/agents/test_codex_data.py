@@ -19,8 +19,8 @@ from thence.format import joins
 from thence.format.facts import Fact
 from thence.format.graph import State
 from thence.format.repair import problems
+from thence.format.session_graph import SessionGraph
 from thence.format.turn import TurnState
-from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 
 CUTS = 40

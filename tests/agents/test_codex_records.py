@@ -43,8 +43,8 @@ from thence.format.codec import RawRecord
 from thence.format.graph import State
 from thence.format.records import Place, Usage
 from thence.format.repair import problems
+from thence.format.session_graph import SessionGraph
 from thence.format.turn import TurnState
-from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 
 

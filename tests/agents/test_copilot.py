@@ -13,7 +13,7 @@ from thence.agents.copilot.events import COMPACTION
 from thence.agents.copilot.reader import Copilot
 from thence.agents.profiles import agents
 from thence.agents.sessions import load, read_all
-from thence.format.whole import NEVER_BILLED, SessionGraph
+from thence.format.session_graph import NEVER_BILLED, SessionGraph
 from thence.memory.readouts import readout_of
 from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS

@@ -18,8 +18,8 @@ from thence.agents.grok.updates import COMPACTION, KILLED
 from thence.agents.sessions import load, load_source, read_all
 from thence.format import joins, lineage
 from thence.format.repair import problems
+from thence.format.session_graph import NEVER_BILLED, SessionGraph
 from thence.format.turn import TurnState
-from thence.format.whole import NEVER_BILLED, SessionGraph
 from thence.memory.readouts import readout_of
 
 KNOWN = {"grok": Grok()}

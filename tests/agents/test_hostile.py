@@ -21,7 +21,7 @@ from tests.pace import by_pace
 from thence.agents import Cursor, adapters
 from thence.agents.sessions import load, read_all
 from thence.format.facts import Fact
-from thence.format.whole import REWRITTEN, SessionGraph
+from thence.format.session_graph import REWRITTEN, SessionGraph
 from thence.memory.readouts import readout_of
 
 SECONDS = 2.0

@@ -201,7 +201,7 @@ def test_a_migrated_log_is_billed_once(tmp_path: Path) -> None:
     write_lines(path, header(PARENT, 0), *TALK)
     second = Pi().read(source, first.cursor)
 
-    from thence.format.whole import SessionGraph
+    from thence.format.session_graph import SessionGraph
 
     whole = SessionGraph(source.uid, [*first.events, *second.events])
     assert 2 * 1250 == whole.spent.own

@@ -18,7 +18,7 @@ from thence.format import lineage
 from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.records import Usage
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.prices import price
 from thence.memory.readouts import readout_of
 

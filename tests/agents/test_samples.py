@@ -10,7 +10,7 @@ import pytest
 from thence.agents.profiles import agents
 from thence.agents.samples import Machine
 from thence.agents.sessions import load_source
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.testing import offers
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)

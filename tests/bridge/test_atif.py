@@ -15,8 +15,8 @@ from thence.agents.sessions import Generation, LoadedSession, join_generations, 
 from thence.bridge import atif, trajectories
 from thence.errors import NotReadable
 from thence.format.records import JSON
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent, events_of_session
-from thence.format.whole import SessionGraph
 from thence.journal import Journal
 from thence.memory.readouts import readout_of
 

@@ -25,7 +25,7 @@ from thence.format import forms, repair
 from thence.format.facts import Block
 from thence.format.nodes import Is
 from thence.format.readout import Readout
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import OpenedSession, open_loaded, open_session, read_session
 from thence.memory.redact import Redactor
 from thence.memory.store import Filter, Store

@@ -20,10 +20,10 @@ from tests.agents.groks import Folder
 from tests.agents.transcripts import Script
 from tests.agents.transcripts import write as write_claude
 from thence.agents.sessions import load
-from thence.format.whole import SessionGraph
-from thence.memory.course import SessionTimeline
+from thence.format.session_graph import SessionGraph
 from thence.memory.outcome import Basis, Verdict, judge
 from thence.memory.readouts import readout_of
+from thence.memory.session_timeline import SessionTimeline
 from thence.testing import Draft
 
 AGENTS = ("claude", "codex", "grok", "thence")

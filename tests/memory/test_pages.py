@@ -16,6 +16,7 @@ from thence.agents import Cursor
 from thence.format import fold
 from thence.format.facts import fact_of
 from thence.format.normal import SEQ_STEP, Session, SessionEvent, event_id
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
     DerivedEvent,
     StoredEvent,
@@ -25,7 +26,6 @@ from thence.format.stored import (
     events_of_session,
     number_events,
 )
-from thence.format.whole import SessionGraph
 from thence.memory import pages
 from thence.memory.store import SessionChange, SessionRow
 from thence.testing import Draft

@@ -13,9 +13,8 @@ from thence.agents import adapters
 from thence.agents.sessions import load
 from thence.format import errors
 from thence.format.facts import fact_of
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.account import Digest
-from thence.memory.course import SessionTimeline
 from thence.memory.digest import digest
 from thence.memory.growth import Growth
 from thence.memory.patterns import (
@@ -30,6 +29,7 @@ from thence.memory.patterns import (
 )
 from thence.memory.readouts import readout_of
 from thence.memory.redact import Redactor
+from thence.memory.session_timeline import SessionTimeline
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow
 from thence.memory.sweep import Sweep

@@ -16,7 +16,7 @@ from thence.agents.sessions import load
 from thence.cli import madeup
 from thence.format.graph import State
 from thence.format.nodes import Is
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.memory.store import Filter
 from thence.serve.chart import Chart, ChartRow

@@ -21,7 +21,7 @@ from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Edge, Fact
 from thence.format.nodes import PREVIOUS
 from thence.format.records import Notice, Skipped
-from thence.format.whole import AncestorFacts, SessionGraph
+from thence.format.session_graph import AncestorFacts, SessionGraph
 
 MAX_ANCESTORS = 32  # a chain that is longer is a cycle that somebody forged
 """How many generations of ancestors are followed."""

@@ -25,8 +25,8 @@ from thence.format.facts import Block, Fact, text_in
 from thence.format.graph import State
 from thence.format.joins import sum_usages
 from thence.format.records import JSON, Usage, text_of
+from thence.format.session_graph import add_about
 from thence.format.stored import StoredEvent
-from thence.format.whole import add_about
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession

@@ -38,7 +38,7 @@ from thence.format.tools import Effect
 
 if TYPE_CHECKING:
     from thence.format.joins import Call
-    from thence.format.whole import SessionGraph
+    from thence.format.session_graph import SessionGraph
 
 
 OUTPUT_CHARS = 2_000

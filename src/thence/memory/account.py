@@ -18,7 +18,6 @@ from thence.format import shell
 from thence.format.records import JSON
 from thence.format.testruns import Tests
 from thence.memory import derivation
-from thence.memory.course import SessionTimeline, cut_short, event_text, short
 from thence.memory.error_tally import Fix
 from thence.memory.outcome import (
     TASKS,
@@ -30,6 +29,7 @@ from thence.memory.outcome import (
     task_of,
 )
 from thence.memory.pulls import opened_pulls, pull_names
+from thence.memory.session_timeline import SessionTimeline, cut_short, event_text, short
 from thence.memory.signals import SignalTally
 from thence.memory.store import SessionRow
 from thence.memory.tally import Place, best

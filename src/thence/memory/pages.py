@@ -18,6 +18,7 @@ import zstandard
 
 from thence.format import fold, joins
 from thence.format.normal import KINDS
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
     StoredEvent,
     decode_events,
@@ -28,7 +29,6 @@ from thence.format.stored import (
     number_events,
     numbered_row,
 )
-from thence.format.whole import SessionGraph
 from thence.memory.spending import ticks_of
 from thence.memory.store import STATES, EventIds, EventRow, SessionChange, StoredSession
 

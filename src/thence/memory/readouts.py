@@ -26,7 +26,7 @@ from thence.format.readout import (
     read_window,
 )
 from thence.format.records import JSON, Notice, Skipped, word
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory import recall
 from thence.memory.growth import subagents_of
 from thence.memory.packs import read_all, size_in

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from thence.format.facts import Base, Fact
     from thence.format.readout import Readout
     from thence.format.records import JSON, Skipped
+    from thence.format.session_graph import SessionGraph
     from thence.format.stored import StoredEvent
-    from thence.format.whole import SessionGraph
     from thence.memory.labels import Label
     from thence.memory.packs import BlobStore
     from thence.memory.store import SessionRow, Store, StoredSession

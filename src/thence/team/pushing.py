@@ -29,7 +29,7 @@ from thence.memory import families
 from thence.memory.digest import digest
 from thence.memory.exclusion import Exclusion
 from thence.memory.growth import Growing
-from thence.memory.keep import Ingester
+from thence.memory.ingest import Ingester
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import with_payloads
 from thence.memory.readouts import read_for_digest

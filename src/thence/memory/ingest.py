@@ -33,8 +33,8 @@ from thence.format.fold import FoldState
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
-from thence.format.whole import SessionGraph
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
