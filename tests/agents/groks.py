@@ -148,7 +148,7 @@ class Folder:
     @property
     def whole(self) -> SessionGraph:
         """The session, read at once."""
-        return self.load().whole
+        return self.load().graph
 
 
 def bill_of(tokens: int, calls: int = 1, turns: int = 1, **more: Any) -> dict[str, Any]:

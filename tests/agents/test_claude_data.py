@@ -72,7 +72,7 @@ def scenario(shared: Path, name: str, version: str = "v2.1.325") -> dict[str, Lo
 
 def only(shared: Path, name: str, version: str = "v2.1.325") -> SessionGraph:
     """The session of a scenario that has a single one."""
-    (one,) = [s.whole for s in scenario(shared, name, version).values() if s.whole.facts]
+    (one,) = [s.graph for s in scenario(shared, name, version).values() if s.graph.facts]
     return one
 
 
@@ -84,7 +84,7 @@ def test_the_history_is_the_one_the_client_sent(shared: Path, sent: ModuleType) 
     differing: list[tuple[str, Any]] = []
     equal = 0
     for folder, path, messages in sent.sessions([str(shared / "data" / "claude-code")]):
-        mine = readout_of(load(Path(path), KNOWN).whole).messages()
+        mine = readout_of(load(Path(path), KNOWN).graph).messages()
         missing, extra = sent.difference(mine.messages, messages)
         equal += not missing and not extra
         differing += [(Path(folder).name, (missing, extra))] if missing or extra else []
@@ -103,7 +103,7 @@ def test_a_crashed_session_is_what_the_next_request_went_on_from(
     for path in sorted(data.glob("*/*/before_resume/projects/*/[!a]*-*.jsonl")):
         folder = path.parents[3]
         drops = "v2.1.325" not in path.parts
-        before = readout_of(load(path, KNOWN).whole).messages("drop" if drops else "answer")
+        before = readout_of(load(path, KNOWN).graph).messages("drop" if drops else "answer")
         mine = sent.keys(before.messages)
         requests = [sent.keys(r["messages"]) for r in sent.load(folder / "api_messages.jsonl")
                     if r["kind"] == "main" and r["session"] == path.stem]  # fmt: skip
@@ -237,7 +237,7 @@ def test_every_prefix_of_lines_can_be_gone_on_from(shared: Path, tmp_path: Path)
 @pytest.mark.parametrize("version", ["v1.0.128", "v2.1.80", "v2.1.325"])
 def test_forks_share_their_records(shared: Path, version: str) -> None:
     """F1, F2, U4: copies are known by their ids, belong to the first, and are paid there."""
-    sessions = {uid: one.whole for uid, one in scenario(shared, "fork", version).items()}
+    sessions = {uid: one.graph for uid, one in scenario(shared, "fork", version).items()}
     told = lineage.find_shared({uid: [*s.facts, *s.about_only] for uid, s in sessions.items()})
     known = {
         uid: SessionGraph(s.uid, s.facts, replayed=told.replayed[uid], billed=told.billed[uid])
@@ -299,9 +299,9 @@ def test_a_rewind_leaves_a_dead_branch(shared: Path) -> None:
 def test_a_call_that_was_left_behind_is_dead(shared: Path, version: str) -> None:
     """A1, D11: clients before 2.1.325 resumed from the record before it."""
     session = next(
-        one.whole
+        one.graph
         for one in scenario(shared, "kill_tool_resume", version).values()
-        if any(e.kind == "tool_call" for e in one.whole.events)
+        if any(e.kind == "tool_call" for e in one.graph.events)
     )
     calls = [event.state for event in session.events if event.kind == "tool_call"]
 
@@ -318,7 +318,7 @@ def test_a_killed_call_was_answered_by_the_resumed_client(shared: Path) -> None:
     assert [] == states(session, State.ORPHANED)
     before = shared / "data/claude-code/v2.1.325/kill_tool_resume/before_resume"
     (crashed,) = KNOWN["claude"].find(before)
-    turn = load_source(KNOWN["claude"], crashed).whole.turn(alive=False)
+    turn = load_source(KNOWN["claude"], crashed).graph.turn(alive=False)
     assert (TurnState.INTERRUPTED, 1) == (turn.state, len(turn.open_calls))
 
 
@@ -336,7 +336,7 @@ def test_spilled_outputs_are_found_again(shared: Path) -> None:
     (one,) = scenario(shared, "big_output").values()
     sizes = [
         len(content)
-        for event in one.whole.events
+        for event in one.graph.events
         if event.kind == "tool_result" and (content := read_spill(one.source, event)) is not None
     ]
 
@@ -371,12 +371,12 @@ def test_hand_written_transcripts_read_as_the_client_read_them(shared: Path) -> 
     """R4, R6, R10: what it resumed in full is read in full: 60 variants of one conversation."""
     folder = shared / "data/claude-code/v2.1.325/hand_written"
     results = {r["variant"]: r for r in json.loads((folder / "results.json").read_text())}
-    full = said(load(folder / "inputs" / "full.jsonl", KNOWN).whole)
+    full = said(load(folder / "inputs" / "full.jsonl", KNOWN).graph)
     taken = 0
     for path in sorted((folder / "inputs").glob("*.jsonl")):
         told = results.get(path.stem, {})
         if told.get("full_history") is True:
-            assert full == said(load(path, KNOWN).whole), path.stem
+            assert full == said(load(path, KNOWN).graph), path.stem
             taken += 1
 
     assert 30 < taken

@@ -344,7 +344,7 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
     )
     source = only(ADAPTER, tmp_path)
     batch = ADAPTER.read(source)
-    assert 1015 + 415 == load(path, {"opencode": ADAPTER}).whole.spent.own
+    assert 1015 + 415 == load(path, {"opencode": ADAPTER}).graph.spent.own
 
     database = sqlite3.connect(path)
     more = {"type": "text", "text": "More", "time": {"start": 1, "end": 2}}

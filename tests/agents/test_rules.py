@@ -365,7 +365,7 @@ def test_forks_of_open_direction_are_whole_and_paid_once(tmp_path: Path) -> None
     one.user("Mine.", parentUuid="both")
     other.user("Also mine.", parentUuid="both")
     write(tmp_path, one, other)
-    facts = {name: read(tmp_path, name).whole.facts for name in (A, B)}
+    facts = {name: read(tmp_path, name).graph.facts for name in (A, B)}
     known = lineage.find_shared(facts)
     sessions = [
         SessionGraph(f"claude:{n}", facts[n], replayed=known.replayed[n], billed=known.billed[n])

@@ -30,7 +30,7 @@ def sampled(name: str, folder: Path) -> list[SessionGraph]:
     loaded = [load_source(agent.reader, source) for source in agent.reader.find(machine.home)]
 
     assert {"torn"} >= {skipped.why for one in loaded for skipped in one.skipped}
-    return [one.whole for one in loaded]
+    return [one.graph for one in loaded]
 
 
 @pytest.mark.parametrize("name", SAMPLED)

@@ -134,7 +134,7 @@ def read(home: Path, session: str = A) -> LoadedSession:
 def whole(home: Path, *scripts: Script) -> SessionGraph:
     """The session that the first of some scripts tells."""
     write(home, *scripts)
-    return read(home, scripts[0].session).whole
+    return read(home, scripts[0].session).graph
 
 
 def alone(path: Path, channel: str = "main") -> Source:

@@ -31,7 +31,7 @@ class LoadedSession(msgspec.Struct):
     """A session and what was found while it was read."""
 
     source: Source
-    whole: SessionGraph
+    graph: SessionGraph
     skipped: list[Skipped]
     """Lines that could not be read; last lines that were cut short among them."""
     notices: list[Notice]

@@ -54,7 +54,7 @@ def trajectory_of(loaded: LoadedSession, *, agent: str, by: str) -> Object:
     """
     from thence.memory.readouts import readout_of
 
-    session = readout_of(loaded.whole)
+    session = readout_of(loaded.graph)
     root = _Document(session, parcel_of(loaded.generations[0]), agent).root()
     root["extra"][OURS]["by"] = by
     copied = list(_copied_steps(session))
