@@ -13,6 +13,7 @@ from the same rows, so that all stores give the same order.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import log, log2
 from typing import Final, NamedTuple, Protocol
@@ -41,6 +42,7 @@ DIGEST: Final = -2
 _COMMON: Final = 2_000.0
 _PHRASE_FACTOR: Final = 1.3  # times as much is an event that says it word by word
 _MIN_SHARE_OF_BEST: Final = 0.2  # of the best session's worth: what is less does not answer
+_NO_ROW: Final = (-1.0, 0, 0)
 _MONTH_MS: Final = 30 * 86_400_000.0
 
 
@@ -281,17 +283,16 @@ def _order_rows(
 ) -> list[tuple[Row, float]]:
     """Put rows in order: those of the best session first, three of each session at a time."""
     newest = max((row[2] for row in rows.values()), default=0)
-    by: dict[int | str, list[int]] = {}
+    by: defaultdict[int | str, list[int]] = defaultdict(list)
+    often: defaultdict[int | str, float] = defaultdict(float)
     best: dict[int | str, tuple[float, int, int]] = {}
-    often: dict[int | str, float] = {}
     for number, worth in values.items():
         _, session, ts, _, _ = rows[number]
         value = values[number] = worth + 0.2 / (1 + (newest - ts) / _MONTH_MS)
-        by.setdefault(session, []).append(number)
-        often[session] = often.get(session, 0.0) + value
-        mine = (value, ts, number)
-        if session not in best or best[session] < mine:
-            best[session] = mine
+        by[session].append(number)
+        often[session] += value
+        if session not in best or best[session][0] <= value:
+            best[session] = max(best.get(session, _NO_ROW), (value, ts, number))
     worths = {
         session: value + 0.5 * shares.get(session, 0.0) + 0.1 * log2(1 + often[session])
         for session, (value, _, _) in best.items()

@@ -43,7 +43,7 @@ from thence.memory.zones import midnight, millis
 MAX_ROWS = 2_000
 """Candidates that are looked at, the newest first."""
 
-BUDGET_S = 0.012
+BUDGET_S = 0.009
 """Seconds after which a search stops going further back."""
 
 MAX_PHRASE_WORDS = 6
@@ -106,7 +106,7 @@ class Query(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     """How each group was typed; empty for one that answers must have: a phrase, a file."""
     phrase: str = ""
-    """All that was typed as one term, where it is several words and nothing else."""
+    """What was typed as one term, where it is several words and nothing else."""
     exact: bool = False
     """Whether only what has all words answers."""
     hints: tuple[str, ...] = ()
@@ -345,11 +345,18 @@ class _Typed:
         return [group for group in self.groups if group.counts] or self.groups
 
     def phrase(self) -> str:
-        """Return all that was typed as one term, where it is several plain words."""
-        plain = all(group.is_loose and len(group.terms) == 1 for group in self.groups)
-        if not 1 < len(self.groups) <= MAX_PHRASE_WORDS or not plain:
+        """Return what was typed as one term, where it is several plain words.
+
+        Question words at its ends are no part of it.
+        """
+        groups = self.groups
+        if not all(group.is_loose and len(group.terms) == 1 for group in groups):
             return ""
-        return _term(" ".join(group.values[0] for group in self.groups), phrase=True) or ""
+        counted = [at for at, group in enumerate(groups) if group.counts]
+        groups = groups[counted[0] : counted[-1] + 1] if counted else groups
+        if not 1 < len(groups) <= MAX_PHRASE_WORDS:
+            return ""
+        return _term(" ".join(group.values[0] for group in groups), phrase=True) or ""
 
     def _hint(self, name: str, sign: str, value: str) -> None:
         """Note a name that looks like that of a filter and is none."""
