@@ -259,7 +259,7 @@ class SqliteWords:
                 # What narrows only puts the answers in another order.
                 is_enough = len(rows) >= enough or (narrowing and bool(lists))
                 late = is_enough and time.monotonic() > until
-                if is_cut := (late and back is not None) or len(rows) >= cap:
+                if is_cut := (late and (back is not None or enough < 0)) or len(rows) >= cap:
                     break
                 some = [] if self._lacks(name, query) else self._table(name, query, cap - len(rows))
                 having += [(name, start)] if some else []

@@ -104,7 +104,7 @@ class Query(msgspec.Struct, frozen=True):
     marks: tuple[str, ...] = ()
     """Tokens to filter by, all of them."""
     words: tuple[str, ...] = ()
-    """How each group was typed; empty for one that answers must have: a phrase, a file."""
+    """How each group was typed; empty for one that answers must have: a phrase alone, a file."""
     phrase: str = ""
     """What was typed as one term, where it is several words and nothing else."""
     exact: bool = False
@@ -126,6 +126,11 @@ class Query(msgspec.Struct, frozen=True):
     tag: str | None = None
     uids: frozenset[str] | None = None
     """The sessions that have this tag, once somebody looked that up (`labels.with_tagged`)."""
+
+    @property
+    def has_phrases(self) -> bool:
+        """Whether a phrase was typed beside other words."""
+        return any(word.startswith('"') for word in self.words)
 
     @property
     def lists_sessions(self) -> bool:
@@ -273,7 +278,7 @@ def parse(
         wanted,
         tuple(typed.without),
         tuple(typed.meta),
-        tuple(" OR ".join(group.values) if group.is_loose else "" for group in groups),
+        typed.words_of(groups),
         typed.phrase(),
         exact=exact,
         hints=tuple(typed.hints),
@@ -310,6 +315,7 @@ class _Typed:
         self.meta: list[str] = []
         self.values: dict[str, Any] = {}
         self.hints: list[str] = []
+        self.has_file = False
         self._either = False
         self._zone = zone
 
@@ -344,6 +350,21 @@ class _Typed:
         """Return the groups that count: all, where none of them is more than a stop word."""
         return [group for group in self.groups if group.counts] or self.groups
 
+    def words_of(self, groups: Sequence[_Group]) -> tuple[str, ...]:
+        """Return how groups were typed; nothing for what answers must have.
+
+        A phrase among other words is one of them: messages of errors have quoted parts.
+        """
+        is_mixed = any(group.is_loose for group in groups) and not self.has_file
+        return tuple(
+            " OR ".join(group.values)
+            if group.is_loose
+            else f'"{group.values[0]}"'
+            if is_mixed
+            else ""
+            for group in groups
+        )
+
     def phrase(self) -> str:
         """Return what was typed as one term, where it is several plain words.
 
@@ -370,6 +391,7 @@ class _Typed:
     def _filter(self, name: str, sign: str, value: str) -> None:
         if name == "file":
             if (term := _term(value, phrase=False)) is not None:
+                self.has_file = True
                 self.groups.append(_Group((term,), (value,), is_loose=False))
                 self.meta.append("kindtoolcall")
         elif name in ("agent", "tool", "kind"):
