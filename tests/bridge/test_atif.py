@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.pace import by_pace
 from thence.agents import adapters
 from thence.agents.row_sources import sources_at
 from thence.agents.sessions import Generation, LoadedSession, join_generations, load, load_source
@@ -219,12 +220,13 @@ def test_shapes_that_nobody_should_write_raise_nothing_else(broken: JSON) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.skipif(not DATA.is_dir(), reason="the shared sessions are not here")
 @pytest.mark.parametrize("folder", ["claude-code", "codex", "grok", "agents", "public"])
 def test_every_shared_session_comes_back_as_it_was(folder: str) -> None:
-    """So do all real sessions that we have, of every agent."""
+    """So do all real sessions that we have, of every agent; some of them outside of prove."""
     number = 0
-    for adapter, source in _sources(DATA / folder):
+    for adapter, source in _sources(DATA / folder)[:: by_pace(everyday=8, whole=5, prove=1)]:
         _check(load_source(adapter, source))
         number += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ def test_commands_say_the_same_on_both_stores(
 ) -> None:
     """A file with packs beside it, and a database with an object store."""
     desk = Desk(tmp_path, monkeypatch)
-    desk.write_claude(windows(), alerts())
+    desk.write_claude(windows())
+    desk.write_claude(alerts(), ago=timedelta(hours=4))  # not in the same millisecond
     desk.write_codex()
     desk.sweep()
     file = [told(desk, *asked) for asked in ASKED]

@@ -20,6 +20,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from hashlib import blake2b
+from operator import attrgetter
 from time import monotonic
 from typing import Protocol, runtime_checkable
 from zlib import crc32
@@ -46,6 +47,8 @@ REWRITTEN = "rewritten"
 SOURCE_GONE = "source gone"
 
 _EDGE_BYTES = 4096  # bytes by which the start and the read end of a file are known again
+
+_entry_name = attrgetter("name")
 
 _Edges = tuple[bytes, bytes]  # the first bytes of a file, and the last ones that were read
 _NO_EDGES = (b"", b"")
@@ -144,18 +147,24 @@ def is_unchanged(source: Source, cursor: Cursor) -> bool:
     Rows of a database are known by their version: others in the same file may change.
     """
     marks = cursor.marks
+    last: tuple[str, tuple[str, ...]] | None = None
+    status: Status | None = None
     for file in source.files:
         mark = marks.get(file.key)
+        if mark is None:
+            return False
         if file.rows is not None:
-            if mark is None or mark.version != file.rows.version:
+            if mark.version != file.rows.version:
                 return False
             continue
-        try:
-            if mark is None or not _is_same_file(
-                mark, _status(file, os.lstat(file.path)), file.path
-            ):
+        # A document may be listed twice, for what was said and for its total.
+        names = file.path, file.beside
+        if status is None or names != last:
+            try:
+                last, status = names, _status(file, os.lstat(file.path))
+            except OSError:
                 return False
-        except OSError:
+        if not _is_same_file(mark, status, file.path):
             return False
     return True
 
@@ -491,10 +500,12 @@ def mark_of(status: Status, path: str, *, size: int | None = None, **known: JSON
 
 
 def _is_same_file(mark: Mark, status: Status, path: str) -> bool:
-    return _has_times(mark, status, path) and (mark.inode, mark.size, mark.device) == (
-        status.st_ino,
-        status.st_size,
-        status.st_dev,
+    return (
+        mark.mtime_ns == status.st_mtime_ns
+        and mark.inode == status.st_ino
+        and mark.size == status.st_size
+        and mark.device == status.st_dev
+        and (mark.ctime_ns == status.st_ctime_ns or _has_times(mark, status, path))
     )
 
 
@@ -625,8 +636,9 @@ def start_of(path: str, length: int) -> bytes | None:
     except (OSError, ValueError):
         return None
     try:
-        content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
-        return content.piece(0, length)
+        if path.endswith(".zst"):
+            return Zstandard(handle).piece(0, length)
+        return os.pread(handle, length, 0)
     except OSError:
         return None
     finally:
@@ -671,14 +683,37 @@ def note_link(entry: os.DirEntry[str]) -> None:
             SKIPPED_LINKS.add(entry.path)
 
 
+def entries_in(folder: str) -> list[os.DirEntry[str]]:
+    """Return what lies in a folder, sorted by name; nothing where it cannot be listed."""
+    try:
+        with os.scandir(folder) as listing:
+            return sorted(listing, key=_entry_name)
+    except (OSError, ValueError):
+        return []
+
+
+def folders_in(folder: str) -> list[os.DirEntry[str]]:
+    """Return the folders in a folder, sorted by name; links are not followed, and noted."""
+    folders: list[os.DirEntry[str]] = []
+    for entry in entries_in(folder):
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry)
+        else:
+            note_link(entry)
+    return folders
+
+
+def is_regular(path: str) -> bool:
+    """Return whether a path is a file, and no link to one: one call of the system."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 def walk(root: str, depth: int = MAX_DEPTH) -> Iterator[os.DirEntry[str]]:
     """Yield the regular files below a folder, sorted by name; links are not followed."""
-    try:
-        with os.scandir(root) as listing:
-            entries = sorted(listing, key=lambda e: e.name)
-    except OSError:
-        return
-    for entry in entries:
+    for entry in entries_in(root):
         if entry.is_file(follow_symlinks=False):
             yield entry
         elif depth > 0 and entry.is_dir(follow_symlinks=False):

@@ -226,7 +226,7 @@ class Database:
     def _open_wal(self) -> tuple[_Bytes, bytes]:
         try:
             handle = open_regular(f"{self.path}-wal")
-        except FileNotFoundError:
+        except FileNotFoundError:  # in another journal mode, or all of it was checkpointed
             return _Bytes(None, 0), b""
         self._handles.append(handle)
         size = os.fstat(handle).st_size
@@ -312,7 +312,7 @@ class Database:
         try:
             now = _stamp(os.fstat(self._handles[0]))
             there = _stamp(os.lstat(self.path))
-        except OSError:
+        except OSError:  # replaced while we read: what was read may be of two versions
             return False
         if now != self.stamp or there != self.stamp or _size_of(f"{self.path}-journal"):
             return False
@@ -332,7 +332,7 @@ def _stamp(status: os.stat_result) -> _Stamp:
 def _size_of(path: str) -> int:
     try:
         return os.lstat(path).st_size
-    except OSError:
+    except OSError:  # gone since it was listed: nothing to read
         return 0
 
 
@@ -449,6 +449,7 @@ def stamp_of(path: str) -> str:
     try:
         main = _stamp(os.lstat(path))
     except (OSError, ValueError):
+        # Gone, or not ours to open: there is nothing that could be known by it.
         return ""
     try:
         wal = os.lstat(f"{path}-wal")

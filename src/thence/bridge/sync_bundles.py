@@ -166,7 +166,7 @@ def opened(name: str, body: bytes, key: Key) -> Bundle | None:
         return None
     try:
         content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CONTENT_BYTES)
-    except zstandard.ZstdError:
+    except zstandard.ZstdError:  # cut short on its way: fetched again, as its name is its hash
         return None
     if content_name(key.secret, content) != name:
         return None
@@ -249,4 +249,5 @@ def opened_ring(body: bytes, key: Key) -> Ring | None:
         content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CONTENT_BYTES)
         return msgspec.msgpack.decode(content, type=Ring)
     except (zstandard.ZstdError, msgspec.DecodeError, msgspec.ValidationError):
+        # Cut short, or of another version: as if the key did not open it.
         return None

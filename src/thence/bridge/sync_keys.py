@@ -117,7 +117,7 @@ class Key:
         """Return what was encrypted with this key; None if that was another, or it is damaged."""
         try:
             made: bytes = self._pyrage.decrypt(body, [self._identity])
-        except self._pyrage.DecryptError:
+        except self._pyrage.DecryptError:  # made by another phrase: not for us, and no error
             return None
         return made
 

@@ -379,7 +379,7 @@ def latest_redactor() -> Redactor:
     """Return the redactor of this home; made again only when the settings have changed."""
     try:
         file = (home() / config.FILE).stat()
-    except OSError:
+    except OSError:  # no settings: the rules that ship with us
         return _redactor_of(home(), 0, 0)
     return _redactor_of(home(), file.st_mtime_ns, file.st_size)
 

@@ -54,7 +54,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
         return errors.Ending(outcome.failed, outcome.exit_code, outcome.reason)
 
 
-class Spent(msgspec.Struct, frozen=True):
+class Spent(msgspec.Struct, frozen=True, gc=False):
     """Tokens of a session, those of dead branches and of subagents apart."""
 
     live: Usage = Usage()

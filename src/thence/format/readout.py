@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from thence.format import repair, spills
-from thence.format.facts import Edge, full_output
+from thence.format.facts import Edge, Fact, full_output
 from thence.format.gather import MADE_RESULT
 from thence.format.graph import Graph, State
 from thence.format.joins import Call, Spent
@@ -443,9 +443,14 @@ def read_window(
     `fetch` returns the stored events with some ids.
     """
     anchors = {fact.node.id: fact.node for fact in state.anchors}
+    ids = [*anchor_events(uid, state.anchors), *state.rows]
+    return Readout(uid, fetch(ids), head, read=read, anchors=anchors)
+
+
+def anchor_events(uid: str, anchors: Iterable[Fact]) -> list[int]:
+    """Return the ids of the events of the records that a window continues."""
     name = event_ids(uid)
-    ids = [name(fact.node.id, at, 0) for fact in state.anchors for at in range(len(fact.blocks))]
-    return Readout(uid, fetch([*ids, *state.rows]), head, read=read, anchors=anchors)
+    return [name(fact.node.id, at, 0) for fact in anchors for at in range(len(fact.blocks))]
 
 
 def _share_lines(groups: Iterable[Sequence[StoredEvent]]) -> bool:

@@ -13,6 +13,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import apsw
@@ -465,6 +466,15 @@ def first(db: apsw.Connection, sql: str, *values: Any) -> Any:
 
 
 def time_column(millis: int | None) -> str | None:
-    """Spell a time."""
-    text: str | None = None if millis is None else time_text(millis / 1000)
-    return text
+    """Return a time as text; lists have thousands, and most share their minute with others."""
+    if millis is None:
+        return None
+    minute, rest = divmod(millis, 60_000)
+    start = _minute_text(minute)
+    return f"{start}{rest // 1000:02}.{rest % 1000:03}Z" if start else ""
+
+
+@lru_cache(maxsize=4096)
+def _minute_text(minute: int) -> str:
+    """Return a minute since 1970 up to its seconds, `2026-01-31T13:45:`; empty if it is no time."""
+    return str(time_text(minute * 60))[:17]

@@ -29,6 +29,7 @@ from thence.format.facts import (
     merge_statuses,
     words_of,
 )
+from thence.format.fold import FoldState
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
@@ -81,6 +82,8 @@ class IngestResult(msgspec.Struct):
     """None when there was nothing new."""
     graph: SessionGraph | None = None
     """All of the session, payloads at hand and redacted, when it was read at once."""
+    fold: FoldState | None = None
+    """The state of its fold, where it can be continued."""
     rest: Growing | None = None
     """There is more to read, going on from here."""
     rebuilt: str | None = None
@@ -230,6 +233,7 @@ class Ingester:
                 carried_change=carried.change,
             )
         change = out.change = self._make_change(growth, stored, row, begun)
+        out.fold = growth.state if change.fold else None
         change.cursor = self._clean_cursor(batch.cursor)
         before = grown.tail.row.events if grown is not None else 0
         out.new_events = max(change.row.events - before, 0)

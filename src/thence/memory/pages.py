@@ -9,7 +9,7 @@ are derived from its facts until the next sweep has written them again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -188,27 +188,38 @@ def change_pages(
     rows = {at: page for at, page in read.items() if page is not None}
     last = max((row.seq for page in rows.values() for row in page[-1:]), default=-1)
     last = max([last, *(seq for seq in numbers.values() if seq is not None)])
-    new = [row for row in change.altered if numbers.get(row.event.event_id) is None]
-    known = [
-        numbered_row(row, seq)
-        for row in change.altered
-        if (seq := numbers.get(row.event.event_id)) is not None
-    ]
-    changed = [*known, *number_events([*new, *change.events], last)]
+    changed = _number_changed(change, numbers, last)
     gone = {seq for at in change.vanished if (seq := numbers.get(at)) is not None}
     touched = _touched_pages(rows, changed, gone)
-    written: dict[int, bytes] = {}
-    for page in touched.values():
-        ordered = [page[seq] for seq in sorted(page)]
-        for at in range(0, len(ordered), PAGE_EVENTS):
-            part = ordered[at : at + PAGE_EVENTS]
-            written[part[0].seq] = pack_page(uid, part)
+    written = dict(_pack_pages(uid, touched.values()))
     old = {*touched, *(at for at in read if at not in rows)}
     return PageChanges(
         written,
         sorted(at for at in old if at in pages and at not in written),
         {row.event.event_id: row.seq for row in changed},
     )
+
+
+def _number_changed(change: SessionChange, numbers: Numbers, last: int) -> list[StoredEvent]:
+    """Return the events of a change with their numbers: those they have, or the next ones."""
+    new = [row for row in change.altered if numbers.get(row.event.event_id) is None]
+    known = [
+        numbered_row(row, seq)
+        for row in change.altered
+        if (seq := numbers.get(row.event.event_id)) is not None
+    ]
+    return [*known, *number_events([*new, *change.events], last)]
+
+
+def _pack_pages(
+    uid: str, pages: Iterable[Mapping[int, StoredEvent]]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield pages of at most `PAGE_EVENTS` events, each with its first number."""
+    for page in pages:
+        ordered = [page[seq] for seq in sorted(page)]
+        for at in range(0, len(ordered), PAGE_EVENTS):
+            part = ordered[at : at + PAGE_EVENTS]
+            yield part[0].seq, pack_page(uid, part)
 
 
 def _touched_pages(

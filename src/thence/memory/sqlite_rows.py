@@ -50,7 +50,7 @@ from thence.memory.store import (
 
 DIGESTS = "digest_words"
 TITLES = "title_words"
-TIER_1 = ("events", "event_pages", "facts", "shares", "folds", "calls")
+TIER_1 = ("events", "event_pages", "facts", "shares", "folds", "calls", "digest_states")
 
 
 class SessionIndex:
@@ -154,6 +154,7 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
     if change.rebuilt:
+        db.execute("DELETE FROM digest_states WHERE session=?", (session,))
         change = _compare_change(db, session, change)
     numbers = _put_pages(db, session, change)
     _alter_events(db, words, blobs, session, change, numbers)  # an index likes rising numbers
@@ -326,6 +327,9 @@ def put_digest(db: apsw.Connection, session: int, digested: DigestRecord, now: i
     db.execute(
         "INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, digested.change, now, body)
     )
+    db.execute("DELETE FROM digest_states WHERE session=?", (session,))
+    if digested.state is not None:
+        db.execute("INSERT INTO digest_states VALUES(?,?)", (session, digested.state))
     sqlite_vectors.drop_digest_vector(db, session)
     db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
     db.execute(

@@ -48,7 +48,7 @@ class LimitedServer(uvicorn.Server):
         """
         self._loop = asyncio.get_running_loop()
         while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # the usual case: it is not ending
                 await asyncio.wait_for(self._ending.wait(), TICK_S)
 
     async def on_tick(self, counter: int) -> bool:

@@ -223,7 +223,9 @@ def _list_sessions(
     if query.ticks_over is not None or query.ticks_under is not None:
         rows = [row for row in context.store.sessions(base) if _is_in_price_range(row, query)]
         ticks = sum(sum(row.ticks.values()) for row in rows)
-        lede = f"{several(len(rows), 'session')}, {money(ticks)}"
+        unpriced = sum(row.unpriced for row in rows)
+        is_bound = any(row.lower_bound for row in rows)
+        lede = f"{several(len(rows), 'session')}, {money(ticks, unpriced, is_bound=is_bound)}"
         return rows[_offset(wanted, len(rows)) :], len(rows), lede
     total = context.store.totals((), base)[0]
     some = msgspec.structs.replace(
@@ -442,7 +444,7 @@ def _most_first(totals: Sequence[Total]) -> list[Total]:
 
 
 def _sums(total: Total) -> str:
-    parts = [several(total.sessions, "session"), money(total.ticks, total.unpriced)]
+    parts = [several(total.sessions, "session"), total.cost_text]
     if total.dead:
         parts.append(f"{money(total.dead)} on discarded branches")
     return ", ".join(parts)
@@ -490,7 +492,7 @@ def _sums_by_day(
     recent = msgspec.structs.replace(base, after=max(base.after or week, week))
     sums = {}
     for total in totals_by_day(context.store, recent, clock.zone):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # spend of a log without a time
             back = (today - date.fromisoformat(total.key[0] or "")).days
             sums[back] = _sum(total)
     if with_earlier:
@@ -500,7 +502,7 @@ def _sums_by_day(
 
 
 def _sum(total: Total) -> str:
-    return f"{several(total.sessions, 'session')}, {money(total.ticks, total.unpriced)}"
+    return f"{several(total.sessions, 'session')}, {total.cost_text}"
 
 
 def _narrow(query: Query, base: Filter) -> Query:

@@ -305,7 +305,7 @@ def session(
         return _show_session(page, again=_once_more(page.base, wanted, q, end))
     try:
         drawing = page.drawing()
-    except (NotReadable, OSError):
+    except (NotReadable, OSError):  # its texts are gone; what the digest says is not
         return _show_session(page, digest=_digest(context, page.uid))
     matches = find(page.chart, q, wanted) if q else Matches()
     is_known = bool(wanted) and page.chart.find(wanted) is not None

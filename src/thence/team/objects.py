@@ -420,6 +420,7 @@ class Bucket:
                 self._do.delete(self._store, list(names))
         except ObjectAbsent:  # one of them, and nobody says which of the others went
             for name in names:
+                # Deleted by another machine: as wanted.
                 with contextlib.suppress(ObjectAbsent), self._translate_errors():
                     self._do.delete(self._store, name)
 
@@ -456,6 +457,7 @@ class Bucket:
             try:
                 self._do.put(self._store, name, body, mode=mode)
             except (self._there, exceptions.PreconditionError):
+                # Somebody else wrote first: read theirs, then decide anew.
                 return False
             except (exceptions.NotSupportedError, NotImplementedError):
                 try:

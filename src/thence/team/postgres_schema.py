@@ -19,6 +19,7 @@ import psycopg
 from psycopg import errors
 
 from thence.errors import BadConfig
+from thence.memory.rows import BOUND_BYTES
 from thence.team import postgres_ranking, postgres_vectors
 
 SCHEMA: Final = "thence"
@@ -34,6 +35,9 @@ TABLES: Final = (
 _LOCK_TIMEOUT: Final = "1s"  # for a lock that a migration waits for, before it lets others go first
 _MAX_TRIES: Final = 60
 _MIGRATING: Final = 0x7468656E6365  # the advisory lock: one process migrates
+_HAS_BOUND: Final = " OR ".join(
+    f"position('\\x{key}'::bytea IN sessions.row) > 0" for key in BOUND_BYTES
+)
 
 
 class Migration(NamedTuple):
@@ -620,14 +624,21 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,
         1,
     ),
-    # A search in the order that `ranking` gives it; what searched before stays for older programs.
-    Migration(postgres_ranking.MIGRATION, 1),
-    # Sessions that are older than all others are numbered below them: a first sweep begins with
-    # the newest. In a store that is there already the room is above its own numbers.
+    Migration(postgres_ranking.MIGRATION, 1),  # what searched before stays for older programs
+    # Older sessions are numbered below all others; in a store that is there, above its numbers.
     Migration(
         "SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), 16777216))", 1
     ),
     Migration(postgres_vectors.MIGRATION, 1),
+    # Sessions whose cost is a minimum: sums must say so.
+    Migration(
+        f"""
+    ALTER TABLE sessions ADD COLUMN bound boolean NOT NULL DEFAULT false;
+    UPDATE sessions SET bound=true WHERE {_HAS_BOUND};
+    CREATE INDEX sessions_bound ON sessions(tenant, ended) WHERE bound;
+    """,  # noqa: S608 - of our own constants
+        1,
+    ),
 )
 
 

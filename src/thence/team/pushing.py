@@ -33,6 +33,7 @@ from thence.memory.keep import Ingester
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import with_payloads
 from thence.memory.readouts import read_for_digest
+from thence.memory.rows import digests_of
 from thence.memory.store import (
     DigestRecord,
     Filter,
@@ -48,7 +49,7 @@ from thence.memory.store import (
     uid_hash,
 )
 from thence.memory.sweep import Progress
-from thence.team.copying import digests_of, plain, spend_of
+from thence.team.copying import plain, spend_of
 
 if TYPE_CHECKING:
     from thence.memory.redact import Redactor
@@ -151,7 +152,7 @@ def marks_in(packed: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[PushMa
     for uid, (body, mine) in packed.items():
         try:
             out[uid] = _MARK.decode(body), mine
-        except msgspec.DecodeError:
+        except msgspec.DecodeError:  # of another version: pushed again, which changes nothing there
             continue
     return out
 
