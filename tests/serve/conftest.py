@@ -166,12 +166,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = metafunc.fixturenames
     if "browser" not in names or "width" in names or hasattr(metafunc.module, "ONE_LOOK"):
         return
-    is_roomy = metafunc.definition.get_closest_marker("roomy") is not None
-    some = looks.ROOMY_LOOKS if is_roomy else looks.LOOKS
-    sampled = pytest.mark.sampled(len(some))
+    sampled = pytest.mark.sampled(len(looks.LOOKS))
     cases = [
         pytest.param(look, id=look.name, marks=sampled)
-        for look in looks.ordered(metafunc.function.__name__, some)
+        for look in looks.looks_of(metafunc.function.__name__)
     ]
     metafunc.parametrize("look", cases, indirect=True)
 

@@ -28,19 +28,17 @@ class Look(NamedTuple):
 
 
 LOOKS: Final = tuple(Look(width, dark) for width in (PHONE, USUAL, WIDE) for dark in (False, True))
-ROOMY_LOOKS: Final = tuple(look for look in LOOKS if look.width != PHONE)
-"""Those with room for what a phone leaves out."""
 
 current: Look = Look()
 """At which pages are opened in this test, where it says nothing else."""
 
 
-def ordered(name: str, looks: tuple[Look, ...]) -> list[Look]:
-    """Return looks for a test, the one that it is always run at first."""
-    names = [look.name for look in looks]
+def looks_of(name: str) -> list[Look]:
+    """Return all looks for a test, the one that it is always run at first."""
+    names = [look.name for look in LOOKS]
     wanted = os.environ.get("THENCE_LOOK", "")
-    start = names.index(wanted) if wanted in names else crc32(name.encode()) % len(looks)
-    return [*looks[start:], *looks[:start]]
+    start = names.index(wanted) if wanted in names else crc32(name.encode()) % len(LOOKS)
+    return [*LOOKS[start:], *LOOKS[:start]]
 
 
 def looks_from(first: Look) -> Iterator[Look]:

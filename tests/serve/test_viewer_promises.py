@@ -379,7 +379,9 @@ def test_resume_shows_the_command_of_the_agent_and_copies_it(
         box = pop.bounding_box()
         assert button is not None
         assert box is not None
-        assert abs(box["x"] + box["width"] - button["x"] - button["width"]) < 60
+        centre = button["x"] + button["width"] / 2
+        assert box["x"] <= centre <= box["x"] + box["width"] <= page.evaluate("innerWidth")
+        assert 0 <= box["y"] - button["y"] - button["height"] < 60
 
 
 def test_the_box_at_the_top_finds_projects_too(browser: Browser, house: House) -> None:
