@@ -30,6 +30,7 @@ from thence.agents.grok.sides import (
     UsageDocument,
 )
 from thence.agents.grok.updates import Updates
+from thence.agents.records import is_running
 from thence.format import codec
 from thence.format.facts import Block
 from thence.format.records import JSON
@@ -97,9 +98,11 @@ class Grok:
             return
         for row in rows if isinstance(rows, list) else ():
             session = text(row.get("session_id")) if isinstance(row, dict) else None
-            if session is None or not _is_running(row.get("pid")):
+            if session is None:
                 continue
             since = text(row.get("started_at")) or text(row.get("opened_at"))
+            if not is_running(row.get("pid"), since):
+                continue
             yield Live(session, row["pid"], "running", None, text(row.get("cwd")), since)
 
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:
@@ -167,18 +170,6 @@ def _is_record(value: dict[str, JSON]) -> bool:
         return isinstance(value.get("type"), str)
     kind = value.get("type", value.get("role"))
     return isinstance(kind, str) and kind in _ROWS and ("content" in value or "summary" in value)
-
-
-def _is_running(pid: JSON) -> bool:
-    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's process: it runs
-        return True
-    return True
 
 
 def _prompts(path: Path, cwd: str) -> Iterator[AgentPrompt]:
