@@ -28,7 +28,16 @@ from zlib import crc32
 import msgspec
 
 from thence.agents import Batch, Cursor, File, Mark, Source
-from thence.agents.contents import Content, Plain, Zstandard, chunks_between
+from thence.agents.contents import (
+    EDGE_BYTES,
+    NO_EDGES,
+    Content,
+    Edges,
+    Flow,
+    Plain,
+    Zstandard,
+    chunks_between,
+)
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.nodes import Node
@@ -46,12 +55,7 @@ MAX_LIST_BYTES = 64 << 20
 REWRITTEN = "rewritten"
 SOURCE_GONE = "source gone"
 
-_EDGE_BYTES = 4096  # bytes by which the start and the read end of a file are known again
-
 _entry_name = attrgetter("name")
-
-_Edges = tuple[bytes, bytes]  # the first bytes of a file, and the last ones that were read
-_NO_EDGES = (b"", b"")
 
 _carry_cleaner: ContextVar[Callable[[str], str]] = ContextVar("carry_cleaner", default=str)
 
@@ -321,7 +325,7 @@ class _FileReader:
         records = self._open_records(self._source, self._file, mark)
         facts, events, is_record = records.facts, self._batch.events, self._is_record
         quick, make_entry = codec.quick, codec.RawRecord
-        flow = _Flow(content, mark.offset, until, edges)
+        flow = Flow(content, mark.offset, until, edges)
         offset, line = mark.offset, mark.line
         stop = offset + room
         tail: tuple[Place, bytes | None] | None = None
@@ -359,14 +363,14 @@ class _FileReader:
             line=line,
             generation=mark.generation,
             head=_hash(flow.head[: offset + len(tail_bytes)]),
-            anchor=_hash((flow.last() + tail_bytes)[-_EDGE_BYTES:]),
+            anchor=_hash((flow.last() + tail_bytes)[-EDGE_BYTES:]),
             tail=len(tail_bytes),
             torn=torn,
             carry=carry,
         )
 
     def _read_tail(
-        self, tail: tuple[Place, bytes | None], records: Records, flow: _Flow
+        self, tail: tuple[Place, bytes | None], records: Records, flow: Flow
     ) -> tuple[bool, bytes]:
         """Look at a last line without its LF, which the cursor does not pass.
 
@@ -399,11 +403,11 @@ class _FileReader:
         if content.broken and self._batch.done:
             self._skip(content.broken, place)
 
-    def _find_start(self, status: os.stat_result, content: Content) -> tuple[Mark, _Edges]:
+    def _find_start(self, status: os.stat_result, content: Content) -> tuple[Mark, Edges]:
         """Decide where to begin: where the last read ended, or at the start once more."""
         before = self._before
         if before is None:
-            return mark_of(status, self._file.path), _NO_EDGES
+            return mark_of(status, self._file.path), NO_EDGES
         touched = _is_touched(before, status, self._file.path)
         if not touched and (edges := _match_edges(before, content)) is not None:
             return before, edges
@@ -411,7 +415,7 @@ class _FileReader:
         if before.offset or before.tail:
             generation += 1
             self._note_rewrite(generation)
-        return mark_of(status, self._file.path, generation=generation), _NO_EDGES
+        return mark_of(status, self._file.path, generation=generation), NO_EDGES
 
     def _note_rewrite(self, generation: int) -> None:
         """Say that this log is another one from here on, even if it holds nothing any more."""
@@ -527,16 +531,16 @@ def _place(path: str) -> int:
     return crc32(path.encode("utf-8", "surrogateescape"))
 
 
-def _match_edges(mark: Mark, content: Content) -> _Edges | None:
+def _match_edges(mark: Mark, content: Content) -> Edges | None:
     """Return the edges of a file that begins and goes on as it did when it was read, or None."""
     end = mark.offset + mark.tail
-    edge = min(end, _EDGE_BYTES)
+    edge = min(end, EDGE_BYTES)
     head = content.piece(0, edge)
     anchor = content.piece(end - edge, edge)
     if len(anchor) != edge or (_hash(head), _hash(anchor)) != (mark.head, mark.anchor):
         return None
     if mark.tail:  # the tail is read again: the edges end before it
-        least = min(mark.offset, _EDGE_BYTES)
+        least = min(mark.offset, EDGE_BYTES)
         return head[:least], content.piece(mark.offset - least, least)
     return head, anchor
 
@@ -548,55 +552,6 @@ def _hash(data: bytes) -> str:
 def reason_of(error: OSError | ValueError) -> str:
     """Return why a file could not be read."""
     return (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
-
-
-class _Flow:
-    """The bytes of a file on their way to be cut into lines, and the edges of what was read.
-
-    A line that is longer than any we take is passed over only as long as there is time: a file
-    of nothing but zeros may go on for ever.
-    """
-
-    def __init__(self, content: Content, offset: int, until: float, edges: _Edges) -> None:
-        self._content = content
-        self._until = until
-        self.committed = offset
-        """Offset after the last line that was read; while a chunk is, before its first line."""
-        self.gave_up = False
-        self.head, self._committed = edges
-        self._above = self._committed  # the last bytes before the chunk
-        self._chunk = b""
-        self._start = offset
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes from the offset on.
-
-        Who asks for the next chunk has read all lines that end in this one.
-        """
-        at = self.committed
-        for chunk in self._content.chunks(at):
-            self._take(chunk, at)
-            yield chunk
-            if (end := chunk.rfind(b"\n")) >= 0:
-                self.committed = at + end + 1
-            at += len(chunk)
-            if at - self.committed > codec.LINE_LIMIT and monotonic() > self._until:
-                self.gave_up = True
-                return
-
-    def _take(self, chunk: bytes, at: int) -> None:
-        """Keep of the chunk before this one as much as an edge may need."""
-        self._committed = self.last()
-        self._above = (self._above + self._chunk[-_EDGE_BYTES:])[-_EDGE_BYTES:]
-        self._chunk, self._start = chunk, at
-        self.head += chunk[: _EDGE_BYTES - len(self.head)]
-
-    def last(self) -> bytes:
-        """The last bytes before the committed offset."""
-        read = self.committed - self._start
-        if read <= 0:  # a line that began before this chunk is still to be read
-            return self._committed
-        return (self._above + self._chunk[max(read - _EDGE_BYTES, 0) : read])[-_EDGE_BYTES:]
 
 
 # -- opening and finding --------------------------------------------------------------------
