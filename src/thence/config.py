@@ -92,7 +92,7 @@ APPROVAL = "APPROVAL_TIMEOUT"
 TIMEOUT_S = 300.0
 """Seconds that a session may rest and a question may wait, unless a variable says otherwise."""
 
-KEY_BYTES = 32
+KEY_BYTES = 32  # as long as the output of the hash that it keys
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"", "0", "false", "no", "off"})

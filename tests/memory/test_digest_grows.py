@@ -22,7 +22,7 @@ from thence.format import sealing
 from thence.format.facts import Fact
 from thence.format.normal import SessionEvent
 from thence.format.readout import Readout, SessionHead, anchor_events
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.digest import DigestState, StateMissing, digest, digest_stored, unpack_state
 from thence.memory.outcome import TASKS
 from thence.memory.readouts import read_for_digest

@@ -8,7 +8,7 @@ import pytest
 
 from thence.format.facts import Block, fact_of
 from thence.format.output import Table
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.format.wording import (
     ANNOUNCEMENTS,
     CORRECTIONS,
@@ -20,9 +20,9 @@ from thence.format.wording import (
     reports_fault,
     thanks,
 )
-from thence.memory.course import SessionTimeline
 from thence.memory.outcome import RULES, TASKS, TaskPattern, TaskTally, Verdict, judge, task_of
 from thence.memory.readouts import readout_of
+from thence.memory.session_timeline import SessionTimeline
 from thence.testing import Draft
 
 

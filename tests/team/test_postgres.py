@@ -23,7 +23,7 @@ from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter, SessionChange, Store, StoreLocked, open_store
 from thence.team import postgres as module
-from thence.team import postgres_events
+from thence.team import postgres_events, postgres_migrations
 from thence.team import postgres_schema as schema
 from thence.team import postgres_search as module_search
 from thence.team.postgres import Postgres, StoreLost
@@ -447,7 +447,7 @@ def test_fleet_survives_a_migration(
         monkeypatch.context() as patched,
     ):
         patched.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, newer))
-        schema.migrate(db)
+        postgres_migrations.migrate(db)
     done.set()
     for thread in threads:
         thread.join()

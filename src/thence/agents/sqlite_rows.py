@@ -29,22 +29,23 @@ from thence.agents.files import (
     REWRITTEN,
     SOURCE_GONE,
     Limits,
-    mark_of,
     open_regular,
     reason_of,
     rewritten_fact,
 )
+from thence.agents.marks import mark_of
 from thence.format.codec import LINE_LIMIT, TOO_LONG, RawRecord
 from thence.format.facts import Fact
 from thence.format.records import JSON, Notice, Place, Skipped
 
+# Each try may meet another write; what cannot be read now, the next sweep reads.
 MAX_TRIES: Final = 5
 """How often a database is asked again that was written meanwhile."""
 MAX_WAL_BYTES: Final = 1 << 30
 """Longest write-ahead log that is read."""
 MAX_QUERY_S: Final = 20.0
 """How long one question may take."""
-MAX_IDLE_S: Final = 5.0
+MAX_IDLE_S: Final = 5.0  # a connection keeps files open that the agent may want to replace
 """How long an open database waits for the next question."""
 
 _BUSY_REASON: Final = "it is being written; it is read again later"

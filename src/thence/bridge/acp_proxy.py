@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 0.5
 """After so long without a byte, what is held back of a message is recorded."""
-PIECE: Final = 1 << 16
+PIECE: Final = 1 << 16  # what a pipe of Linux holds
 EARLY: Final = 64
 """Prompts that are kept for sessions whose beginning the agent has not answered yet."""
+# Held in memory until its end: an agent that never ends a line must not take all of it.
 MAX_LINE: Final = 64 << 20
 """A longer line passes, and is not recorded."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TYPE: Final = "thence-sync"
 VERSION: Final = 1
-MAX_CONTENT_BYTES: Final = 1 << 30
+MAX_CONTENT_BYTES: Final = 1 << 30  # what comes from a shared folder may be anybody's
 """A bundle that unpacks to more is refused."""
 BUNDLE_NAME: Final = re.compile(r"[0-9a-f]{32}")
 MAX_BUNDLE_BYTES: Final = 1 << 30

@@ -27,7 +27,7 @@ _BUCKETS: Final = ("s3://", "s3a://", "gs://", "az://", "azure://", "abfs://", "
 _GIT: Final = re.compile(r"git\+.+|git://.+|ssh://.+|https?://.+|[\w.-]+@[\w.-]+:.+|.+\.git/?")
 _BRANCH: Final = "refs/heads/thence"
 _FETCHED: Final = "refs/thence/fetched"
-_TRIES: Final = 20
+_TRIES: Final = 20  # two machines that push in turn; each try fetches what the other has pushed
 GIT_TIMEOUT_S: Final = 300.0
 
 

@@ -54,7 +54,7 @@ def command(
     from thence.memory.labels import Label
 
     loaded = load_named(wanted)  # as it is stored, redacted; else as its file has it
-    uid = loaded.whole.uid
+    uid = loaded.graph.uid
     redactor = wiring.redactor()
     label = wiring.labels().get(uid, Label())
     by = f"thence {__version__}"
@@ -78,7 +78,7 @@ def _page(loaded: LoadedSession, name: str | None) -> bytes:
     from thence.format import forms
     from thence.memory.readouts import readout_of
 
-    session = readout_of(redact_session(loaded, wiring.redactor()).whole)
+    session = readout_of(redact_session(loaded, wiring.redactor()).graph)
     return "\n".join(forms.page(session, name=name)).encode("utf-8", "replace")
 
 

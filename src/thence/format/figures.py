@@ -12,7 +12,7 @@ import shlex
 from datetime import datetime
 from typing import Final
 
-TICKS: Final = 10**10
+TICKS: Final = 10**10  # the smallest unit that an agent records: grok's ticks
 """Units of money in a dollar."""
 
 _JOINED: Final = (

@@ -91,6 +91,7 @@ class Graph:
         """The same with the gaps at boundaries and cleared contexts closed."""
         self._again: dict[str, list[int]] = {}
         self._views: dict[int, list[int]] = {}
+        self._live_chains: dict[tuple[bool, bool], list[int]] = {}
 
     # -- questions ----------------------------------------------------------------------
 
@@ -309,18 +310,12 @@ class Graph:
         after the event it belongs to. Internal events are on the path when the links lead
         through them; `states` tells them.
         """
-        if to is None:
-            known = self._live_chains
-            if (boundaries, beside) not in known:
-                last = self.end
-                path = [] if last is None else self._chain_to(last, boundaries, beside)
-                known[boundaries, beside] = path
-            return list(known[boundaries, beside])
-        return self._chain_to(to, boundaries, beside)
-
-    @cached_property
-    def _live_chains(self) -> dict[tuple[bool, bool], list[int]]:
-        return {}
+        if to is not None:
+            return self._chain_to(to, boundaries, beside)
+        known, how = self._live_chains, (boundaries, beside)
+        if how not in known:
+            known[how] = [] if self.end is None else self._chain_to(self.end, *how)
+        return list(known[how])
 
     def _chain_to(self, last: int, boundaries: bool, beside: bool) -> list[int]:  # noqa: FBT001
         path = self._apply_boundaries(last) if boundaries else self._plain(last)

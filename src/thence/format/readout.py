@@ -23,10 +23,10 @@ from thence.format.nodes import Is, Node
 from thence.format.normal import Session, SessionEvent, event_ids
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON, Usage, word
+from thence.format.session_graph import REWRITTEN
 from thence.format.stored import RecordLink, StoredEvent
 from thence.format.tools import Effect
 from thence.format.turn import TurnNow, turn_of
-from thence.format.whole import REWRITTEN
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState

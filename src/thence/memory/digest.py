@@ -31,12 +31,12 @@ from thence.errors import BadConfig
 from thence.format.facts import Fact
 from thence.format.readout import Readout
 from thence.format.records import JSON
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory import derivation
 from thence.memory.account import DigestTally, account
-from thence.memory.course import SessionTimeline
 from thence.memory.outcome import TASKS, TaskPattern
 from thence.memory.readouts import read_for_digest, read_since_digest, readout_of
+from thence.memory.session_timeline import SessionTimeline
 from thence.memory.signals import Signal, signals
 from thence.memory.store import DigestRecord, SessionRow
 

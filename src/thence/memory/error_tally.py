@@ -14,7 +14,7 @@ import msgspec
 
 from thence.format import joins, output
 from thence.format.joins import Call
-from thence.memory.course import SessionTimeline, ToolError, cut_short, event_text, short
+from thence.memory.session_timeline import SessionTimeline, ToolError, cut_short, event_text, short
 from thence.memory.tally import Place, Pointers, best
 
 MIN_LOOP_CALLS: Final = 3

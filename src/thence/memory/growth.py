@@ -20,8 +20,8 @@ from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
 from thence.format.gather import latest_texts
 from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
+from thence.format.session_graph import prompt_title
 from thence.format.stored import shorten_output
-from thence.format.whole import prompt_title
 from thence.memory.pages import with_price
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
 from thence.memory.store import (

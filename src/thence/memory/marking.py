@@ -100,8 +100,10 @@ class Marking:
         end = len(text) if end is None else min(end, len(text))
         piece = text[start - before : end + 1]
         has_runs = pairs.has_characters(piece)
-        found = _compiled(self._terms, has_runs=has_runs).finditer(pairs.usual_form(piece))
-        places = [(pairs.place_in(piece, m.start()), pairs.place_in(piece, m.end())) for m in found]
+        matches = _compiled(self._terms, has_runs=has_runs).finditer(pairs.usual_form(piece))
+        places = [
+            (pairs.place_in(piece, m.start()), pairs.place_in(piece, m.end())) for m in matches
+        ]
         shifted = ((at - before, to - before) for at, to in places)
         return [(at, to) for at, to in shifted if at >= 0 and to <= end - start]
 

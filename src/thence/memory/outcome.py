@@ -41,7 +41,7 @@ from thence.format.wording import (
     closes_with_offer,
     thanks,
 )
-from thence.memory.course import (
+from thence.memory.session_timeline import (
     SessionTimeline,
     TimelineTurn,
     event_text,

@@ -21,7 +21,7 @@ from zlib import crc32
 import msgspec
 
 from thence.agents import Adapter, Batch, Cursor, Mark, Source
-from thence.agents.files import is_made_at
+from thence.agents.marks import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
 from thence.memory import retention

@@ -17,7 +17,7 @@ from thence.memory.store import SessionRow
 
 if TYPE_CHECKING:
     from thence.format.joins import Call
-    from thence.memory.course import SessionTimeline
+    from thence.memory.session_timeline import SessionTimeline
     from thence.memory.tally import Place
 
 MAIN_BRANCHES: Final = frozenset({"main", "master", "trunk", "develop", "dev", "HEAD"})
@@ -33,7 +33,7 @@ _SCRIPT_CHARS: Final = 4_000
 
 def opened_pulls(timeline: SessionTimeline) -> Iterator[tuple[Place, str]]:
     """Yield the pull requests that calls opened, as `owner/repository#7`, with their places."""
-    from thence.memory.course import (
+    from thence.memory.session_timeline import (
         event_text,  # digests are made with it loaded; costs need not be
     )
 

@@ -26,7 +26,7 @@ from thence.format.readout import (
     read_window,
 )
 from thence.format.records import JSON, Notice, Skipped, word
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory import recall
 from thence.memory.growth import subagents_of
 from thence.memory.packs import read_all, size_in
@@ -53,7 +53,7 @@ def read_session(store: Store, row: SessionRow, clean: Cleaned | None = list) ->
     uid = row.session.session_uid
     rows = list(store.events(uid))
     if not rows:
-        return readout_of(load_session(store, row, clean or list).whole)
+        return readout_of(load_session(store, row, clean or list).graph)
     line = _LineageParts(
         lambda: _lineage(store, uid, clean), lambda part: _stored_part(store, part)
     )
@@ -107,7 +107,7 @@ def open_session(store: Store, row: SessionRow, clean: Cleaned = list) -> Opened
 def open_loaded(session: LoadedSession) -> OpenedSession:
     """Return a session that was just put together."""
     agent = session.source.adapter
-    return OpenedSession(readout_of(session.whole), agent, session.skipped, session.notices)
+    return OpenedSession(readout_of(session.graph), agent, session.skipped, session.notices)
 
 
 def fill_rows(

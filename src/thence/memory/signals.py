@@ -23,7 +23,8 @@ from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.turn import TurnState
 from thence.format.wording import only_goes_on
-from thence.memory.course import (
+from thence.memory.error_tally import MIN_LOOP_CALLS, QUOTE_BYTES, ErrorTally
+from thence.memory.session_timeline import (
     SessionTimeline,
     TimelineTurn,
     cut_short,
@@ -33,7 +34,6 @@ from thence.memory.course import (
     short,
     waits_for_human,
 )
-from thence.memory.error_tally import MIN_LOOP_CALLS, QUOTE_BYTES, ErrorTally
 from thence.memory.tally import MAX_POINTERS, Pointers, best, point_at
 from thence.memory.work_tally import (
     BRANCH_TOKENS,

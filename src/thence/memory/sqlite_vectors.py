@@ -129,8 +129,8 @@ class SqliteVectors:
 
     def rows(self, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Row]:
         """Return the rows of events, by session and number; 0 stands for a digest."""
-        found = ((place, self._row(*place)) for place in wanted)
-        return {place: row for place, row in found if row is not None}
+        rows = ((place, self._row(*place)) for place in wanted)
+        return {place: row for place, row in rows if row is not None}
 
     def _row(self, session: int, number: int) -> Row | None:
         db = self._db()

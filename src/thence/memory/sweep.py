@@ -35,7 +35,7 @@ from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.due_sources import DueSources, SourceJob
 from thence.memory.growth import Growing, repack_payloads
-from thence.memory.keep import CarriedSpend, Ingester, IngestResult
+from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import salvage_payloads

@@ -22,7 +22,7 @@ from thence.format.todos import (
     pending_todos,
     todo_steps,
 )
-from thence.memory.course import SessionTimeline, event_text
+from thence.memory.session_timeline import SessionTimeline, event_text
 
 _CLOSING_TURNS: Final = 3  # turns whose closing words are read for check lists
 _CLOSING_CHARS: Final = 2_000  # characters of such words; what is left to do stands at their end

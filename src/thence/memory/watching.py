@@ -28,7 +28,7 @@ from thence.memory.notes import FOLDER
 if TYPE_CHECKING:
     from watchfiles import Change
 
-GATHER_MS = 1_500
+GATHER_MS = 1_500  # an agent writes several lines for one answer
 """How long changes are gathered before they are handed out."""
 STEP_MS = 300
 """Quiet for so long, what was gathered is handed out early."""
@@ -36,9 +36,9 @@ LOOK_MS = 2_000
 """How often it is looked whether there are new folders; whether to stop at every step."""
 POLL_MS = 300
 """How often files are looked at where the system is known not to tell of changes (WSL)."""
-POLL_S = 5.0
+POLL_S = 5.0  # every look walks all folders
 """Seconds between two looks where nobody tells of changes."""
-RESCAN_S = 60.0
+RESCAN_S = 60.0  # what the system forgot to tell is late by a minute at most
 """Seconds between two looks where the system tells of them."""
 SUFFIXES = (".jsonl", ".json", ".zst", ".db", ".db-wal")
 """How names of files that sessions are made of usually end; agents may name others."""

@@ -13,7 +13,8 @@ import msgspec
 from thence.format import joins, output
 from thence.format.expressions import expression
 from thence.format.normal import SessionEvent
-from thence.memory.course import (
+from thence.memory.error_tally import QUOTE_BYTES
+from thence.memory.session_timeline import (
     DeadBranch,
     SessionTimeline,
     TestRun,
@@ -22,7 +23,6 @@ from thence.memory.course import (
     prompt_text,
     short,
 )
-from thence.memory.error_tally import QUOTE_BYTES
 from thence.memory.tally import MAX_POINTERS, Place, Pointers, best
 
 MIN_REWORK_ROUNDS: Final = 3

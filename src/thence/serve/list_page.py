@@ -47,6 +47,7 @@ MAX_SNIPPETS: Final = 3
 """Matches of one session that are shown."""
 MAX_SUGGESTIONS: Final = 7
 """Sessions that the box at the top lists while somebody types."""
+# Every page has these lists, and they change with new projects only.
 OPTIONS_MAX_AGE_S: Final = 10.0
 """Seconds for which the lists of projects and models are used again."""
 SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Tokens"}
@@ -444,7 +445,7 @@ def _most_first(totals: Sequence[Total]) -> list[Total]:
 
 
 def _sums(total: Total) -> str:
-    parts = [several(total.sessions, "session"), total.cost_text]
+    parts = [several(total.sessions, "session"), total.cost_phrase]
     if total.dead:
         parts.append(f"{money(total.dead)} on discarded branches")
     return ", ".join(parts)
@@ -502,7 +503,7 @@ def _sums_by_day(
 
 
 def _sum(total: Total) -> str:
-    return f"{several(total.sessions, 'session')}, {total.cost_text}"
+    return f"{several(total.sessions, 'session')}, {total.cost_phrase}"
 
 
 def _narrow(query: Query, base: Filter) -> Query:

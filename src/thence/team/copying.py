@@ -20,7 +20,7 @@ import msgspec
 from thence.agents import Cursor
 from thence.format.records import JSON
 from thence.format.stored import fingerprint
-from thence.memory.keep import Ingester
+from thence.memory.ingest import Ingester
 from thence.memory.payloads import with_payloads
 from thence.memory.redact import Redactor
 from thence.memory.rows import digests_of

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 OBJECT_BYTES: Final = 32 << 20
 """Compressed bytes after which a batch goes on in another object."""
 
-MAX_UPLOADS: Final = 8
+MAX_UPLOADS: Final = 8  # latency is the cost, not bandwidth
 """Objects that are on their way at a time."""
 
 PART_BYTES: Final = 8 << 20

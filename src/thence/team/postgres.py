@@ -73,14 +73,13 @@ from thence.team.postgres_blobs import CONNECTION_ERRORS, PostgresBlobs
 from thence.team.postgres_events import STAGE
 from thence.team.postgres_index import PostgresSessionIndex
 from thence.team.postgres_listening import listening
+from thence.team.postgres_migrations import is_migrated, migrate
 from thence.team.postgres_pages import pages_with, read_pages
 from thence.team.postgres_schema import (
     FIRST_NUMBER,
     LEAST_ROOM,
     SCHEMA,
     TABLES,
-    is_migrated,
-    migrate,
 )
 from thence.team.postgres_search import PostgresWords, Vector, VectorDumper
 from thence.team.postgres_text import (
@@ -96,6 +95,7 @@ from thence.team.postgres_write import REWRITE, PushedSession, Writer
 EVERYONE: Final = "*"
 """The machine of who reads what all machines wrote."""
 
+# Nobody can use a table while it is written anew.
 REWRITE_AT_BYTES: Final = 256 << 20
 """Bytes of a table that is written anew after an eviction, while others wait for it."""
 

@@ -212,12 +212,12 @@ class PostgresVectors:
         missing = [session for session in there if session not in read]
         for at in range(0, len(missing), _READ_AT_ONCE):
             uids = {there[session][0]: session for session in missing[at : at + _READ_AT_ONCE]}
-            found = self._every(
+            rows = self._every(
                 "SELECT uid, stamp, digest, events, body FROM vectors"
                 " WHERE tenant=%s AND model=%s AND uid=ANY(%s)",
                 *(self._tenant, model, list(uids)),
             )
-            for uid, stamp, *vectors in found:
+            for uid, stamp, *vectors in rows:
                 read[uids[uid]] = (stamp, _stored(uids[uid], *vectors))
         self._read, self._uids = read, {session: uid for session, (uid, _) in there.items()}
         yield from (read[session][1] for session in there if session in read)
