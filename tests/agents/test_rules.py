@@ -324,7 +324,7 @@ def test_siblings_that_are_no_branches(
     session = whole(tmp_path, log)
 
     assert ["u Go.", *expected] == said(session)
-    assert ([], []) == (states(session, State.DEAD), session.graph.branch_points)
+    assert ([], []) == (states(session, State.DEAD), session.graph.branches)
     assert [] == session.graph.open_calls
 
 

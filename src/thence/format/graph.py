@@ -148,38 +148,12 @@ class Graph:
             known.update(dict.fromkeys(path, at))
             yield at
 
-    @cached_property
-    def branch_points(self) -> list[int]:
-        """Where two or more lines of conversation part.
-
-        Results that hang off their own calls and blocks of one response are no branches, and
-        neither is what keeps the books.
-        """
-        with_them = self._with_response
-        return [
-            at
-            for at, kids in self.children.items()
-            if len(kids) > 1
-            and at >= 0
-            and sum(1 for kid in kids if not self._hangs(kid) and kid not in with_them) > 1
-        ]
-
-    def _hangs(self, i: int) -> bool:
-        """Whether an event hangs off its parent without being a line of its own."""
-        return bool(self.nodes[i].flags & _OFF_LINE) or self._is_lone_answer(i)
-
     def _is_lone_answer(self, i: int) -> bool:
         """Whether an event answers its own parent's call and nobody goes on from it."""
         answers, parent = self.nodes[i].answers, self.parents[i]
         if not answers or parent < 0 or self._is_parent[i]:
             return False
         return not set(answers).isdisjoint(self.nodes[parent].calls)
-
-    @cached_property
-    def _with_response(self) -> frozenset[int]:
-        """Live blocks of a response that stand beside the line, not on it."""
-        line = set(self.chain(boundaries=False, beside=False))
-        return frozenset(i for i in self._live if i not in line)
 
     # -- the live line ------------------------------------------------------------------
 

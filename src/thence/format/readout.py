@@ -244,6 +244,10 @@ class Readout:
 
     def turn(self) -> TurnNow:
         """Return where the last turn stands."""
+        return self._turn
+
+    @cached_property
+    def _turn(self) -> TurnNow:
         return turn_of(self.graph, torn=self.head.torn)
 
     def line(self, to: int | None = None, *, boundaries: bool = True) -> list[ReadoutPart]:

@@ -211,11 +211,21 @@ class EndingTally(msgspec.Struct, omit_defaults=True):
 class OutcomeEvidence:
     """What the rules look at, worked out once."""
 
-    def __init__(self, timeline: SessionTimeline, tally: EndingTally, listed: int) -> None:
-        """Look at a session, or at the end of one; `listed` to-dos of its tools are open."""
+    def __init__(
+        self, timeline: SessionTimeline, tally: EndingTally, todos: TodoTally | None
+    ) -> None:
+        """Look at a session, or at the end of one; without `todos` these are counted if needed."""
         self.timeline = timeline
         self.tally = tally
-        self.listed = listed
+        self._todos = todos
+
+    @cached_property
+    def listed(self) -> int:
+        """How many to-dos of its tools are open."""
+        if self._todos is None:
+            self._todos = TodoTally()
+            self._todos.add(self.timeline)
+        return self._todos.open_on_lists()
 
     @property
     def last(self) -> SessionEvent | None:
@@ -442,10 +452,7 @@ def judge(
     if tally is None:
         tally = EndingTally()
         tally.add(timeline)
-    if todos is None:
-        todos = TodoTally()
-        todos.add(timeline)
-    seen = OutcomeEvidence(timeline, tally, todos.open_on_lists())
+    seen = OutcomeEvidence(timeline, tally, todos)
     return next(verdict for rule in RULES if (verdict := rule(seen)) is not None)
 
 

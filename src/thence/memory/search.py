@@ -43,7 +43,7 @@ from thence.memory.zones import midnight, millis
 MAX_ROWS = 2_000
 """Candidates that are looked at, the newest first."""
 
-BUDGET_S = 0.012
+BUDGET_S = 0.009
 """Seconds after which a search stops going further back."""
 
 MAX_PHRASE_WORDS = 6
@@ -104,9 +104,9 @@ class Query(msgspec.Struct, frozen=True):
     marks: tuple[str, ...] = ()
     """Tokens to filter by, all of them."""
     words: tuple[str, ...] = ()
-    """How each group was typed; empty for one that answers must have: a phrase, a file."""
+    """How each group was typed; empty for one that answers must have: a phrase alone, a file."""
     phrase: str = ""
-    """All that was typed as one term, where it is several words and nothing else."""
+    """What was typed as one term, where it is several words and nothing else."""
     exact: bool = False
     """Whether only what has all words answers."""
     hints: tuple[str, ...] = ()
@@ -126,6 +126,11 @@ class Query(msgspec.Struct, frozen=True):
     tag: str | None = None
     uids: frozenset[str] | None = None
     """The sessions that have this tag, once somebody looked that up (`labels.with_tagged`)."""
+
+    @property
+    def has_phrases(self) -> bool:
+        """Whether a phrase was typed beside other words."""
+        return any(word.startswith('"') for word in self.words)
 
     @property
     def lists_sessions(self) -> bool:
@@ -273,7 +278,7 @@ def parse(
         wanted,
         tuple(typed.without),
         tuple(typed.meta),
-        tuple(" OR ".join(group.values) if group.is_loose else "" for group in groups),
+        typed.words_of(groups),
         typed.phrase(),
         exact=exact,
         hints=tuple(typed.hints),
@@ -310,6 +315,7 @@ class _Typed:
         self.meta: list[str] = []
         self.values: dict[str, Any] = {}
         self.hints: list[str] = []
+        self.has_file = False
         self._either = False
         self._zone = zone
 
@@ -344,12 +350,34 @@ class _Typed:
         """Return the groups that count: all, where none of them is more than a stop word."""
         return [group for group in self.groups if group.counts] or self.groups
 
+    def words_of(self, groups: Sequence[_Group]) -> tuple[str, ...]:
+        """Return how groups were typed; nothing for what answers must have.
+
+        A phrase among other words is one of them: messages of errors have quoted parts.
+        """
+        is_mixed = any(group.is_loose for group in groups) and not self.has_file
+        return tuple(
+            " OR ".join(group.values)
+            if group.is_loose
+            else f'"{group.values[0]}"'
+            if is_mixed
+            else ""
+            for group in groups
+        )
+
     def phrase(self) -> str:
-        """Return all that was typed as one term, where it is several plain words."""
-        plain = all(group.is_loose and len(group.terms) == 1 for group in self.groups)
-        if not 1 < len(self.groups) <= MAX_PHRASE_WORDS or not plain:
+        """Return what was typed as one term, where it is several plain words.
+
+        Question words at its ends are no part of it.
+        """
+        groups = self.groups
+        if not all(group.is_loose and len(group.terms) == 1 for group in groups):
             return ""
-        return _term(" ".join(group.values[0] for group in self.groups), phrase=True) or ""
+        counted = [at for at, group in enumerate(groups) if group.counts]
+        groups = groups[counted[0] : counted[-1] + 1] if counted else groups
+        if not 1 < len(groups) <= MAX_PHRASE_WORDS:
+            return ""
+        return _term(" ".join(group.values[0] for group in groups), phrase=True) or ""
 
     def _hint(self, name: str, sign: str, value: str) -> None:
         """Note a name that looks like that of a filter and is none."""
@@ -363,6 +391,7 @@ class _Typed:
     def _filter(self, name: str, sign: str, value: str) -> None:
         if name == "file":
             if (term := _term(value, phrase=False)) is not None:
+                self.has_file = True
                 self.groups.append(_Group((term,), (value,), is_loose=False))
                 self.meta.append("kindtoolcall")
         elif name in ("agent", "tool", "kind"):

@@ -22,7 +22,7 @@ from thence.errors import (
 )
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
-from thence.format.stored import StoredEvent
+from thence.format.stored import StoredEvent, StoredRefs
 from thence.memory import backup, disk, pages, vectors
 from thence.memory.encoder import Encoder
 from thence.memory.index import SqliteWords, WordIndex, every, first
@@ -298,25 +298,25 @@ class Sqlite(SqlReads, SqliteFile):
 
         That reads a page of events for each: who shows a few of many hits reads but theirs.
         """
-        read: dict[tuple[int, int], dict[int, str | None]] = {}
+        read: dict[tuple[int, int], StoredRefs | None] = {}
         return [
             hit
             if hit.seq is None or hit.place is not None
-            else msgspec.structs.replace(
-                hit, place=partial(self._ref_in_page, hit.session, hit.seq, read)
-            )
+            else msgspec.structs.replace(hit, place=partial(self._find_ref, hit, read))
             for hit in matches
         ]
 
-    def _ref_in_page(
-        self, session: int, seq: int, read: dict[tuple[int, int], dict[int, str | None]]
+    def _find_ref(
+        self, hit: SearchMatch, read: dict[tuple[int, int], StoredRefs | None]
     ) -> str | None:
-        """Return where the text of an event lies; `read` has the refs of pages that were read."""
+        """Return where the text of a hit lies; `read` has the refs of pages that were read."""
         sql = f"SELECT first, body {_PAGE_OF} ORDER BY first DESC LIMIT 1"
-        for start, body in self._db.execute(sql, (session, seq)):
-            if (session, start) not in read:
-                read[session, start] = pages.unpack_refs(body)
-            return read[session, start].get(seq)
+        for start, body in self._db.execute(sql, (hit.session, hit.seq)):
+            key = hit.session, start
+            if key not in read:
+                read[key] = pages.unpack_refs(hit.session_uid, body, start)
+            refs = read[key]
+            return refs.ref(hit.seq or 0, hit.event_id or 0) if refs else None
         return None
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:

@@ -111,6 +111,8 @@ class TodoTally(msgspec.Struct, omit_defaults=True):
         The words of a session that ended well promise nothing; one that runs has not ended.
         """
         ended_well = ended_well or not self.is_answered
+        if ended_well and not self.lists and not self.closings:
+            return []
         steps = {entry.step.id: entry for entry in (*self.late, *self.lists, *self.closings)}
         ordered = sorted(steps.values(), key=lambda entry: entry.number)
         opened = {text: event for by in self.opened.values() for text, event in by.items()}
@@ -123,6 +125,8 @@ class TodoTally(msgspec.Struct, omit_defaults=True):
 
     def open_on_lists(self) -> int:
         """Return how many entries of the lists of tools are open."""
+        if not self.lists:
+            return 0
         return sum(todo.origin == "tool" for todo in self.pending(ended_well=True))
 
 

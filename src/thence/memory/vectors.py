@@ -332,7 +332,8 @@ def _matrix_of(stored: Iterable[StoredVectors]) -> _Matrix:
 
 def is_fused(query: Query) -> bool:
     """Return whether meaning counts: for plain words and filters of sessions, nothing else."""
-    is_plain = bool(query.wanted) and all(query.words) and not query.exact and not query.without
+    is_plain = bool(query.wanted) and all(query.words) and not query.has_phrases
+    is_plain = is_plain and not query.exact and not query.without
     return is_plain and all(mark.startswith("agent") for mark in query.marks)
 
 

@@ -232,10 +232,8 @@ class UntestedTally(msgspec.Struct, omit_defaults=True):
         return edited is not None and tested is not None and tested >= edited
 
 
-def _later(time_text: str | None, other: str | None) -> str | None:
-    times = [
-        (time, text) for text in (time_text, other) if (time := joins.time_of(text)) is not None
-    ]
+def _later(*texts: str | None) -> str | None:
+    times = [(time, text) for text in texts if (time := joins.time_of(text)) is not None]
     return max(times)[1] if times else None
 
 

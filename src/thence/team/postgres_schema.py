@@ -617,10 +617,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,
         1,
     ),
-    # A search in the order that `ranking` gives it; what searched before stays for older programs.
-    Migration(postgres_ranking.MIGRATION, 1),
-    # Sessions that are older than all others are numbered below them: a first sweep begins with
-    # the newest. In a store that is there already the room is above its own numbers.
+    Migration(postgres_ranking.MIGRATION, 1),  # what searched before stays for older programs
+    # Older sessions are numbered below all others; in a store that is there, above its numbers.
     Migration(
         "SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), 16777216))", 1
     ),

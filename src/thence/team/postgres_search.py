@@ -35,7 +35,7 @@ from thence.format.normal import KINDS
 from thence.memory.index import MAX_TITLES, of_session, time_column
 from thence.memory.pairs import index_text
 from thence.memory.ranking import DIGEST, TITLE, Lists, Row
-from thence.memory.search import BUDGET_S, Query, SearchMatch, meta
+from thence.memory.search import Query, SearchMatch, meta
 from thence.memory.statements import like
 from thence.memory.store import STATES, EventRow
 from thence.memory.vocabulary import MIN_PART
@@ -57,6 +57,9 @@ OVERLAP_CHARS: Final = 32
 
 RUN, ERA = 12, 18
 """Bits of an event's number below the number of its run, and of the era that holds 64 runs."""
+
+BUDGET_S: Final = 0.012
+"""Seconds after which the database stops going further back."""
 
 _NEVER: Final = "'!'"  # no vector holds it
 
