@@ -99,8 +99,8 @@ def _unsampled(items: list[pytest.Item]) -> list[pytest.Item]:
     cases: Counter[str] = Counter()
     left_out: list[pytest.Item] = []
     for item in items:
-        sampled = item.get_closest_marker("sampled")
-        if sampled is not None and sampled.args:
+        sampled = next((mark for mark in item.iter_markers("sampled") if mark.args), None)
+        if sampled is not None:
             name = item.nodeid.partition("[")[0]
             step, first = (*sampled.args, 0)[:2]
             if cases[name] % step != first:

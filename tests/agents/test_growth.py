@@ -24,7 +24,7 @@ from tests.pace import by_pace
 from thence.agents import Adapter, Batch, Cursor, Source, adapters, contents, files
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
 WHOLE = settings.get_current_profile_name() == "whole"

@@ -22,7 +22,7 @@ ALLOWED = {
     "cli/search.py": "an example in its help",
     "serve/list_page.py": "an example in its help",
     "cli/nudge.py": "agents run it as a file, without any import: one runs the hooks of another",
-    "format/counts.py": "the words that the contract has for two families of logs",
+    "cli/file_counts.py": "the words that the contract has for two families of logs",
     "format/wording.py": "a heading that stands in logs",
     "testing/stores.py": "ids of made-up sessions",
 }

@@ -15,8 +15,8 @@ from thence.agents.sessions import Generation, LoadedSession, join_generations, 
 from thence.bridge import atif, trajectories
 from thence.errors import NotReadable
 from thence.format.records import JSON
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent, events_of_session
-from thence.format.whole import SessionGraph
 from thence.journal import Journal
 from thence.memory.readouts import readout_of
 
@@ -89,9 +89,9 @@ def _check(loaded: LoadedSession) -> None:
     _validate(document)
     whole = _back(document)
 
-    assert _rows(loaded.whole) == _rows(whole)
-    assert readout_of(loaded.whole).messages() == readout_of(whole).messages()
-    assert loaded.whole.spent == whole.spent
+    assert _rows(loaded.graph) == _rows(whole)
+    assert readout_of(loaded.graph).messages() == readout_of(whole).messages()
+    assert loaded.graph.spent == whole.spent
 
 
 def _validate(document: JSON) -> None:
@@ -144,7 +144,7 @@ def test_every_bill_is_on_one_step(branched: Path) -> None:
     finals = [one["final_metrics"] for one in (root, *root["subagent_trajectories"])]
     total = sum(one["total_completion_tokens"] for one in finals)
 
-    assert sum(usage.output_tokens for usage in loaded.whole.bills.values()) == total
+    assert sum(usage.output_tokens for usage in loaded.graph.bills.values()) == total
 
 
 def test_a_step_that_somebody_changed_is_refused(branched: Path) -> None:

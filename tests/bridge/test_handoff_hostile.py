@@ -28,7 +28,7 @@ def told(path: Path) -> LoadedSession | None:
         found = load(path)
     except ThenceError:
         return None
-    return found if readout_of(found.whole).messages().messages else None
+    return found if readout_of(found.graph).messages().messages else None
 
 
 def depth(value: Any) -> int:
@@ -78,7 +78,7 @@ def test_every_hostile_session_is_handed_over_whole(corpus: Path, tmp_path: Path
             back = load(Path(next(p for p in made.report.files if "summary" not in p)))
 
             assert [] == faults(made), path.name
-            assert [] == problems(readout_of(back.whole).messages().messages), path.name
+            assert [] == problems(readout_of(back.graph).messages().messages), path.name
             assert [] == back.skipped, path.name
         handed += 1
 

@@ -15,7 +15,7 @@ from tests.pace import by_pace
 from thence.cli import inspect
 from thence.cli.inspect import inspect_file, text
 from thence.cli.terminal import columns
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.testing import SAMPLE_SESSION, sample
 
 CONTRACT = {

@@ -56,7 +56,7 @@ def show_all(root: Path) -> int:
         Page(opened_session(loaded), 120, opened=True).lines()
         for _ in as_json(events(opened_session(loaded))):
             pass
-        for _ in as_json(readout_of(loaded.whole).messages().messages):
+        for _ in as_json(readout_of(loaded.graph).messages().messages):
             pass
     return shown
 

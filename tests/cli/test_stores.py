@@ -140,24 +140,3 @@ def test_forgetting_in_one_tenant_leaves_the_payloads_of_another(
     assert (0, "") == (shown.code, shown.err)
     assert "lighthouse keeper" in shown.out
     assert [] == [one for one in looked.json["findings"] if one["topic"] == "packs" and one["fix"]]
-
-
-@pytest.mark.slow
-def test_semantic_search_on_a_store_without_vectors_is_told_plainly(
-    tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is for the store in SQLite: sweep, search and doctor say so, and words still answer."""
-    desk = Desk(tmp_path, monkeypatch)
-    desk.write_claude(windows())
-    monkeypatch.setenv("THENCE_STORE", postgres.url(tenant=f"semantic {tmp_path}"))
-    desk.home.mkdir(parents=True)
-    (desk.home / "config.toml").write_text("session_memory.semantic = true\n")
-    problem = "semantic search needs a store in SQLite; this store is searched by words only"
-    swept = desk.run("sweep", "--json").json
-    answer = desk.run("search", "lighthouse", "--json").json
-
-    assert [problem] == swept["notes"]
-    assert [problem] == answer["hints"]
-    assert 1 == len(answer["hits"])
-    assert problem in desk.run("search", "lighthouse").out
-    assert problem in desk.run("doctor", columns=120).out

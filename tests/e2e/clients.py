@@ -453,7 +453,11 @@ def no_cell() -> str:
 
 def client(name: str) -> Client:
     """Return a client, or skip with the reason why there is none."""
-    found = BY_NAME[name]
+    return fetched(BY_NAME[name])
+
+
+def fetched(found: Client) -> Client:
+    """Return a client if it is there, or skip with the reason why it is not."""
     if why := no_cell():
         pytest.skip(why)
     if not (CLIENTS / "bin" / found.program).exists():

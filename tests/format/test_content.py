@@ -218,7 +218,7 @@ def test_no_session_of_a_real_client_is_refused(shared: Path) -> None:
         if claim is None or claim[1].path in seen:
             continue
         seen.add(claim[1].path)
-        said = readout_of(load_source(*claim).whole).messages().messages
+        said = readout_of(load_source(*claim).graph).messages().messages
         if why := refusals(said):
             refused[str(path.relative_to(shared))] = why[:3]
 

@@ -16,7 +16,7 @@ from thence.agents.packages import entry_points
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
 from thence.format.records import JSON
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory import digest as module
 from thence.memory import spelling
 from thence.memory.account import (
@@ -27,13 +27,13 @@ from thence.memory.account import (
     noteworthy,
     relative,
 )
-from thence.memory.course import SessionTimeline, short
 from thence.memory.derivation import DIGEST_VERSION
 from thence.memory.digest import BuiltIn, DigestPart, digest, digesters
 from thence.memory.growth import Growth
 from thence.memory.outcome import TaskPattern
 from thence.memory.readouts import readout_of
 from thence.memory.redact import Redactor
+from thence.memory.session_timeline import SessionTimeline, short
 from thence.memory.signals import Signal
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow

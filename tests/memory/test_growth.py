@@ -17,7 +17,7 @@ from tests.memory.stored import KEY, dump, opened, sweep
 from tests.pace import by_pace
 from thence.agents import adapters
 from thence.format.readout import Readout
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import read_end, readout_of
 from thence.memory.redact import Redactor

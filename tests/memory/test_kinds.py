@@ -45,7 +45,7 @@ def shown(store: Sqlite | Postgres, kinds: Sequence[str] = DERIVED) -> dict[str,
     """Return the events of each kind that are shown when the sessions of a store are."""
     out: dict[str, Events] = {kind: set() for kind in kinds}
     for row in store.sessions(Filter(evicted=False)):
-        whole = load_session(store, row).whole
+        whole = load_session(store, row).graph
         for one in (*whole.events, *whole.derived):
             if one.kind in out:
                 out[one.kind].add((whole.uid, one.event_id))

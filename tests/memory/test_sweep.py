@@ -31,9 +31,8 @@ from thence.errors import ThenceError
 from thence.format import fold, lineage
 from thence.format.facts import COPIES_OF
 from thence.format.normal import number_events
-from thence.format.whole import SessionGraph
-from thence.memory import derivation, keep
-from thence.memory import sweep as module
+from thence.format.session_graph import SessionGraph
+from thence.memory import derivation, due_sources, ingest
 from thence.memory.digest import digest
 from thence.memory.packs import pack_name
 from thence.memory.payloads import with_payloads
@@ -400,7 +399,7 @@ def test_excluded_project_is_never_opened(
         opened.append(path)
         return files.start_of(path, length)
 
-    monkeypatch.setattr(module, "start_of", start_of)
+    monkeypatch.setattr(due_sources, "start_of", start_of)
     report = sweep(tmp_path / "s", {"claude": [home]}, exclude=[pattern])
 
     assert left == report.sessions_new
@@ -432,16 +431,16 @@ def test_one_bad_source_does_not_end_the_sweep(
 ) -> None:
     """It is told with its reason, and read the next time."""
     bad = logs.name(2)
-    read = keep.Ingester.read
+    read = ingest.Ingester.read
 
     def keeps(self: Any, adapter: Any, source: Any, *args: Any, **more: Any) -> Any:
         if source.session == bad:
             raise RuntimeError("no")
         return read(self, adapter, source, *args, **more)
 
-    monkeypatch.setattr(keep.Ingester, "read", keeps)
+    monkeypatch.setattr(ingest.Ingester, "read", keeps)
     report = sweep(tmp_path, {"claude": [home]})
-    monkeypatch.setattr(keep.Ingester, "read", read)
+    monkeypatch.setattr(ingest.Ingester, "read", read)
     again = sweep(tmp_path, {"claude": [home]})
 
     assert (1, 4, 1) == (report.failed, report.sessions_new, again.sessions_new)
@@ -768,7 +767,7 @@ def test_unanalysed_go_only_when_analysis_failed(
             raise RuntimeError("analysis is out of order")
         return digest(session, row, **more)
 
-    monkeypatch.setattr(module, "_digest", lambda: digests)
+    monkeypatch.setattr("thence.memory.digest.digest", digests)
     first = sweep(tmp_path, {"claude": [home]})
     before = rows(tmp_path)
     sizes = {f"claude:{name}": row.raw_bytes for name, row in before.items()}

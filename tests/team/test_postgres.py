@@ -23,7 +23,7 @@ from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter, SessionChange, Store, StoreLocked, open_store
 from thence.team import postgres as module
-from thence.team import postgres_access, postgres_events
+from thence.team import postgres_events, postgres_migrations
 from thence.team import postgres_schema as schema
 from thence.team import postgres_search as module_search
 from thence.team.postgres import Postgres, StoreLost
@@ -360,7 +360,7 @@ def test_every_join_of_a_function_carries_the_tenant(store: Postgres) -> None:
     asked = {name: body for name, body in bodies if _tables(body)}
 
     names = "found found_in_pieces found_digests looked met mine removed shown titled words_like"
-    assert set(names.split()) == set(asked)
+    assert {*names.split(), "vectors_stale"} == set(asked)
     for name in asked.keys() - {"mine"}:
         spaced = asked[name].replace("tenant = ", "tenant=").replace("tenant || ''", "tenant")
         assert _tables(asked[name]) <= _tenants(spaced.replace("tenant = ", "tenant=")), name
@@ -447,7 +447,7 @@ def test_fleet_survives_a_migration(
         monkeypatch.context() as patched,
     ):
         patched.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, newer))
-        schema.migrate(db)
+        postgres_migrations.migrate(db)
     done.set()
     for thread in threads:
         thread.join()
@@ -501,10 +501,10 @@ def test_member_of_the_schema_before_searches_after_a_migration(
     role = f"{database}_early"
     postgres.sql(f"CREATE ROLE {role} LOGIN")
     with monkeypatch.context() as patched:
-        later = ("folds", "calls", "event_pages")
+        later = ("folds", "calls", "event_pages", "vectors")
         tables = tuple(name for name in schema.TABLES if name not in later)
         patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
-        patched.setattr(postgres_access, "TABLES", tables)
+        patched.setattr(module, "TABLES", tables)
         owner = opened(postgres, database, tenant="early")
         owner.admit(role, writes=True)
         owner.close()

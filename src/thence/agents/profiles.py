@@ -160,6 +160,8 @@ class Profile(msgspec.Struct, frozen=True):
     """How a person goes back in a session, in the agent itself."""
     home_is_parent: bool = False
     """The variable names the folder above the agent's own."""
+    home_file: str = ""
+    """The file in the agent's folder that the variable names, where it does not name a folder."""
     takes_equals: bool = True
     """The option and its value may be one word, with an equals sign between them."""
 
@@ -173,6 +175,8 @@ class Profile(msgspec.Struct, frozen=True):
     """The value of the option may be left out, so it must stand in the same word."""
     is_positional: bool = False
     """The id stands by itself, after the words of `resume_option`."""
+    resumes_by_folder: bool = False
+    """`resume_option` takes no id: the folder that the agent runs in has one session."""
     long_option: str = ""
     """The option for an id that begins with a dash, where `resume_option` has a short one."""
 
@@ -188,6 +192,9 @@ class Profile(msgspec.Struct, frozen=True):
     `prompt_command`; empty for an agent that takes no prompt when it resumes a session."""
     reader: str = ""
     """The class that reads its logs, by its place."""
+    file_endings: tuple[str, ...] = ()
+    """How names of files with sessions end, beside `.jsonl`, `.json`, `.zst` and `.db`: a change of
+    such a file is seen while it is watched."""
     usual_folders: tuple[str, ...] = ()
     """Where the agent may keep its things, below the user's home."""
     has_status: bool = True
@@ -223,6 +230,8 @@ class Profile(msgspec.Struct, frozen=True):
         An id is the name of a file that anybody may have written. One that begins with a dash is
         passed so that it cannot be taken for an option, such as one that grants all permissions.
         """
+        if self.resumes_by_folder:
+            return list(self.resume_option)
         session = f"{self.id_prefix}{session}"
         is_option = session.startswith("-")
         if self.is_positional:
@@ -256,7 +265,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     def home_of(self, root: Path) -> str:
         """Return the value that the variable must have for this folder."""
-        return str(root.parent if self.home_is_parent else root)
+        return str(root.parent if self.home_is_parent else root / self.home_file)
 
     @property
     def program(self) -> str:
@@ -422,6 +431,11 @@ def stored_name(text: str) -> str:
 def agent_of(name: str) -> Agent | None:
     """Return an agent by its name; None if there is none."""
     return _own(name) if name in _folders() else _others().get(name)
+
+
+def file_endings() -> tuple[str, ...]:
+    """Return how names of files with sessions end, beside the usual ones."""
+    return tuple(end for agent in agents().values() for end in agent.profile.file_endings)
 
 
 def folder_variables() -> tuple[str, ...]:

@@ -6,7 +6,6 @@ Everything takes values of any shape and never raises.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -112,6 +111,7 @@ def parse_arguments(arguments: JSON) -> JSON:
     try:
         return msgspec.json.decode(arguments)
     except (ValueError, RecursionError):
+        # Models write arguments that are no JSON; shown as they are.
         return arguments
 
 
@@ -216,28 +216,9 @@ def is_running(pid: JSON) -> bool:
     return True
 
 
-def is_regular(path: str) -> bool:
-    """Return whether a path is a file, and no link to one: one call of the system."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except (OSError, ValueError):
-        return False
-
-
 def subfolders(folder: Path) -> list[Path]:
     """Return the folders in a folder, sorted; links are not followed, and noted."""
-    try:
-        with os.scandir(folder) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
-    except OSError:
-        return []
-    out: list[Path] = []
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            out.append(Path(entry.path))
-        else:
-            files.note_link(entry)
-    return out
+    return [Path(entry.path) for entry in files.folders_in(str(folder))]
 
 
 def roots_of(home: Path, env: Mapping[str, str], variable: str, usual: str) -> list[Path]:
@@ -254,9 +235,10 @@ def named_sources(adapter: str, logs: Iterable[tuple[str, str]], root: str) -> I
     sessions: dict[str, dict[str, File]] = {}
     for session, path in logs:
         own = sessions.setdefault(session, {})
-        key = Path(path).name.removesuffix(".jsonl")
+        folder, _, name = path.rpartition("/")
+        key = name.removesuffix(".jsonl")
         while key in own:
-            key = f"{key}@{Path(path).parent.name}"
+            key = f"{key}@{folder.rpartition('/')[2]}"
         own[key] = File(path, key)
     for session, own in sorted(sessions.items()):
         yield Source(adapter, session, tuple(own[key] for key in sorted(own)), root)

@@ -327,7 +327,7 @@ def _nobody_reads() -> bool:
         poll = select.poll()
         poll.register(1, 0)
         return any(event & select.POLLERR for _, event in poll.poll(0))
-    except OSError:
+    except OSError:  # no descriptor at all: printing tells more than we could
         return False
 
 

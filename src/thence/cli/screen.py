@@ -55,7 +55,7 @@ def _size(name: str, at: int) -> int:
         return int(text)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)[at]
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # no terminal: as wide as is usual
         return 0
 
 

@@ -12,7 +12,8 @@ Invariant: a place that has not changed since it was read is not opened.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 from zlib import crc32
@@ -20,9 +21,10 @@ from zlib import crc32
 import msgspec
 
 from thence.agents import Adapter, Batch, Cursor, Mark, Source
-from thence.agents.files import is_made_at
+from thence.agents.marks import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
+from thence.memory import retention
 from thence.memory.fields import locate, printable
 from thence.memory.store import Inventory, SweepEntry
 
@@ -59,6 +61,17 @@ def only_copies(inventory: Inventory) -> frozenset[str]:
     )
 
 
+def plan_removals(
+    policy: retention.Policy, known: Inventory, running: Collection[str], now: datetime
+) -> retention.RetentionPlan:
+    """Return what goes next, and why; the disk is asked only if something has to go."""
+    plan = retention.plan(policy, retention.inventory(known, running), now)
+    if not plan.items:
+        return plan
+    inventory = retention.inventory(known, running, only_copies=only_copies(known))
+    return retention.plan(policy, inventory, now)
+
+
 def _can_be_read_again(known: SweepEntry) -> bool:
     """Whether the source of a session is there, and was never rewritten with less in it."""
     if known.gone or not known.path or not os.path.lexists(locate(known.path)):
@@ -82,7 +95,10 @@ def find_sessions(
 def are_known(source: Source, cursor: Cursor) -> bool:
     """Return whether all names of a source's files are those of files that were read."""
     marks = cursor.marks
-    if all(file.key in marks for file in source.files):
+    for file in source.files:
+        if file.key not in marks:
+            break
+    else:
         return True
     names = set(map(name_in, marks))
     return all(file.key in names for file in source.files)
@@ -174,7 +190,7 @@ def _stats(source: Source) -> Iterator[os.stat_result]:
     for file in source.files:
         try:
             yield os.lstat(file.path)
-        except OSError:
+        except OSError:  # gone since it was found
             continue
 
 

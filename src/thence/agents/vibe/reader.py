@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, roots_of, subfolders
+from thence.agents.records import QuietAgent, roots_of
 from thence.agents.vibe.names import CARD, CURRENT, JOURNAL
 
 SESSIONS = Path("logs", "session", "unified")
@@ -33,8 +33,9 @@ class Vibe(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions."""
-        for folder in subfolders(root / SESSIONS):
-            if (source := _source(folder, str(root))) is not None:
+        place = str(root)
+        for folder in files.folders_in(f"{place}/{SESSIONS}"):
+            if (source := _source(folder.path, folder.name, place)) is not None:
                 yield source
 
     def at(self, path: Path) -> Source | None:
@@ -46,7 +47,7 @@ class Vibe(QuietAgent):
             above = folder.parents
             is_usual = above[0].parts[-len(SESSIONS.parts) :] == SESSIONS.parts if above else False
             root = above[len(SESSIONS.parts)] if is_usual else folder.parent
-            if (source := _source(folder, str(root))) is not None:
+            if (source := _source(str(folder), folder.name, str(root))) is not None:
                 return source
         return None
 
@@ -57,14 +58,14 @@ class Vibe(QuietAgent):
         return files.read(source, cursor, opener())
 
 
-def _source(folder: Path, root: str) -> Source | None:
+def _source(folder: str, session: str, root: str) -> Source | None:
     """Return the session in a folder: what was said, its card, and its total."""
-    current, card = folder / CURRENT, folder / CARD
-    if current.is_symlink() or not current.is_file():
+    current, card = f"{folder}/{CURRENT}", f"{folder}/{CARD}"
+    if not files.is_regular(current):
         return None
-    journals = tuple(entry.path for entry in files.walk(str(folder / JOURNAL), 0))
-    own = [File(str(current), "main", is_document=True, beside=journals)]
-    if card.is_file() and not card.is_symlink():
-        own.append(File(str(card), "state", is_document=True))
-    own.append(File(str(current), "total", is_document=True, beside=journals))
-    return Source(Vibe.name, folder.name, tuple(own), root)
+    journals = tuple([entry.path for entry in files.walk(f"{folder}/{JOURNAL}", 0)])
+    own = [File(current, "main", is_document=True, beside=journals)]
+    if files.is_regular(card):
+        own.append(File(card, "state", is_document=True))
+    own.append(File(current, "total", is_document=True, beside=journals))
+    return Source(Vibe.name, session, tuple(own), root)
