@@ -292,6 +292,8 @@ def test_agents_are_listed_with_their_versions_and_what_is_known_of_them(
 
     assert {"claude", "codex", "grok", "thence"} == set(agents)
     assert ["resume", "hooks", "servers", "handoff"] == agents["codex"]["offers"]
+    assert "no running sessions" in agents["codex"]["words"]
+    assert "status" in agents["claude"]["offers"]
     assert ["0.130.0"] == agents["codex"]["versions"]
     assert {"zorp": 1} == agents["claude"]["not_understood"]
     assert {f"claude:{IMPORT}": 1} == agents["claude"]["not_understood_by_session"]
