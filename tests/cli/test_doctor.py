@@ -117,6 +117,7 @@ def test_a_lost_or_damaged_pack_is_found(machine: Homes, run: Run) -> None:
     assert (1, True) == (code, "its pack is missing" in worst(found, "packs"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deep", [[], ["--deep"]], ids=["gone", "damaged"])
 def test_what_a_broken_pack_held_is_read_again(machine: Homes, run: Run, deep: list[str]) -> None:
     """The command that the doctor names does it, and then all is well."""
