@@ -479,11 +479,11 @@ class Postgres:
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
         where, values = where_clause(self.tenant, wanted)
+        rows = self._every(TABLE_QUERIES[what].format(where=where), *values)
         if what == "oddities":
-            sql = f"SELECT uid, row FROM sessions WHERE {where} ORDER BY {ORDER['recent']}"  # noqa: S608
-            yield from oddities(self._every(sql, *values))
+            yield from oddities(rows)
             return
-        for row in self._every(TABLE_QUERIES[what].format(where=where), *values):
+        for row in rows:
             entry = dict(zip(NAMES[what], row, strict=True))
             body = entry.pop("body", None)
             yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}

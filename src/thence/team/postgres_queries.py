@@ -28,6 +28,7 @@ TABLE_QUERIES: dict[str, str] = {
     " cache_creation, cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
     " JOIN sessions ON sessions.tenant=spend.tenant AND sessions.uid=spend.uid"
     " WHERE {where} ORDER BY day, sessions.uid, spend.model, place",
+    "oddities": f"SELECT uid, row FROM sessions WHERE {{where}} ORDER BY {ORDER['recent']}",  # noqa: S608
 }
 _SLOT = (
     "(CASE length(day) WHEN 10 THEN day||'T12:00' ELSE coalesce(day, to_char("

@@ -20,8 +20,8 @@ import psycopg
 from psycopg import errors
 
 from thence.errors import BadConfig
-from thence.memory.rows import BOUND_BYTES
 from thence.team import postgres_ranking
+from thence.team.postgres_text import BOUND_MIGRATION
 
 SCHEMA: Final = "thence"
 
@@ -36,11 +36,6 @@ TABLES: Final = (
 _LOCK_TIMEOUT: Final = "1s"  # for a lock that a migration waits for, before it lets others go first
 _MAX_TRIES: Final = 60
 _MIGRATING: Final = 0x7468656E6365  # the advisory lock: one process migrates
-
-
-_HAS_BOUND: Final = " OR ".join(
-    f"position('\\x{key}'::bytea IN sessions.row) > 0" for key in BOUND_BYTES
-)
 
 
 class Migration(NamedTuple):
@@ -634,15 +629,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         "SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), 16777216))", 1
     ),
-    # Sessions whose cost is a minimum: sums must say so.
-    Migration(
-        f"""
-    ALTER TABLE sessions ADD COLUMN bound boolean NOT NULL DEFAULT false;
-    UPDATE sessions SET bound=true WHERE {_HAS_BOUND};
-    CREATE INDEX sessions_bound ON sessions(tenant, ended) WHERE bound;
-    """,  # noqa: S608 - of our own constants
-        1,
-    ),
+    Migration(BOUND_MIGRATION, 1),
 )
 
 
