@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import outcomes, prompts_of, wholes
-from thence.agents.aider.chat import NO_COUNT, ROUNDED
+from tests.memory.stored import dump, sweep
+from thence.agents.aider.chat import NO_COUNT, RESTORED, ROUNDED
 from thence.agents.aider.reader import NAME, Aider
 from thence.agents.profiles import agents
 from thence.agents.sessions import load_source, read_all
+from thence.memory.readouts import readout_of
 from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
@@ -145,6 +148,40 @@ def test_prompts_answers_edits_and_settings_are_read(tmp_path: Path) -> None:
     assert "interrupted" in str(whole.turn().state)
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_chat_knows_of_the_one_before_only_if_aider_restored_it(
+    is_restored: bool, tmp_path: Path
+) -> None:
+    """What a chat did not know of is cleared, not left: its tokens are live."""
+    restored = f"> {RESTORED}  \n\n#### /ask" if is_restored else "#### /ask"
+    text = FIRST + SECOND.replace("#### /ask", restored, 1)
+    path = tmp_path / NAME
+    path.write_text(text)
+    whole = first_of(tmp_path)
+    messages = json.dumps(readout_of(whole).messages().messages)
+
+    assert ("Here it is." in messages) is is_restored
+    assert "Is it right now?" in messages
+    assert {"live"} == {state for _, state in prompts_of(whole)}
+
+
+def test_a_history_that_grows_chat_by_chat_is_stored_as_if_read_at_once(tmp_path: Path) -> None:
+    """Some chats go on from the one before, others begin anew; what is sealed stays right."""
+    home = tmp_path / "home"
+    home.mkdir()
+    path = home / NAME
+    path.write_text(FIRST)
+    for number in range(12):
+        header = f"> {RESTORED}  \n\n#### /ask" if number % 3 else "#### /ask"
+        chat = SECOND.replace("#### /ask", header, 1).replace("other one", f"other {number}")
+        with path.open("a") as file:
+            file.write(chat.replace("09:00:00", f"09:{number:02}:00"))
+        sweep(tmp_path / "grown", {"aider": [home]})
+    sweep(tmp_path / "once", {"aider": [home]})
+
+    assert dump(tmp_path / "once") == dump(tmp_path / "grown")
+
+
 def test_rounded_tokens_are_a_minimum_and_say_so(tmp_path: Path) -> None:
     """1.0k is 950 at least, 12k is 11,500; small numbers are exact; a lost count is told."""
     write(tmp_path)
@@ -157,7 +194,7 @@ def test_rounded_tokens_are_a_minimum_and_say_so(tmp_path: Path) -> None:
     exact.mkdir()
     (exact / NAME).write_text(FIRST.replace("1.0k", "712"))
     (source,) = Aider().find(exact)
-    small = load_source(Aider(), source).whole
+    small = load_source(Aider(), source).graph
     assert (712 + 23, []) == (small.spent.own, list(small.unbilled))
 
 

@@ -42,6 +42,7 @@ ASKED = {
     "vibe": "vibe -p P",
 }
 ASKED_AGAIN = {
+    "aider": "aider --restore-chat-history --message P",
     "claude": "claude --resume ID -p P",
     "codex": "codex exec resume ID P",
     "continue": "cn --fork ID -p P",
@@ -149,7 +150,6 @@ def test_a_prompt_is_never_an_option(agent: str) -> None:
 def test_what_an_agent_cannot_do_is_said(home: Path) -> None:
     """Each command names those that can."""
     asked = (
-        ("resume", sessions(home, "aider")[0]["session_uid"]),
         ("hook", "install", "aider"),
         ("mcp", "install", "aider"),
         ("handoff", sessions(home, "pi")[0]["session_uid"], "--to", "aider"),
@@ -160,7 +160,7 @@ def test_what_an_agent_cannot_do_is_said(home: Path) -> None:
     assert all(answer.exit_code for answer in answers)
     for answer, words in zip(
         answers,
-        ("no command to resume", "no hooks", "no settings for MCP", "cannot continue", "no prompt"),
+        ("no hooks", "no settings for MCP", "cannot continue", "no prompt"),
         strict=True,
     ):
         assert words in answer.output + f"{answer.exception}"

@@ -96,7 +96,11 @@ def main() -> None:
         for prompt, listed in script.items()
     }
     harm = HARMS[order.get("harm", "none")]
-    models = Models(answers, lambda at: harm() if at == 1 else None)
+    models = Models(
+        answers,
+        lambda at: harm() if at == 1 else None,
+        needs_tools=order.get("needs_tools", True),
+    )
     before = None if order.get("capable") else _powerless
     watch = Watch(order["watch"], order["env"]) if "watch" in order else None
     ran = [_ran(command, order["env"], before) for command in order["commands"]]

@@ -177,6 +177,7 @@ _HERMES = f"""model:
   base_url: {OPENAI}
   api_key: none
   context_length: 128000
+max_concurrent_sessions: 8
 """
 _CONTINUE = f"""name: made up
 version: 1.0.0
@@ -453,7 +454,11 @@ def no_cell() -> str:
 
 def client(name: str) -> Client:
     """Return a client, or skip with the reason why there is none."""
-    found = BY_NAME[name]
+    return fetched(BY_NAME[name])
+
+
+def fetched(found: Client) -> Client:
+    """Return a client if it is there, or skip with the reason why it is not."""
     if why := no_cell():
         pytest.skip(why)
     if not (CLIENTS / "bin" / found.program).exists():

@@ -42,13 +42,17 @@ class Models(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self, script: Mapping[str, Sequence[Answer]], before: Callable[[int], None]
+        self,
+        script: Mapping[str, Sequence[Answer]],
+        before: Callable[[int], None],
+        *,
+        needs_tools: bool = True,
     ) -> None:
         super().__init__(("127.0.0.1", PORT), _Handler)
         self.asked: dict[tuple[str, int], Item] = {}
         self.bills: list[Item] = []
         self.numbers = itertools.count(1)
-        self._script, self._before = script, before
+        self._script, self._before, self._needs_tools = script, before, needs_tools
         self._turn = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -57,7 +61,7 @@ class Models(ThreadingHTTPServer):
         items = _items(body)
         last = {prompt: _place(prompt, items) for prompt in self._script}
         prompt = max(last, key=last.__getitem__, default="")
-        if last.get(prompt, -1) < 0 or not body.get("tools"):
+        if last.get(prompt, -1) < 0 or (self._needs_tools and not body.get("tools")):
             return "ok"
         answers = self._script[prompt]
         at = min(sum(map(_results, items[last[prompt] :])), len(answers) - 1)

@@ -119,9 +119,24 @@ def test_what_cannot_be_meant_is_refused(text: str) -> None:
     assert 2 == caught.value.exit_code
 
 
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("why the password for authentication", '"password for authentication"'),
+        ("tide window", '"tide window"'),
+        ("how did the tide", ""),
+        ("to be or not", '"to be or not"'),
+        ("tide OR window clock", ""),
+    ],
+)
+def test_question_words_are_no_part_of_a_phrase(text: str, phrase: str) -> None:
+    """At its ends; between words they are."""
+    assert phrase == parse(text).phrase
+
+
 def test_unknown_names_are_words() -> None:
     """An error message with a colon in it can be pasted."""
-    assert 'body : ("ValueError bad" AND "thing")' == parse("ValueError:bad thing").match
+    assert '"ValueError bad" AND "thing"' == parse("ValueError:bad thing").match
 
 
 def test_snippet_points_at_what_was_asked_for() -> None:
@@ -147,3 +162,12 @@ def test_snippet_is_one_short_line(text: str, terms: list[str]) -> None:
 def test_token_is_a_word_of_the_index(text: str) -> None:
     """Letters and digits alone."""
     assert token(text) == "".join(c for c in token(text) if c.isalnum())
+
+
+def test_a_snippet_begins_with_a_word() -> None:
+    """Unless no space is near: a path or a line of code is cut where it must be."""
+    spaced = snippet("lighthouse keepers " * 20 + "saw the comet", ["comet"])
+    long = snippet("lighthousekeepers" * 20 + " comet", ["comet"])
+
+    assert spaced.startswith(("…lighthouse ", "…keepers "))
+    assert "comet" in long

@@ -11,22 +11,24 @@ import pytest
 
 from tests.agents.transcripts import Script, write
 from thence.agents import adapters
+from thence.agents.profiles import file_endings
 from thence.memory import watching
 
 LONG = 60.0
 
 
 @pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("name", ["a.jsonl", *file_endings()])
 def test_a_file_that_grows_is_told_until_it_is_stopped(
-    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: bool, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the system, or by looking where the system does not tell."""
+    """By the system, or by looking where the system does not tell; also one named by its agent."""
     if not told:
         monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
         monkeypatch.setattr(watching, "POLL_S", 0.02)
     folder, queue = tmp_path / "logs", tmp_path / "queue"
     folder.mkdir()
-    path, stop = folder / "a.jsonl", threading.Event()
+    path, stop = folder / name, threading.Event()
     seen: list[set[Path]] = []
 
     def watch() -> None:

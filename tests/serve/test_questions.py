@@ -99,7 +99,7 @@ def test_a_derived_kind_is_found_and_leads_to_where_it_comes_from(
     store: Sqlite, questions: Questions, kind: str
 ) -> None:
     """As many as the sessions show; each name is what the next question takes."""
-    wholes = [recall.load_session(store, row).whole for row in store.sessions()]
+    wholes = [recall.load_session(store, row).graph for row in store.sessions()]
     shown = [e for one in wholes for e in one.derived if e.kind == kind and e.state != "internal"]
     lines = inside(questions.answer("search", {"query": f"kind:{kind}", "limit": 50}))
     event, session = event_of(questions, f"kind:{kind}")

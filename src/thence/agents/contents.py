@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from thence.format import codec
 
-MAX_UNPACKED_BYTES = 4 << 30
+MAX_UNPACKED_BYTES = 4 << 30  # a bomb of zeros unpacks to anything; real rollouts are far below
 """Most bytes that are unpacked from one compressed file."""
 
 _CHUNK_BYTES = 1 << 20
-_MAX_WINDOW_BYTES = 128 << 20
+_MAX_WINDOW_BYTES = 128 << 20  # what zstd itself allows by default: a frame may ask for gigabytes
 
 
 class Plain:

@@ -19,15 +19,25 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from hashlib import blake2b
+from operator import attrgetter
 from time import monotonic
 from typing import Protocol, runtime_checkable
-from zlib import crc32
 
 import msgspec
 
 from thence.agents import Batch, Cursor, File, Mark, Source
 from thence.agents.contents import Content, Plain, Zstandard, chunks_between
+from thence.agents.marks import (
+    EDGE_BYTES,
+    Edges,
+    Status,
+    hash_of,
+    is_same_file,
+    is_touched,
+    mark_of,
+    match_edges,
+    status_of,
+)
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.nodes import Node
@@ -45,9 +55,9 @@ MAX_LIST_BYTES = 64 << 20
 REWRITTEN = "rewritten"
 SOURCE_GONE = "source gone"
 
-_EDGE_BYTES = 4096  # bytes by which the start and the read end of a file are known again
 
-_Edges = tuple[bytes, bytes]  # the first bytes of a file, and the last ones that were read
+_entry_name = attrgetter("name")
+
 _NO_EDGES = (b"", b"")
 
 _carry_cleaner: ContextVar[Callable[[str], str]] = ContextVar("carry_cleaner", default=str)
@@ -144,25 +154,26 @@ def is_unchanged(source: Source, cursor: Cursor) -> bool:
     Rows of a database are known by their version: others in the same file may change.
     """
     marks = cursor.marks
+    last: tuple[str, tuple[str, ...]] | None = None
+    status: Status | None = None
     for file in source.files:
         mark = marks.get(file.key)
+        if mark is None:
+            return False
         if file.rows is not None:
-            if mark is None or mark.version != file.rows.version:
+            if mark.version != file.rows.version:
                 return False
             continue
-        try:
-            if mark is None or not _is_same_file(
-                mark, _status(file, os.lstat(file.path)), file.path
-            ):
+        # A document may be listed twice, for what was said and for its total.
+        names = file.path, file.beside
+        if status is None or names != last:
+            try:
+                last, status = names, status_of(file, os.lstat(file.path))
+            except OSError:
                 return False
-        except OSError:
+        if not is_same_file(mark, status, file.path):
             return False
     return True
-
-
-def is_made_at(mark: Mark, path: str) -> bool:
-    """Whether a mark was made of a file that lay at a path."""
-    return mark.place == _place(path)
 
 
 def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
@@ -171,9 +182,9 @@ def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
     A file that differs from its mark is opened, and looked at no further than at its edges.
     """
     path = file.path
-    if _is_same_file(mark, _status(file, status), path):
+    if is_same_file(mark, status_of(file, status), path):
         return status.st_size if not mark.torn else min(mark.offset, status.st_size)
-    if _is_touched(mark, status, path):
+    if is_touched(mark, status, path):
         return 0
     try:
         handle = open_regular(path)
@@ -181,7 +192,7 @@ def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
         return 0
     try:
         content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
-        return mark.offset if _match_edges(mark, content) is not None else 0
+        return mark.offset if match_edges(mark, content) is not None else 0
     except OSError:
         return 0
     finally:
@@ -230,7 +241,7 @@ class _FileReader:
         """Whether the file has to be opened."""
         mark = self._before
         try:
-            status = _status(self._file, os.lstat(self._file.path))
+            status = status_of(self._file, os.lstat(self._file.path))
         except FileNotFoundError:
             if mark is None:
                 self._skip("no such file")
@@ -240,7 +251,7 @@ class _FileReader:
         except (OSError, ValueError) as error:
             self._skip(reason_of(error))
             return False
-        if mark is None or not _is_same_file(mark, status, self._file.path):
+        if mark is None or not is_same_file(mark, status, self._file.path):
             return True
         self._batch.torn |= mark.torn
         return False
@@ -273,7 +284,7 @@ class _FileReader:
         before = self._before
         last = before.generation if before else -1
         carry = before.carry if before else None
-        status = _status(self._file, os.fstat(handle))
+        status = status_of(self._file, os.fstat(handle))
         mark = mark_of(status, self._file.path, generation=last + 1, carry=carry)
         records = self._open_records(self._source, self._file, mark)
         is_list = isinstance(records, ListRecords)
@@ -349,8 +360,8 @@ class _FileReader:
             offset=offset,
             line=line,
             generation=mark.generation,
-            head=_hash(flow.head[: offset + len(tail_bytes)]),
-            anchor=_hash((flow.last() + tail_bytes)[-_EDGE_BYTES:]),
+            head=hash_of(flow.head[: offset + len(tail_bytes)]),
+            anchor=hash_of((flow.last() + tail_bytes)[-EDGE_BYTES:]),
             tail=len(tail_bytes),
             torn=torn,
             carry=carry,
@@ -390,13 +401,13 @@ class _FileReader:
         if content.broken and self._batch.done:
             self._skip(content.broken, place)
 
-    def _find_start(self, status: os.stat_result, content: Content) -> tuple[Mark, _Edges]:
+    def _find_start(self, status: os.stat_result, content: Content) -> tuple[Mark, Edges]:
         """Decide where to begin: where the last read ended, or at the start once more."""
         before = self._before
         if before is None:
             return mark_of(status, self._file.path), _NO_EDGES
-        touched = _is_touched(before, status, self._file.path)
-        if not touched and (edges := _match_edges(before, content)) is not None:
+        touched = is_touched(before, status, self._file.path)
+        if not touched and (edges := match_edges(before, content)) is not None:
             return before, edges
         generation = before.generation
         if before.offset or before.tail:
@@ -447,93 +458,6 @@ def _start_in_line(raw: bytes, at: int, entry: codec.RawRecord | Skipped) -> int
     return start if start >= 0 and not raw[at:start].strip(codec.WHITE) else None
 
 
-class _Statuses(msgspec.Struct, frozen=True):
-    """The status of several files that are read as one."""
-
-    st_dev: int
-    st_ino: int
-    st_size: int
-    st_mtime_ns: int
-    st_ctime_ns: int
-
-
-Status = os.stat_result | _Statuses
-
-
-def _status(file: File, own: os.stat_result) -> Status:
-    """Return the status of a file, together with those that are read with it."""
-    if not file.beside:
-        return own
-    statuses: list[os.stat_result] = [own]
-    for path in file.beside:
-        with contextlib.suppress(OSError, ValueError):
-            statuses.append(os.lstat(path))
-    return _Statuses(
-        own.st_dev,
-        crc32(repr([status.st_ino for status in statuses]).encode()),
-        sum(status.st_size for status in statuses),
-        max(status.st_mtime_ns for status in statuses),
-        max(status.st_ctime_ns for status in statuses),
-    )
-
-
-def mark_of(status: Status, path: str, *, size: int | None = None, **known: JSON) -> Mark:
-    """Return a mark of a file as it is now, and what else is known of it."""
-    return Mark(
-        status.st_dev,
-        status.st_ino,
-        status.st_size if size is None else size,
-        status.st_mtime_ns,
-        ctime_ns=status.st_ctime_ns,
-        place=_place(path),
-        **known,
-    )
-
-
-def _is_same_file(mark: Mark, status: Status, path: str) -> bool:
-    return _has_times(mark, status, path) and (mark.inode, mark.size, mark.device) == (
-        status.st_ino,
-        status.st_size,
-        status.st_dev,
-    )
-
-
-def _is_touched(mark: Mark, status: Status, path: str) -> bool:
-    """Return whether a file was written since without a change of its size."""
-    return (mark.inode, mark.size) == (status.st_ino, status.st_size) and not _has_times(
-        mark, status, path
-    )
-
-
-def _has_times(mark: Mark, status: Status, path: str) -> bool:
-    """Return whether a file was not written since; a writer may set the mtime, never the ctime."""
-    if mark.ctime_ns != status.st_ctime_ns and mark.ctime_ns and mark.place == _place(path):
-        return False
-    return mark.mtime_ns == status.st_mtime_ns
-
-
-def _place(path: str) -> int:
-    return crc32(path.encode("utf-8", "surrogateescape"))
-
-
-def _match_edges(mark: Mark, content: Content) -> _Edges | None:
-    """Return the edges of a file that begins and goes on as it did when it was read, or None."""
-    end = mark.offset + mark.tail
-    edge = min(end, _EDGE_BYTES)
-    head = content.piece(0, edge)
-    anchor = content.piece(end - edge, edge)
-    if len(anchor) != edge or (_hash(head), _hash(anchor)) != (mark.head, mark.anchor):
-        return None
-    if mark.tail:  # the tail is read again: the edges end before it
-        least = min(mark.offset, _EDGE_BYTES)
-        return head[:least], content.piece(mark.offset - least, least)
-    return head, anchor
-
-
-def _hash(data: bytes) -> str:
-    return blake2b(data, digest_size=12).hexdigest() if data else ""
-
-
 def reason_of(error: OSError | ValueError) -> str:
     """Return why a file could not be read."""
     return (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
@@ -546,7 +470,7 @@ class _Flow:
     of nothing but zeros may go on for ever.
     """
 
-    def __init__(self, content: Content, offset: int, until: float, edges: _Edges) -> None:
+    def __init__(self, content: Content, offset: int, until: float, edges: Edges) -> None:
         self._content = content
         self._until = until
         self.committed = offset
@@ -576,16 +500,16 @@ class _Flow:
     def _take(self, chunk: bytes, at: int) -> None:
         """Keep of the chunk before this one as much as an edge may need."""
         self._committed = self.last()
-        self._above = (self._above + self._chunk[-_EDGE_BYTES:])[-_EDGE_BYTES:]
+        self._above = (self._above + self._chunk[-EDGE_BYTES:])[-EDGE_BYTES:]
         self._chunk, self._start = chunk, at
-        self.head += chunk[: _EDGE_BYTES - len(self.head)]
+        self.head += chunk[: EDGE_BYTES - len(self.head)]
 
     def last(self) -> bytes:
         """The last bytes before the committed offset."""
         read = self.committed - self._start
         if read <= 0:  # a line that began before this chunk is still to be read
             return self._committed
-        return (self._above + self._chunk[max(read - _EDGE_BYTES, 0) : read])[-_EDGE_BYTES:]
+        return (self._above + self._chunk[max(read - EDGE_BYTES, 0) : read])[-EDGE_BYTES:]
 
 
 # -- opening and finding --------------------------------------------------------------------
@@ -625,8 +549,9 @@ def start_of(path: str, length: int) -> bytes | None:
     except (OSError, ValueError):
         return None
     try:
-        content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
-        return content.piece(0, length)
+        if path.endswith(".zst"):
+            return Zstandard(handle).piece(0, length)
+        return os.pread(handle, length, 0)
     except OSError:
         return None
     finally:
@@ -671,14 +596,37 @@ def note_link(entry: os.DirEntry[str]) -> None:
             SKIPPED_LINKS.add(entry.path)
 
 
+def entries_in(folder: str) -> list[os.DirEntry[str]]:
+    """Return what lies in a folder, sorted by name; nothing where it cannot be listed."""
+    try:
+        with os.scandir(folder) as listing:
+            return sorted(listing, key=_entry_name)
+    except (OSError, ValueError):
+        return []
+
+
+def folders_in(folder: str) -> list[os.DirEntry[str]]:
+    """Return the folders in a folder, sorted by name; links are not followed, and noted."""
+    folders: list[os.DirEntry[str]] = []
+    for entry in entries_in(folder):
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry)
+        else:
+            note_link(entry)
+    return folders
+
+
+def is_regular(path: str) -> bool:
+    """Return whether a path is a file, and no link to one: one call of the system."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 def walk(root: str, depth: int = MAX_DEPTH) -> Iterator[os.DirEntry[str]]:
     """Yield the regular files below a folder, sorted by name; links are not followed."""
-    try:
-        with os.scandir(root) as listing:
-            entries = sorted(listing, key=lambda e: e.name)
-    except OSError:
-        return
-    for entry in entries:
+    for entry in entries_in(root):
         if entry.is_file(follow_symlinks=False):
             yield entry
         elif depth > 0 and entry.is_dir(follow_symlinks=False):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Sample = Callable[[Machine, datetime], None]
     """Writes made-up sessions, as of a time."""
 
-Part = Literal["resume", "prompt", "hooks", "servers", "handoff", "side_file", "sample"]
+Part = Literal["resume", "prompt", "hooks", "servers", "handoff", "status", "side_file", "sample"]
 
 PARTS: Mapping[Part, str] = {
     "resume": "has no command to resume a session",
@@ -56,6 +56,7 @@ PARTS: Mapping[Part, str] = {
     "hooks": "has no hooks that thence can use; thence sweep imports its sessions",
     "servers": "has no settings for MCP servers that thence can change",
     "handoff": "cannot continue sessions of other agents",
+    "status": "does not say which of its sessions are running",
     "side_file": "has no output files beside its logs",
     "sample": "has no sample sessions",
 }
@@ -160,6 +161,8 @@ class Profile(msgspec.Struct, frozen=True):
     """How a person goes back in a session, in the agent itself."""
     home_is_parent: bool = False
     """The variable names the folder above the agent's own."""
+    home_file: str = ""
+    """The file in the agent's folder that the variable names, where it does not name a folder."""
     takes_equals: bool = True
     """The option and its value may be one word, with an equals sign between them."""
 
@@ -173,6 +176,8 @@ class Profile(msgspec.Struct, frozen=True):
     """The value of the option may be left out, so it must stand in the same word."""
     is_positional: bool = False
     """The id stands by itself, after the words of `resume_option`."""
+    resumes_by_folder: bool = False
+    """`resume_option` takes no id: the folder that the agent runs in has one session."""
     long_option: str = ""
     """The option for an id that begins with a dash, where `resume_option` has a short one."""
 
@@ -188,8 +193,13 @@ class Profile(msgspec.Struct, frozen=True):
     `prompt_command`; empty for an agent that takes no prompt when it resumes a session."""
     reader: str = ""
     """The class that reads its logs, by its place."""
+    file_endings: tuple[str, ...] = ()
+    """How names of files with sessions end, beside `.jsonl`, `.json`, `.zst` and `.db`: a change of
+    such a file is seen while it is watched."""
     usual_folders: tuple[str, ...] = ()
     """Where the agent may keep its things, below the user's home."""
+    lists_running: bool = False
+    """The reader knows which sessions run: the agent leaves word of its processes."""
     has_status: bool = True
     """The reader knows which sessions run, or after how many days the agent deletes old ones."""
     colours: tuple[str, str] | None = None
@@ -223,6 +233,8 @@ class Profile(msgspec.Struct, frozen=True):
         An id is the name of a file that anybody may have written. One that begins with a dash is
         passed so that it cannot be taken for an option, such as one that grants all permissions.
         """
+        if self.resumes_by_folder:
+            return list(self.resume_option)
         session = f"{self.id_prefix}{session}"
         is_option = session.startswith("-")
         if self.is_positional:
@@ -256,7 +268,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     def home_of(self, root: Path) -> str:
         """Return the value that the variable must have for this folder."""
-        return str(root.parent if self.home_is_parent else root)
+        return str(root.parent if self.home_is_parent else root / self.home_file)
 
     @property
     def program(self) -> str:
@@ -325,7 +337,7 @@ class Agent:
 
     def offers(self, part: Part) -> bool:
         """Return whether it has a part, without loading it."""
-        names = {"resume": "resume_option", "prompt": "prompt_words"}
+        names = {"resume": "resume_option", "prompt": "prompt_words", "status": "lists_running"}
         return bool(getattr(self.profile, names.get(part, part)))
 
     def require(self, part: Part) -> None:
@@ -422,6 +434,11 @@ def stored_name(text: str) -> str:
 def agent_of(name: str) -> Agent | None:
     """Return an agent by its name; None if there is none."""
     return _own(name) if name in _folders() else _others().get(name)
+
+
+def file_endings() -> tuple[str, ...]:
+    """Return how names of files with sessions end, beside the usual ones."""
+    return tuple(end for agent in agents().values() for end in agent.profile.file_endings)
 
 
 def folder_variables() -> tuple[str, ...]:

@@ -6,8 +6,8 @@ Everything takes values of any shape and never raises.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ HEAD_BYTES = 64 << 10
 """How much of a file is read to recognise whose it is."""
 
 _MAX_HEAD_LINES = 8
+_CLOCK_SLACK_S = 5.0  # the time of the start of the system is rounded, and clocks are set
 _MILLISECONDS_ABOVE = 10**11  # as seconds this is the year 5138
 
 
@@ -112,6 +113,7 @@ def parse_arguments(arguments: JSON) -> JSON:
     try:
         return msgspec.json.decode(arguments)
     except (ValueError, RecursionError):
+        # Models write arguments that are no JSON; shown as they are.
         return arguments
 
 
@@ -203,8 +205,12 @@ def first_records(path: str) -> list[Record]:
     return out
 
 
-def is_running(pid: JSON) -> bool:
-    """Return whether a process with this number runs."""
+def is_running(pid: JSON, noted: JSON = None) -> bool:
+    """Return whether a process with this number runs.
+
+    `noted` is when its client noted the number, as text or in seconds or milliseconds since 1970: a
+    process that began later has it by chance.
+    """
     if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
         return False
     try:
@@ -212,32 +218,34 @@ def is_running(pid: JSON) -> bool:
     except ProcessLookupError:
         return False
     except OSError:  # somebody else's process: it runs
-        return True
-    return True
+        pass
+    noted_s = _seconds(noted)
+    began_s = _process_start(pid) if noted_s is not None else None
+    return began_s is None or noted_s is None or began_s <= noted_s + _CLOCK_SLACK_S
 
 
-def is_regular(path: str) -> bool:
-    """Return whether a path is a file, and no link to one: one call of the system."""
+def _seconds(time: JSON) -> float | None:
     try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except (OSError, ValueError):
-        return False
+        return datetime.fromisoformat(moment(time) or "").timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _process_start(pid: int) -> float | None:
+    """Return when a process began, in seconds since 1970; None where the system does not say."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+        system = Path("/proc/stat").read_bytes()
+        ticks = int(status.rpartition(b")")[2].split()[19])
+        boot_s = int(system.partition(b"\nbtime ")[2].split()[0])
+        return boot_s + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def subfolders(folder: Path) -> list[Path]:
     """Return the folders in a folder, sorted; links are not followed, and noted."""
-    try:
-        with os.scandir(folder) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
-    except OSError:
-        return []
-    out: list[Path] = []
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            out.append(Path(entry.path))
-        else:
-            files.note_link(entry)
-    return out
+    return [Path(entry.path) for entry in files.folders_in(str(folder))]
 
 
 def roots_of(home: Path, env: Mapping[str, str], variable: str, usual: str) -> list[Path]:
@@ -254,9 +262,10 @@ def named_sources(adapter: str, logs: Iterable[tuple[str, str]], root: str) -> I
     sessions: dict[str, dict[str, File]] = {}
     for session, path in logs:
         own = sessions.setdefault(session, {})
-        key = Path(path).name.removesuffix(".jsonl")
+        folder, _, name = path.rpartition("/")
+        key = name.removesuffix(".jsonl")
         while key in own:
-            key = f"{key}@{Path(path).parent.name}"
+            key = f"{key}@{folder.rpartition('/')[2]}"
         own[key] = File(path, key)
     for session, own in sorted(sessions.items()):
         yield Source(adapter, session, tuple(own[key] for key in sorted(own)), root)

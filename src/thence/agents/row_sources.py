@@ -17,6 +17,9 @@ SIDE_FILE_SUFFIXES = ("-wal", "-shm", "-journal")
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
+_last_listings: dict[tuple[str, str, str], tuple[str, list[Source]]] = {}
+"""The sessions of databases by agent, path and root, and the stamp of the files they are from."""
+
 
 class RowSources:
     """The parts of an adapter that find sessions; `versions` says what a database holds."""
@@ -43,15 +46,23 @@ class RowSources:
             return []
         return [str(path) for path in paths if path.is_file() and not path.is_symlink()]
 
-    def _sources(self, path: str, root: str) -> Iterator[Source]:
-        from thence.agents.sqlite_rows import UnreadableError
+    def _sources(self, path: str, root: str) -> list[Source]:
+        """Return the sessions of a database; one that nobody wrote to since is not asked again."""
+        from thence.agents.sqlite_rows import UnreadableError, stamp_of
 
         try:
-            versions = list(self.versions(path))
+            # Before it is read: what is written meanwhile is asked for the next time.
+            stamp = f"{stamp_of(path)} {_changed_ns(path)}"
+            place = self.name, path, root
+            if place not in _last_listings or _last_listings[place][0] != stamp:
+                _last_listings[place] = stamp, list(self._list_sources(path, root))
+            return _last_listings[place][1]
         except UnreadableError as error:
             files.UNREADABLE[path] = str(error)
-            return
-        for session, version, modified, size in sorted(versions):
+            return []
+
+    def _list_sources(self, path: str, root: str) -> Iterator[Source]:
+        for session, version, modified, size in sorted(self.versions(path)):
             sizes = (size, *(0 for _ in self.keys[1:]))  # the bytes of a session are told once
             own = tuple(
                 File(path, key, rows=Rows(version, bytes_, modified))
@@ -74,7 +85,7 @@ class RowSources:
         if files.start_of(str(path), len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
             return []
         above = path.parents[self.pattern.count("/")]
-        return list(self._sources(str(path), str(above)))
+        return self._sources(str(path), str(above))
 
 
 def sources_at(adapter: Adapter, path: Path) -> list[Source]:
@@ -84,6 +95,14 @@ def sources_at(adapter: Adapter, path: Path) -> list[Source]:
         return list(ask(path))
     source = adapter.at(path)
     return [source] if source is not None else []
+
+
+def _changed_ns(path: str) -> int:
+    """Return when the inode of a file changed last, which no writer can set back."""
+    try:
+        return os.lstat(path).st_ctime_ns
+    except OSError:
+        return 0
 
 
 def _modified_key(source: Source) -> tuple[float, str]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
 DEFAULT_ROWS = 30
-BUDGET_USED_UP = 2
+BUDGET_USED_UP = 2  # agents read it as "stop, and show this to the user"
 """The exit code by which agents take it that a hook stops them."""
 _UNPRICED_SHOWN = 3
 PERIODS = ("day", "week", "month")

@@ -293,26 +293,7 @@ class Home:
             return
         yield ""
         dates = self._dates(CHART_DAYS if room >= WIDE else 7)
-        rows: list[list[TextCell]] = [
-            [
-                TextCell(" "),
-                TextCell(agent_label(agent or "")),
-                *_figures(self._on(agent, dates[-1])),
-                *_figures(week),
-                TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
-            ]
-            for agent, week in sorted(self._week.items(), key=lambda pair: pair[0] or "")
-        ]
-        today = sum_totals([self._on(agent, dates[-1]) for agent in self._week])
-        week = sum_totals(list(self._week.values()))
-        if len(rows) > 1:
-            figures = [cell for total in (today, week) for cell in _figures(total)]
-            rows.append([TextCell(" "), TextCell("all"), *figures, TextCell("")])
-        if week.dead:
-            costs = [TextCell(money(total.dead), DIM) for total in (today, week)]
-            name = TextCell("incl. discarded branches", DIM)
-            row = [TextCell(" "), name, TextCell(""), costs[0], TextCell(""), costs[1]]
-            rows.append([*row, TextCell("")])
+        rows = [*self._spending_by_agent(dates), *self._spending_in_all(dates[-1])]
         daily = "per day" if len(dates) == 7 else f"per day, {len(dates)} days"
         heads = [
             ["", "", "", "today", "", "last 7 days", ""],
@@ -324,6 +305,29 @@ class Home:
         yield from table([_SPENDING[at] for at in shown], narrowed, room)
         if legend := mark_legend(cell.text for row in rows for cell in row):
             yield style(cut(f"    {legend}", room), fg=DIM)
+
+    def _spending_by_agent(self, dates: Sequence[str]) -> Iterator[list[TextCell]]:
+        """Yield the row of each agent: its last day, its week, and a bar for each day."""
+        for agent, total in sorted(self._week.items(), key=lambda pair: pair[0] or ""):
+            yield [
+                TextCell(" "),
+                TextCell(agent_label(agent or "")),
+                *_figures(self._on(agent, dates[-1])),
+                *_figures(total),
+                TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
+            ]
+
+    def _spending_in_all(self, today: str) -> Iterator[list[TextCell]]:
+        """Yield the row of all agents, if there are several, and that of discarded branches."""
+        day = sum_totals([self._on(agent, today) for agent in self._week])
+        week = sum_totals(list(self._week.values()))
+        if len(self._week) > 1:
+            yield [TextCell(" "), TextCell("all"), *_figures(day), *_figures(week), TextCell("")]
+        if week.dead:
+            name = TextCell("incl. discarded branches", DIM)
+            costs = [TextCell(money(total.dead), DIM) for total in (day, week)]
+            nothing = TextCell("")
+            yield [TextCell(" "), name, nothing, costs[0], nothing, costs[1], nothing]
 
     def _size(self, room: int) -> str:
         """Return what the store takes, against its limits."""

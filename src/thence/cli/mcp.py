@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from thence.memory.store import Store
     from thence.serve.questions import Questions
 
-PORT = 7332
+PORT = 7332  # one more than the viewer's, so that both run side by side
 
 _agents = click.argument("agents", nargs=-1, type=registering.NAMES)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from thence.serve.gate import AuthMiddleware
 
 HOST = "127.0.0.1"
-PORT = 7331
+PORT = 7331  # outside what systems give out for connections of their own
 ANSWER_LIMIT_S = 5.0
 """Seconds that whoever listens on our port has to answer."""
 QUICK_LIMIT_S = 0.5
@@ -52,7 +52,7 @@ def is_ours(guard: AuthMiddleware, limit_s: float = ANSWER_LIMIT_S) -> bool:
     try:
         link.request("GET", "/")
         realm = link.getresponse().getheader("www-authenticate") or ""
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException):  # something else answers there, or nothing
         return False
     finally:
         link.close()

@@ -76,7 +76,8 @@ def in_sequence(nodes: Sequence[Node]) -> list[Node]:
 
     A node with `undo` takes prompts off the end; what they held is marked rolled back and the
     next node goes on from before them. A summary begins a new chain that goes on logically from
-    the line before it. Hostile counts are clamped.
+    the line before it, one that clears the context begins one that knows nothing of it. Hostile
+    counts are clamped.
     """
     out: list[Node] = []
     standing: list[int] = []  # places on the line so far
@@ -99,6 +100,8 @@ def in_sequence(nodes: Sequence[Node]) -> list[Node]:
         logical = node.logical
         if flags & Is.SUMMARY:
             parent, logical = None, parent
+        elif flags & Is.CLEARS:
+            parent = None
         out.append(msgspec.structs.replace(node, parent=parent, logical=logical, flags=flags))
     return out
 

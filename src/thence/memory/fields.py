@@ -137,8 +137,12 @@ def clean_cursor(cursor: Cursor, redactor: Redactor) -> Cursor:
 
 def printable_source(source: Source) -> Source:
     """Return a source whose names can be stored, whatever bytes its files are named with."""
-    if all(file.path.isascii() for file in source.files) and source.session.isascii():
-        return source
+    for file in source.files:
+        if not file.path.isascii():
+            break
+    else:
+        if source.session.isascii():
+            return source
     files = tuple(
         msgspec.structs.replace(file, key=printable(file.key), channel=printable(file.channel))
         for file in source.files

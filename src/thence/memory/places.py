@@ -21,7 +21,7 @@ from zlib import crc32
 import msgspec
 
 from thence.agents import Adapter, Batch, Cursor, Mark, Source
-from thence.agents.files import is_made_at
+from thence.agents.marks import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
 from thence.memory import retention
@@ -95,7 +95,10 @@ def find_sessions(
 def are_known(source: Source, cursor: Cursor) -> bool:
     """Return whether all names of a source's files are those of files that were read."""
     marks = cursor.marks
-    if all(file.key in marks for file in source.files):
+    for file in source.files:
+        if file.key not in marks:
+            break
+    else:
         return True
     names = set(map(name_in, marks))
     return all(file.key in names for file in source.files)
@@ -187,7 +190,7 @@ def _stats(source: Source) -> Iterator[os.stat_result]:
     for file in source.files:
         try:
             yield os.lstat(file.path)
-        except OSError:
+        except OSError:  # gone since it was found
             continue
 
 

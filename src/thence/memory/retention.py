@@ -30,7 +30,7 @@ from thence.format.figures import size
 if TYPE_CHECKING:
     from thence.memory import store
 
-GIB: Final = 1 << 30
+GB: Final = 10**9
 BY_AGE: Final = 2
 """The step that evicts by age."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -41,11 +41,11 @@ Action = Literal["evict", "analyse", "drop_unanalysed", "alert"]
 class Policy(msgspec.Struct, frozen=True):
     """How much is kept; the knobs of the configuration, under their names."""
 
-    raw_soft_cap_bytes: int = 4 * GIB
-    raw_hard_cap_bytes: int = 6 * GIB
+    raw_soft_cap_bytes: int = 4 * GB
+    raw_hard_cap_bytes: int = 6 * GB
     raw_max_age_days: int = 45
     """Age from which goes what its source can give again, whatever the space; 0 means never."""
-    distilled_cap_bytes: int = 1 * GIB
+    distilled_cap_bytes: int = 1 * GB
     cadence: Literal["daily", "weekly", "on-hook"] = "daily"
 
 
@@ -262,17 +262,17 @@ class _Planner:
             if hoped <= self._soft:
                 return
             over = self._over("maximum", self._hard)
-            why = f"{over}; analysing {_size(item.bytes)} allows removing it"
+            why = f"{over}; analysing {size(item.bytes)} allows removing it"
             self._planned.append(PlannedRemoval("analyse", 4, why, item.session_uid, item.bytes))
             hoped -= item.bytes
 
     def _guard(self) -> None:
         cap = self._policy.distilled_cap_bytes
         if self._distilled > cap:
-            usage = f"digests use {_size(self._distilled)}"
+            usage = f"digests use {size(self._distilled)}"
             self._alert(
                 5,
-                f"{usage}, over the limit of {_size(cap)}; digests are never removed",
+                f"{usage}, over the limit of {size(cap)}; digests are never removed",
             )
 
     def _remove(self, action: Action, step: int, item: RetentionItem, why: str) -> None:
@@ -284,8 +284,8 @@ class _Planner:
         self._planned.append(PlannedRemoval("alert", step, why))
 
     def _over(self, name: str, cap: int) -> str:
-        by = _size(self._usage - cap)
-        return f"transcripts use {_size(self._usage)}, {by} over the {name} of {_size(cap)}"
+        by = size(self._usage - cap)
+        return f"transcripts use {size(self._usage)}, {by} over the {name} of {size(cap)}"
 
 
 def _removable(items: Iterable[RetentionItem]) -> list[RetentionItem]:
@@ -303,12 +303,4 @@ def _since(item: RetentionItem) -> str:
     when = item.analyzed_at or _NEVER
     order = "oldest first" if not item.running else "running, no finished session is left"
     last = "; the only copy, its original log is gone" if item.only_copy else ""
-    return f"{order}, analysed {when:%Y-%m-%d}, frees {_size(item.bytes)}{last}"
-
-
-def _size(count: int) -> str:
-    """A size for people, and exact where it is small."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if abs(count) >= 1 << power:
-            return f"{count / (1 << power):.4g} {unit}"
-    return f"{count} bytes"
+    return f"{order}, analysed {when:%Y-%m-%d}, frees {size(item.bytes)}{last}"

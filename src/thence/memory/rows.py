@@ -25,6 +25,7 @@ from thence.memory.store import (
     SessionChange,
     SessionRow,
     Spend,
+    Store,
     SweepEntry,
 )
 
@@ -133,6 +134,21 @@ def spend_values(spend: Spend) -> tuple[Any, ...]:
     counts = msgspec.structs.astuple(spend.usage)
     place = (spend.day, clean(spend.model), spend.where)
     return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
+
+
+def digests_of(store: Store, row: SessionRow) -> Iterator[DigestRecord]:
+    """Yield the digest of a session and its signals, as a store keeps them."""
+    uid = row.session.session_uid
+    wanted = Filter(uids=(uid,))
+    for digest in store.read_table("digests", wanted):
+        body = {name: digest[name] for name in digest if name not in ("uid", "change", "at")}
+        signals = [
+            {name: value for name, value in signal.items() if name != "uid"}
+            for signal in store.read_table("signals", wanted)
+        ]
+        made = DigestRecord(uid, digest["change"], body, signals, row.session.outcome)
+        made.task_ref = row.session.task_ref
+        yield made
 
 
 def digest_version(record: DigestRecord) -> int:

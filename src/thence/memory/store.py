@@ -363,6 +363,8 @@ class DigestRecord(msgspec.Struct):
     outcome: str = "unknown"
     task_ref: str | None = None
     title: str | None = None
+    state: bytes | None = None
+    """What the next digest of the session goes on from."""
 
 
 class Filter(msgspec.Struct, frozen=True):

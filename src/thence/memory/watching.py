@@ -17,17 +17,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from thence.agents import Adapter, AgentPrompt, Cursor, Live, Source
 from thence.agents import Batch as Read
+from thence.agents.profiles import file_endings
 from thence.agents.row_sources import sources_at
 from thence.memory.notes import FOLDER
 
 if TYPE_CHECKING:
     from watchfiles import Change
 
-GATHER_MS = 1_500
+GATHER_MS = 1_500  # an agent writes several lines for one answer
 """How long changes are gathered before they are handed out."""
 STEP_MS = 300
 """Quiet for so long, what was gathered is handed out early."""
@@ -35,12 +36,55 @@ LOOK_MS = 2_000
 """How often it is looked whether there are new folders; whether to stop at every step."""
 POLL_MS = 300
 """How often files are looked at where the system is known not to tell of changes (WSL)."""
-POLL_S = 5.0
+POLL_S = 5.0  # every look walks all folders
 """Seconds between two looks where nobody tells of changes."""
-RESCAN_S = 60.0
+RESCAN_S = 60.0  # what the system forgot to tell is late by a minute at most
 """Seconds between two looks where the system tells of them."""
 SUFFIXES = (".jsonl", ".json", ".zst", ".db", ".db-wal")
-"""Names of the files that sessions are made of."""
+"""How names of files that sessions are made of usually end; agents may name others."""
+
+IDLE_BEFORE_DIGEST_S: Final = 5.0
+"""Seconds without a change after which digests are made."""
+
+MAX_DIGEST_DELAY_S: Final = 60.0
+"""Longest delay of digests while changes go on, in seconds."""
+
+DIGEST_LIMIT_S: Final = 0.3
+"""Seconds of digesting after which new lines are looked for again."""
+
+DIGEST_PAUSE_RATIO: Final = 9.0
+"""Pause before more digests, as a multiple of the time that the last ones took."""
+
+
+class DigestPace:
+    """When somebody who sweeps again and again makes digests.
+
+    A digest takes all of a session, and its next line makes it stale: so they are made when
+    nothing changes, and while changes go on once in a while.
+    """
+
+    def __init__(self) -> None:
+        self._changed_at = time.monotonic()
+        self._due_at = self._changed_at + MAX_DIGEST_DELAY_S
+
+    def note_change(self) -> None:
+        """Note that something was written."""
+        self._changed_at = time.monotonic()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was written for a while."""
+        return time.monotonic() - self._changed_at > IDLE_BEFORE_DIGEST_S
+
+    @property
+    def is_due(self) -> bool:
+        """Whether digests are made now."""
+        return self.is_idle or time.monotonic() > self._due_at
+
+    def note_digests(self, seconds: float, *, is_unfinished: bool) -> None:
+        """Note that digests were made, in so many seconds; the next part of many comes soon."""
+        pause_s = DIGEST_PAUSE_RATIO * seconds if is_unfinished else MAX_DIGEST_DELAY_S
+        self._due_at = time.monotonic() + pause_s
 
 
 def changes(
@@ -98,12 +142,14 @@ def _watch_paths(
     """Yield what the system reports, and what it does not, until a folder is there that was not."""
     from watchfiles import Change
 
+    endings = (*SUFFIXES, *file_endings())
+
     def is_new_folder(change: Change, path: str) -> bool:
-        return change is Change.added and not path.endswith(SUFFIXES) and Path(path).is_dir()
+        return change is Change.added and not path.endswith(endings) and Path(path).is_dir()
 
     def telling(change: Change, path: str) -> bool:
         nudge = path.startswith(f"{queue}/") and not Path(path).name.startswith(".")
-        return nudge or path.endswith(SUFFIXES) or is_new_folder(change, path)
+        return nudge or path.endswith(endings) or is_new_folder(change, path)
 
     there = seen.there()
     batches = _batches(there, telling, gather_ms, step_ms, stop)
@@ -186,19 +232,21 @@ class FileStamps:
 def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Return size and time of all files below folders that may be part of a session."""
     out: dict[str, tuple[int, int]] = {}
-    waiting = list(folders)
+    waiting, own_endings = list(folders), file_endings()
     while waiting:
         try:
             entries = list(os.scandir(waiting.pop()))
-        except OSError:
+        except OSError:  # removed while we look
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
-            elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
+            elif entry.name.endswith(own_endings) or (
+                entry.name.endswith(SUFFIXES) and not entry.name.startswith(".")
+            ):
                 try:
                     out[entry.path] = _stamp(entry.stat(follow_symlinks=False))
-                except OSError:
+                except OSError:  # removed while we look
                     continue
     return out
 

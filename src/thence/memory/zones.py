@@ -57,7 +57,7 @@ def local_date(slot: str, zone: tzinfo | None) -> str:
     try:
         moment = datetime.fromisoformat(slot).replace(tzinfo=UTC)
         return moment.astimezone(zone).date().isoformat()
-    except (ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError, OSError):  # a day of an older store has no minute to move
         return slot[:10]
 
 

@@ -23,7 +23,6 @@ from thence.memory.search import (
     OPEN,
     BadQuery,
     Query,
-    SearchAnswer,
     SearchMatch,
     hits,
     moment,
@@ -48,6 +47,7 @@ MAX_SNIPPETS: Final = 3
 """Matches of one session that are shown."""
 MAX_SUGGESTIONS: Final = 7
 """Sessions that the box at the top lists while somebody types."""
+# Every page has these lists, and they change with new projects only.
 OPTIONS_MAX_AGE_S: Final = 10.0
 """Seconds for which the lists of projects and models are used again."""
 SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Tokens"}
@@ -493,7 +493,7 @@ def _sums_by_day(
     recent = msgspec.structs.replace(base, after=max(base.after or week, week))
     sums = {}
     for total in totals_by_day(context.store, recent, clock.zone):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # spend of a log without a time
             back = (today - date.fromisoformat(total.key[0] or "")).days
             sums[back] = _sum(total)
     if with_earlier:
@@ -547,15 +547,18 @@ def _search_cards(
         if uid in rows and (wanted.standing != "open" or context.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
-    looked_at = SearchAnswer([hit for some in shown.values() for hit in some])
+    shown_hits = [hit for some in shown.values() for hit in some]
+    looked_at = msgspec.structs.replace(answer, matches=shown_hits)
     number = sum(map(len, matches.values()))
     is_least = answer.capped or number >= MAX_HITS
     left = iter(hits(looked_at, narrowed, context.store.blobs).hits)
+    # A page that is opened later marks beginnings where the search looked for one.
+    typed = wanted.q if narrowed.terms == parse(wanted.q).terms else f"{wanted.q}*"
     cards = []
     for uid, some in shown.items():
         snippets = [
             Snippet(
-                address(uid, hit.shown_at, wanted.q),
+                address(uid, hit.shown_at, typed),
                 mark_matches(start_near_match(hit.snippet))
                 if hit.unread is None
                 else escape(f"unreadable: {hit.unread}"),

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from thence.memory.rows import BOUND_BYTES
 from thence.memory.store import uid_hash
-
-_HAS_BOUND = " OR ".join(f"position('\\x{key}'::bytea IN sessions.row) > 0" for key in BOUND_BYTES)
-BOUND_MIGRATION = f"""
-    ALTER TABLE sessions ADD COLUMN bound boolean NOT NULL DEFAULT false;
-    UPDATE sessions SET bound=true WHERE {_HAS_BOUND};
-    CREATE INDEX sessions_bound ON sessions(tenant, ended) WHERE bound;
-"""  # noqa: S608 - of our own constants
-"""Notes the sessions whose cost is a minimum, so that sums can say so; for the schema."""
 
 _SPELLING = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _SPELLED = re.compile(r"[\\\t\n\r]")
@@ -58,3 +50,9 @@ def split_address(url: str) -> tuple[str, dict[str, str]]:
 def first_line(error: BaseException) -> str:
     """Return the first line of what the database says."""
     return (str(error).strip() or repr(error)).partition("\n")[0]
+
+
+def lock_key(*names: str) -> int:
+    """Return the number of an advisory lock."""
+    digest = blake2b("\0".join(names).encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)

@@ -30,8 +30,9 @@ from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
-from thence.format.whole import REWRITTEN, SessionGraph
+from thence.format.session_graph import REWRITTEN, SessionGraph
 from thence.memory.readouts import readout_of
+from thence.memory.watching import SUFFIXES
 from thence.testing import offers, rows
 
 Write = Callable[[Path], object]
@@ -202,6 +203,11 @@ class AgentSuite:
             yield f"{source.uid} is not under the adapter's name"
         if not keys or len(keys) != len(set(keys)) or "" in keys:
             yield f"{source.uid} has files without a key of their own"
+        endings = (*SUFFIXES, *self.agent.profile.file_endings)
+        paths = [path for file in source.files for path in (file.path, *file.beside)]
+        is_watched = any(path.endswith(endings) for path in paths)
+        if self.agent.profile.reader and not is_watched:  # a reader alone names none
+            yield f"{source.uid} is not watched: file_endings does not name its files"
         for file in _logs(source):
             if self.adapter.at(Path(file.path)) != source:
                 yield f"at() does not lead from {_name(file)} to {source.uid}"

@@ -24,7 +24,7 @@ from thence.format.normal import derived_id
 from thence.format.records import Usage
 from thence.format.stored import DerivedEvent, StoredEvent, fingerprint
 from thence.memory.growth import Growing
-from thence.memory.keep import Ingester, IngestResult
+from thence.memory.ingest import Ingester, IngestResult
 from thence.memory.redact import Redactor
 from thence.memory.search import hits, parse
 from thence.memory.store import (

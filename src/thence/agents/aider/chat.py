@@ -21,6 +21,7 @@ import msgspec
 
 from thence.agents import Batch, Cursor, File, Mark, Source, files
 from thence.agents.contents import Plain
+from thence.agents.marks import mark_of
 from thence.agents.records import (
     LineReader,
     answer,
@@ -40,6 +41,7 @@ from thence.format.records import JSON, Notice, Place, Skipped, count, word
 ROUNDED = "aider rounds token counts"
 NO_COUNT = "aider wrote no token count for a response"
 EDIT = "applied_edit"
+RESTORED = "Restored previous conversation history."
 
 _START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*\Z")
 _TOKENS = re.compile(r"Tokens: (?=.*\breceived)(.*)")
@@ -89,7 +91,7 @@ def _skipped(file: File, why: str, place: Place | None = None) -> Skipped:
 def _read_lines(source: Source, file: File, before: Mark | None, handle: int, batch: Batch) -> None:
     status = os.fstat(handle)
     content = Plain(handle, status.st_size)
-    mark = files.mark_of(status, file.path)
+    mark = mark_of(status, file.path)
     if before is not None and _goes_on(before, content):
         mark = msgspec.structs.replace(
             mark,
@@ -165,6 +167,10 @@ class AiderChat(LineReader):
         self._edits = count(carried.get("edits"))
         self._time = word(carried.get("time")) or None
         self._model = word(carried.get("model")) or None
+        self._has_chat = carried.get("chat") is True
+        """A chat has started before."""
+        self._is_fresh = carried.get("fresh") is True
+        """The model knows nothing of the chats before: none was restored so far."""
 
     def carry(self) -> JSON:
         """Return what later lines need to know."""
@@ -176,6 +182,8 @@ class AiderChat(LineReader):
             "edits": self._edits,
             "time": self._time,
             "model": files.clean_carry(self._model or ""),
+            "chat": self._has_chat,
+            "fresh": self._is_fresh,
         }
 
     def facts(self, entry: RawRecord) -> Iterator[Fact]:
@@ -204,7 +212,10 @@ class AiderChat(LineReader):
     def _event(
         self, entry: RawRecord, type_: str, *parts: Block, flags: int = 0, **more: Any
     ) -> Fact:
-        parent = more.pop("parent", PREVIOUS)
+        parent: str | None = PREVIOUS
+        if self._is_fresh and type_ not in ("start", "note"):
+            # Only now is it known that aider did not restore the chats before.
+            parent, flags, self._is_fresh = None, flags | Is.CLEARS, False
         calls, answers = more.pop("calls", ()), more.pop("answers", ())
         node = Node(self._name(entry), parent, flags, calls=calls, answers=answers)
         return self._fact(
@@ -212,15 +223,14 @@ class AiderChat(LineReader):
         )
 
     def _start(self, entry: RawRecord, time: str) -> Fact:
-        """Return the start of a chat: the model knows nothing of those before."""
+        """Return the start of a chat: the model knows nothing of those before, unless told so."""
         self._begin("")
         self._time = _local_time(time)
+        self._is_fresh, self._has_chat = self._has_chat, True
         return self._event(
             entry,
             "start",
             note(f"aider chat started at {time}", {"type": "text", "text": time}),
-            flags=Is.CLEARS,
-            parent=None,
             about={"cwd": self._folder},
         )
 
@@ -263,6 +273,8 @@ class AiderChat(LineReader):
             self._model = about["model"] = match[1]
         elif match := _VERSION.match(words):
             about["version"] = match[1]
+        if words == RESTORED:
+            self._is_fresh = False
         flags = Is.INTERRUPTS | Is.BY_USER if _INTERRUPTED.match(words) else 0
         return self._event(entry, "note", shown, flags=flags, about=about)
 

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, is_regular, subfolders
+from thence.agents.records import QuietAgent
 
 NAME = ".aider.chat.history.md"
 VARIABLE = "AIDER_CHAT_HISTORY_FILE"
@@ -45,7 +45,8 @@ class Aider(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield the chats of a repository, or of the repositories in a folder."""
-        for folder in (root, *subfolders(root)):
+        place = str(root)
+        for folder in (place, *[entry.path for entry in files.folders_in(place)]):
             if (source := _source(f"{folder}/{NAME}")) is not None:
                 yield source
 
@@ -67,7 +68,7 @@ def _source(path: str) -> Source | None:
     They are known by the time of the first one and by what aider said at its start, which stays
     when the file is moved. Before aider has said that, nobody has asked it anything.
     """
-    start = files.start_of(path, _HEAD_BYTES) if is_regular(path) else None
+    start = files.start_of(path, _HEAD_BYTES) if files.is_regular(path) else None
     if (match := _START.match(start or b"")) is None:
         return None
     time = b"".join(match.groups()[:6]).decode()

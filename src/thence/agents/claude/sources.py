@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from thence.agents import File, Source
 from thence.agents.contents import Plain
-from thence.agents.files import note_link, open_regular, walk
+from thence.agents.files import entries_in, is_regular, note_link, open_regular, walk
 from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON
 
@@ -108,11 +108,13 @@ class ClaudeFiles:
     def __init__(self, session: str) -> None:
         self.session = session
         self._files: dict[str, File] = {}
+        self._paths: set[str] = set()
 
     def add(self, path: str, key: str, channel: str = "main", *, is_document: bool = False) -> None:
         """Add a file; a second one of the same name, in another project, stands beside it."""
-        if any(file.path == path for file in self._files.values()):
+        if path in self._paths:
             return
+        self._paths.add(path)
         if key in self._files:
             key = f"{key}@{os.path.basename(os.path.dirname(path))}"  # noqa: PTH119, PTH120
         while key in self._files:
@@ -130,14 +132,15 @@ class ClaudeFiles:
 
     def add_folder(self, folder: str) -> None:
         """Add what lies in the session's own folder."""
-        for entry in walk(f"{folder}/subagents", 3):
+        names = {entry.name for entry in entries_in(folder)}
+        for entry in walk(f"{folder}/subagents", 3) if "subagents" in names else ():
             run = entry.path[len(folder) + len("/subagents/") : -len(entry.name)]
             self._add_side(entry, run.removeprefix("workflows/"))
-        for entry in walk(f"{folder}/workflows", 0):
+        for entry in walk(f"{folder}/workflows", 0) if "workflows" in names else ():
             if entry.name.endswith(".json"):
                 self.add(entry.path, f"workflow/{entry.name}", is_document=True)
         title = f"{folder}/custom-title.json"
-        if os.path.isfile(title):  # noqa: PTH113 - paths are plain strings on this hot way
+        if "custom-title.json" in names and is_regular(title):
             self.add(title, "title", is_document=True)
 
     def _add_side(self, entry: os.DirEntry[str], run: str) -> None:
@@ -179,7 +182,7 @@ def projects(root: str) -> Iterator[str]:
 
 
 def _named_projects(folder: str, depth: int) -> Iterator[str]:
-    for entry in _list_entries(folder):
+    for entry in entries_in(folder):
         if entry.is_dir(follow_symlinks=False):
             if entry.name == "projects":
                 yield entry.path
@@ -187,19 +190,11 @@ def _named_projects(folder: str, depth: int) -> Iterator[str]:
                 yield from _named_projects(entry.path, depth - 1)
 
 
-def _list_entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as listing:
-            return sorted(listing, key=lambda entry: entry.name)
-    except (OSError, ValueError):
-        return []
-
-
 def find_sessions(folders: Iterable[str]) -> dict[str, ClaudeFiles]:
     """Find all sessions in folders of projects; one that lies in several is one."""
     out: dict[str, ClaudeFiles] = {}
     for folder in folders:
-        for entry in _list_entries(folder):
+        for entry in entries_in(folder):
             if entry.is_dir(follow_symlinks=False):
                 _add_project(out, entry.path)
             else:
@@ -208,7 +203,7 @@ def find_sessions(folders: Iterable[str]) -> dict[str, ClaudeFiles]:
 
 
 def _add_project(out: dict[str, ClaudeFiles], folder: str) -> None:
-    for entry in _list_entries(folder):
+    for entry in entries_in(folder):
         if entry.is_dir(follow_symlinks=False):
             if is_uuid(entry.name) or os.path.isdir(f"{entry.path}/subagents"):  # noqa: PTH112
                 _session_files(out, entry.name).add_folder(entry.path)
@@ -303,7 +298,7 @@ def _with_agents(unit: ClaudeFiles, log: str) -> ClaudeFiles:
     unit.add_log(log)
     folder = os.path.dirname(log)  # noqa: PTH120
     unit.add_folder(log.removesuffix(_LOG))
-    for entry in _list_entries(folder):
+    for entry in entries_in(folder):
         named = entry.name.startswith("agent-") and entry.name.endswith(_LOG)
         if named and entry.is_file(follow_symlinks=False):
             start = head(entry.path)

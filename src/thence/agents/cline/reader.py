@@ -15,7 +15,7 @@ from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Live, Source, files
 from thence.agents.cline.names import COMPACTION, MESSAGES
-from thence.agents.records import QuietAgent, is_running, roots_of, subfolders, text
+from thence.agents.records import QuietAgent, is_running, roots_of, text
 
 _MAX_IDLE_DAYS = 7  # a session that runs was written to in the last days
 
@@ -34,8 +34,9 @@ class Cline(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions: in Cline's folder, in its folder of data, or in that of sessions."""
-        for folder in _folders(root):
-            if (source := _source(folder, str(root))) is not None:
+        place = str(root)
+        for folder in _folders(place):
+            if (source := _source(folder.path, folder.name, place)) is not None:
                 yield source
 
     def at(self, path: Path) -> Source | None:
@@ -44,7 +45,7 @@ class Cline(QuietAgent):
         if path.is_symlink():
             return None
         folder = path if path.is_dir() else path.parent
-        source = _source(folder, _root_of(folder))
+        source = _source(str(folder), folder.name, _root_of(folder))
         if source is None:
             return None
         own = {name for file in source.files for name in (file.path, *file.beside)}
@@ -59,41 +60,42 @@ class Cline(QuietAgent):
     def live(self, root: Path) -> Iterator[Live]:
         """Yield the sessions whose card names a process that runs."""
         since = time.time() - _MAX_IDLE_DAYS * 86_400
-        for folder in _folders(root):
-            path = folder / f"{folder.name}.json"
+        for folder in _folders(str(root)):
+            path = f"{folder.path}/{folder.name}.json"
             try:
-                is_old = path.lstat().st_mtime < since
+                is_old = os.lstat(path).st_mtime < since
             except OSError:
                 continue
-            card = {} if is_old else files.document(str(path))
+            card = {} if is_old else files.document(path)
             if card.get("status") == "running" and is_running(pid := card.get("pid")):
                 yield Live(folder.name, pid, "running", cwd=text(card.get("cwd")))
 
 
-def _folders(root: Path) -> list[Path]:
-    for base in (root / "data" / "sessions", root / "sessions"):
-        if base.is_dir():
-            return subfolders(base)
-    return subfolders(root)
+def _folders(root: str) -> list[os.DirEntry[str]]:
+    for base in (f"{root}/data/sessions", f"{root}/sessions"):
+        if os.path.isdir(base):  # noqa: PTH112 - paths are plain strings on this hot way
+            return files.folders_in(base)
+    return files.folders_in(root)
 
 
-def _source(folder: Path, root: str) -> Source | None:
+def _source(folder: str, session: str, root: str) -> Source | None:
     """Return the session in a folder: its conversation, those of its subagents, and its card."""
-    session = folder.name
-    own: list[File] = []
-    for entry in files.walk(str(folder), 0):
-        if entry.name == f"{session}{MESSAGES}":
-            summary = str(folder / f"{session}{COMPACTION}")
-            own.append(File(entry.path, "main", is_document=True, beside=(summary,)))
-        elif entry.name.endswith(MESSAGES):
-            agent = entry.name.removesuffix(MESSAGES)
-            own.append(File(entry.path, f"side/{agent}", f"agent:{agent}", is_document=True))
-        elif entry.name == f"{session}.json":
-            own.append(File(entry.path, "state", is_document=True))
-    if all(file.key != "main" for file in own):
+    own: dict[str, File] = {}
+    for entry in files.walk(folder, 0):
+        name = entry.name
+        if name.endswith(MESSAGES):
+            agent = name.removesuffix(MESSAGES)
+            if agent == session:
+                beside = (f"{folder}/{session}{COMPACTION}",)
+                own["main"] = File(entry.path, "main", is_document=True, beside=beside)
+            else:
+                key = f"side/{agent}"
+                own[key] = File(entry.path, key, f"agent:{agent}", is_document=True)
+        elif name == f"{session}.json":
+            own["state"] = File(entry.path, "state", is_document=True)
+    if "main" not in own:
         return None
-    own.sort(key=lambda file: file.key)
-    return Source(Cline.name, session, tuple(own), root)
+    return Source(Cline.name, session, tuple([own[key] for key in sorted(own)]), root)
 
 
 def _root_of(folder: Path) -> str:

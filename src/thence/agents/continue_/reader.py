@@ -28,9 +28,10 @@ class Continue(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions."""
-        for entry in files.walk(str(root / "sessions"), 0):
+        place = str(root)
+        for entry in files.walk(f"{place}/sessions", 0):
             if entry.name.endswith(".json") and entry.name != LIST:
-                yield _source(Path(entry.path), str(root))
+                yield _source(entry.path, entry.name, place)
 
     def at(self, path: Path) -> Source | None:
         """Return the session that a document holds."""
@@ -38,12 +39,12 @@ class Continue(QuietAgent):
         if path.suffix != ".json" or path.name == LIST or path.is_symlink() or not path.is_file():
             return None
         if path.parent.name == "sessions" and path.parent.parent.name == ".continue":
-            return _source(path, str(path.parent.parent))
+            return _source(str(path), path.name, str(path.parent.parent))
         document = files.document(str(path), files.MAX_LIST_BYTES)
         if "sessionId" not in document or not isinstance(document.get("history"), list):
             return None
-        above = path.parent
-        return _source(path, str(above.parent if above.name == "sessions" else above))
+        above = path.parent.parent if path.parent.name == "sessions" else path.parent
+        return _source(str(path), path.name, str(above))
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
@@ -52,5 +53,6 @@ class Continue(QuietAgent):
         return files.read(source, cursor, ContinueHistory)
 
 
-def _source(path: Path, root: str) -> Source:
-    return Source(Continue.name, path.stem, (File(str(path), "main", is_document=True),), root)
+def _source(path: str, name: str, root: str) -> Source:
+    session = name.removesuffix(".json")
+    return Source(Continue.name, session, (File(path, "main", is_document=True),), root)

@@ -47,14 +47,19 @@ class Copilot(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions: folders with a log, and logs of older versions beside them."""
-        base = root / SESSIONS
-        logs = {folder.name: folder / LOG for folder in subfolders(base)}
-        for entry in files.walk(str(base), 0):
-            if entry.name.endswith(".jsonl"):
-                logs.setdefault(entry.name.removesuffix(".jsonl"), Path(entry.path))
-        for session, log in sorted(logs.items()):
-            if log.is_file() and not log.is_symlink():
-                yield _source(session, log, root)
+        place = str(root)
+        logs: dict[str, str] = {}
+        folders: dict[str, str] = {}
+        for entry in files.entries_in(f"{place}/{SESSIONS}"):
+            if entry.is_dir(follow_symlinks=False):
+                folders[entry.name] = f"{entry.path}/{LOG}"
+            elif not entry.is_file(follow_symlinks=False):
+                files.note_link(entry)
+            elif entry.name.endswith(".jsonl"):
+                logs[entry.name.removesuffix(".jsonl")] = entry.path
+        for session, log in sorted({**logs, **folders}.items()):
+            if session not in folders or files.is_regular(log):
+                yield _source(session, log, place)
 
     def at(self, path: Path) -> Source | None:
         """Return the session of a log, or of the folder that it lies in."""
@@ -67,11 +72,11 @@ class Copilot(QuietAgent):
         if log.name == LOG:
             above = log.parent.parent
             root = above.parent if above.name == SESSIONS else log.parent
-            return _source(log.parent.name, log, root)
+            return _source(log.parent.name, str(log), str(root))
         if log.parent.name == SESSIONS:
-            return _source(log.stem, log, log.parent.parent)
+            return _source(log.stem, str(log), str(log.parent.parent))
         named = (text(record["data"].get("sessionId")) for record in records[:1])
-        return _source(next(named, None) or log.stem, log, log.parent)
+        return _source(next(named, None) or log.stem, str(log), str(log.parent))
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor; the title is looked up when there is something."""
@@ -91,8 +96,8 @@ class Copilot(QuietAgent):
                     yield Live(folder.name, int(match[1]), "running")
 
 
-def _source(session: str, log: Path, root: Path) -> Source:
-    return Source(Copilot.name, session, (File(str(log), _KEY),), str(root))
+def _source(session: str, log: str, root: str) -> Source:
+    return Source(Copilot.name, session, (File(log, _KEY),), root)
 
 
 def _is_ours(value: Record) -> bool:

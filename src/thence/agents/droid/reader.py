@@ -34,13 +34,17 @@ class Droid(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions; one whose log lies in several folders is one."""
+        place = str(root)
         sessions: dict[str, dict[str, File]] = {}
-        for entry in files.walk(str(root / "sessions"), _MAX_DEPTH):
+        entries = list(files.walk(f"{place}/sessions", _MAX_DEPTH))
+        paths = {entry.path for entry in entries}
+        for entry in entries:
             if entry.name.endswith(_LOG):
                 own = sessions.setdefault(entry.name.removesuffix(_LOG), {})
-                _add(own, Path(entry.path))
+                totals = _totals_of(entry.path)
+                _add(own, entry.path, totals if totals in paths else "")
         for session, own in sorted(sessions.items()):
-            yield Source(self.name, session, tuple(own[key] for key in sorted(own)), str(root))
+            yield Source(self.name, session, tuple([own[key] for key in sorted(own)]), place)
 
     def at(self, path: Path) -> Source | None:
         """Return the session of a log, or of the document beside it."""
@@ -57,7 +61,8 @@ class Droid(QuietAgent):
             if source.session == session and any(f.path == str(path) for f in source.files):
                 return source
         own: dict[str, File] = {}
-        _add(own, path)
+        totals = _totals_of(str(path))
+        _add(own, str(path), totals if files.is_regular(totals) else "")
         return Source(self.name, session, tuple(own.values()), str(root or path.parent))
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
@@ -71,12 +76,16 @@ def _is_start(value: Record) -> bool:
     return value.get("type") == "session_start" and text(value.get("id")) is not None
 
 
-def _add(own: dict[str, File], log: Path) -> None:
-    """Add a log and its totals to the files of a session."""
-    place = ""
-    while f"main{place}" in own:
-        place = f"{place}@{log.parent.name}"
-    own[f"main{place}"] = File(str(log), f"main{place}")
-    totals = log.with_name(log.name.removesuffix(_LOG) + _TOTALS)
-    if totals.is_file() and not totals.is_symlink():
-        own[f"totals{place}"] = File(str(totals), f"totals{place}", is_document=True)
+def _totals_of(log: str) -> str:
+    return log.removesuffix(_LOG) + _TOTALS
+
+
+def _add(own: dict[str, File], log: str, totals: str) -> None:
+    """Add a log, and its totals if there are any, to the files of a session."""
+    key, place = "main", ""
+    while key in own:
+        place = f"{place}@{log.split('/')[-2]}"
+        key = f"main{place}"
+    own[key] = File(log, key)
+    if totals:
+        own[f"totals{place}"] = File(totals, f"totals{place}", is_document=True)

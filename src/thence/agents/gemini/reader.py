@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, Record, fields, subfolders, text
+from thence.agents.records import QuietAgent, Record, fields, text
 from thence.format.facts import Fact
 from thence.format.nodes import Is, Node
 
@@ -25,7 +25,7 @@ DEFAULT_KEPT_DAYS = 30
 
 _NAME = re.compile(r"session-.*-([0-9a-fA-F]{8})\.jsonl")
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
-_PROJECT = ".project_root"
+_PROJECTS, _PROJECT = "tmp", ".project_root"
 _LOG = ".jsonl"
 _HEAD_BYTES = 4096
 _AGE = re.compile(r"(\d{1,6})([hdwm])")
@@ -46,13 +46,24 @@ class Gemini(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions, project by project."""
-        sessions: dict[str, list[Path]] = {}
-        for project in subfolders(root / "tmp"):
-            for entry in files.walk(str(project / "chats"), 0):
-                if _NAME.fullmatch(entry.name) and (session := _session_of(entry.path)):
-                    sessions.setdefault(session, []).append(Path(entry.path))
-        for session, logs in sorted(sessions.items()):
-            yield _source(session, logs, str(root))
+        place = str(root)
+        sessions: dict[str, dict[str, File]] = {}
+        for project in files.folders_in(f"{place}/{_PROJECTS}"):
+            sides: dict[str, str] = {}
+            here: set[str] = set()
+            for entry in files.entries_in(f"{project.path}/chats"):
+                if entry.is_dir(follow_symlinks=False):
+                    sides[entry.name] = entry.path
+                elif not entry.is_file(follow_symlinks=False):
+                    files.note_link(entry)
+                elif _NAME.fullmatch(entry.name) and (session := _session_of(entry.path)):
+                    here.add(session)
+                    own = sessions.setdefault(session, {})
+                    _add(own, entry.path, entry.name.removesuffix(_LOG), project.name)
+            for session in here.intersection(sides):
+                _add_sides(sessions[session], session, sides[session])
+        for session, own in sorted(sessions.items()):
+            yield Source(self.name, session, tuple([own[key] for key in sorted(own)]), place)
 
     def at(self, path: Path) -> Source | None:
         """Return the session that a log belongs to: its own, or that of a subagent."""
@@ -66,7 +77,11 @@ class Gemini(QuietAgent):
         for source in self.find(root) if root is not None else ():
             if any(file.path == str(path) for file in source.files):
                 return source
-        return _source(session, [path], str(root or path.parent))
+        own: dict[str, File] = {}
+        _add(own, str(path), path.name.removesuffix(_LOG), path.parent.parent.name)
+        _add_sides(own, session, f"{path.parent}/{session}")
+        logs = tuple([own[key] for key in sorted(own)])
+        return Source(self.name, session, logs, str(root or path.parent))
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor; the project is looked up when there is something."""
@@ -101,22 +116,21 @@ def _is_header(value: Record) -> bool:
     return isinstance(value, dict) and "projectHash" in value and "startTime" in value
 
 
-def _source(session: str, logs: list[Path], root: str) -> Source:
-    """Return a session: its logs, and those of its subagents."""
-    own: dict[str, File] = {}
-    for log in logs:
-        key = log.name.removesuffix(_LOG)
-        while key in own:
-            key = f"{key}@{log.parent.parent.name}"
-        own[key] = File(str(log), key)
-    if _ID.fullmatch(session):  # as a name of a folder it is what the log says
-        for folder in dict.fromkeys(log.parent for log in logs):
-            for entry in files.walk(str(folder / session), 0):
-                if entry.name.endswith(_LOG):
-                    agent = entry.name.removesuffix(_LOG)
-                    file = File(entry.path, f"side/{agent}", f"agent:{agent}")
-                    own.setdefault(file.key, file)
-    return Source(Gemini.name, session, tuple(own[key] for key in sorted(own)), root)
+def _add(own: dict[str, File], path: str, key: str, project: str) -> None:
+    """Add a log to the files of its session; one of another project stands beside it."""
+    while key in own:
+        key = f"{key}@{project}"
+    own[key] = File(path, key)
+
+
+def _add_sides(own: dict[str, File], session: str, folder: str) -> None:
+    """Add the logs of a session's subagents, which lie in a folder of its name."""
+    if not _ID.fullmatch(session):  # as a name of a folder it is what the log says
+        return
+    for entry in files.walk(folder, 0):
+        if entry.name.endswith(_LOG):
+            agent = entry.name.removesuffix(_LOG)
+            own.setdefault(f"side/{agent}", File(entry.path, f"side/{agent}", f"agent:{agent}"))
 
 
 def _root_of(path: Path) -> Path | None:

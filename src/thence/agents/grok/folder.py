@@ -15,7 +15,8 @@ from pathlib import Path
 from thence.agents import File, Source, files
 from thence.format.records import word
 
-LOG, CHAT = "updates.jsonl", "chat_history.jsonl"
+LOG, CHAT, SUMMARY = "updates.jsonl", "chat_history.jsonl", "summary.json"
+CHILDREN = "subagents"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:+@-]{1,200}")
 _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -23,12 +24,12 @@ _BESIDE = (
     ("2-events", "events.jsonl", False),
     ("3-rewind", "rewind_points.jsonl", False),
     ("4-chat", CHAT, False),
-    ("5-summary", "summary.json", True),
+    ("5-summary", SUMMARY, True),
     ("6-usage", "usage.json", True),
     ("7-signals", "signals.json", True),
     ("8-context", "prompt_context.json", True),
 )
-MAX_CHILDREN = 2000
+MAX_CHILDREN = 2000  # folders are hostile too: a loop over them is bounded
 """How many subagents of one session are looked at."""
 
 
@@ -53,45 +54,70 @@ def is_id(name: str) -> bool:
     return _ID.fullmatch(name) is not None
 
 
-def is_session(folder: Path) -> bool:
-    """Whether a folder is a session: it has a log, or what else the client always makes."""
-    if within(folder, LOG):
-        return True
-    named, summary = is_id(folder.name), within(folder, "summary.json")
-    if within(folder, CHAT):
-        return named or summary is not None
-    return named and summary is not None and "info" in files.document(str(summary))
+def session_in(folder: str, root: str = "") -> Source | None:
+    """Return the session in a folder; None if it is none.
+
+    A session has a log, or what else the client always makes. One listing tells which files are
+    there.
+    """
+    own_names, has_children = _list_files(folder)
+    if LOG not in own_names:
+        is_named, has_summary = is_id(folder.rpartition("/")[2]), SUMMARY in own_names
+        if CHAT in own_names:
+            if not is_named and not has_summary:
+                return None
+        elif not (is_named and has_summary and "info" in files.document(f"{folder}/{SUMMARY}")):
+            return None
+    return _source(folder, root, own_names, has_children=has_children)
 
 
 def source_of(folder: Path, root: str = "") -> Source:
     """List the files of a session."""
-    log = within(folder, LOG)
-    first = log or within(folder, CHAT)
+    own_names, has_children = _list_files(str(folder))
+    return _source(str(folder), root, own_names, has_children=has_children)
+
+
+def _list_files(folder: str) -> tuple[set[str], bool]:
+    """Return the names of the files in a folder, and whether it has subagents."""
+    regular: set[str] = set()
+    has_children = False
+    for entry in files.entries_in(folder):
+        if entry.is_file(follow_symlinks=False):
+            regular.add(entry.name)
+        elif entry.name == CHILDREN:
+            has_children = True
+    return regular, has_children
+
+
+def _source(folder: str, root: str, own_names: set[str], *, has_children: bool) -> Source:
+    has_log = LOG in own_names
+    own: list[File] = []
     # One key for whichever is the log: should a version begin to write the better one, what was
     # read from the other is known to be superseded.
-    own = [File(str(first), "1-log")] if first else []
+    if has_log or CHAT in own_names:
+        own.append(File(f"{folder}/{LOG if has_log else CHAT}", "1-log"))
     for key, name, is_document in _BESIDE:
-        path = within(folder, name)
-        if path is not None and not (name == CHAT and log is None):
-            own.append(File(str(path), key, is_document=is_document))
-    own += _child_files(folder)
-    return Source("grok", _session(folder), tuple(own), root)
+        if name in own_names and (has_log or name != CHAT):
+            own.append(File(f"{folder}/{name}", key, is_document=is_document))
+    if has_children:
+        own += _child_files(Path(folder))
+    return Source("grok", _session(folder, own_names), tuple(own), root)
 
 
-def _session(folder: Path) -> str:
-    if is_id(folder.name):
-        return folder.name
-    summary = within(folder, "summary.json")
-    info = files.document(str(summary)).get("info") if summary else None
+def _session(folder: str, own_names: set[str]) -> str:
+    name = folder.rpartition("/")[2]
+    if is_id(name):
+        return name
+    info = files.document(f"{folder}/{SUMMARY}").get("info") if SUMMARY in own_names else None
     named = word(info.get("id")) if isinstance(info, dict) else ""
-    return named if is_id(named) else folder.name
+    return named if is_id(named) else name
 
 
 def _child_files(folder: Path) -> list[File]:
     """The subagents that a session started, and what each was billed."""
     out: list[File] = []
-    for name in names(folder / "subagents", MAX_CHILDREN):
-        meta = within(folder, "subagents", name, "meta.json")
+    for name in names(folder / CHILDREN, MAX_CHILDREN):
+        meta = within(folder, CHILDREN, name, "meta.json")
         if meta is not None:
             out.append(File(str(meta), f"9-child-{name}", is_document=True))
         bill = within(folder.parent, name, "usage.json") if is_id(name) else None

@@ -17,7 +17,7 @@ import msgspec
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.agents.contents import Plain
 from thence.agents.grok.chat import ChatLog, Mirror
-from thence.agents.grok.folder import LOG, is_session, names, source_of, within
+from thence.agents.grok.folder import LOG, names, session_in, within
 from thence.agents.grok.reading import text
 from thence.agents.grok.sides import (
     ChildDocument,
@@ -30,6 +30,7 @@ from thence.agents.grok.sides import (
     UsageDocument,
 )
 from thence.agents.grok.updates import Updates
+from thence.agents.records import is_running
 from thence.format import codec
 from thence.format.facts import Block
 from thence.format.records import JSON
@@ -69,16 +70,19 @@ class Grok:
         base = _sessions(root)
         for group in names(base, may_be_link=True):
             for name in names(base / group):
-                if is_session(base / group / name):
-                    yield source_of(base / group / name, str(root))
+                if (source := session_in(f"{base}/{group}/{name}", str(root))) is not None:
+                    yield source
 
     def at(self, path: Path) -> Source | None:
         """Return the session of a folder, or of any file in it."""
         folder = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
         for place in (folder, *folder.parents[: MAX_PARENTS - 1]):
-            if not place.is_symlink() and place.is_dir() and is_session(place):
-                above = place.parent.parent
-                return source_of(place, str(above.parent) if above.name == "sessions" else "")
+            if place.is_symlink() or not place.is_dir():
+                continue
+            above = place.parent.parent
+            root = str(above.parent) if above.name == "sessions" else ""
+            if (source := session_in(str(place), root)) is not None:
+                return source
         return None
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
@@ -94,9 +98,11 @@ class Grok:
             return
         for row in rows if isinstance(rows, list) else ():
             session = text(row.get("session_id")) if isinstance(row, dict) else None
-            if session is None or not _is_running(row.get("pid")):
+            if session is None:
                 continue
             since = text(row.get("started_at")) or text(row.get("opened_at"))
+            if not is_running(row.get("pid"), since):
+                continue
             yield Live(session, row["pid"], "running", None, text(row.get("cwd")), since)
 
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:
@@ -164,18 +170,6 @@ def _is_record(value: dict[str, JSON]) -> bool:
         return isinstance(value.get("type"), str)
     kind = value.get("type", value.get("role"))
     return isinstance(kind, str) and kind in _ROWS and ("content" in value or "summary" in value)
-
-
-def _is_running(pid: JSON) -> bool:
-    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's process: it runs
-        return True
-    return True
 
 
 def _prompts(path: Path, cwd: str) -> Iterator[AgentPrompt]:

@@ -18,9 +18,7 @@ from thence.agents.records import (
     QuietAgent,
     Record,
     first_records,
-    is_regular,
     roots_of,
-    subfolders,
 )
 
 
@@ -37,11 +35,13 @@ class Kimi(QuietAgent):
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions, workspace by workspace; one that lies in several is one."""
         seen: set[str] = set()
-        for workspace in subfolders(root / "sessions"):
-            for folder in subfolders(workspace):
-                is_new = folder.name.startswith(PREFIX) and folder.name not in seen
-                if is_new and (source := _source(folder, str(root))) is not None:
-                    seen.add(folder.name)
+        place = str(root)
+        for workspace in files.folders_in(f"{place}/sessions"):
+            for folder in files.folders_in(workspace.path):
+                name = folder.name
+                is_new = name.startswith(PREFIX) and name not in seen
+                if is_new and (source := _source(folder.path, name, place)) is not None:
+                    seen.add(name)
                     yield source
 
     def at(self, path: Path) -> Source | None:
@@ -53,7 +53,7 @@ class Kimi(QuietAgent):
             return self._of_log(path)
         folder = path.parent if path.name == CARD else path
         if folder.name.startswith(PREFIX) and folder.is_dir():
-            return _source(folder, _root_of(folder))
+            return _source(str(folder), folder.name, _root_of(folder))
         return None
 
     def _of_log(self, path: Path) -> Source | None:
@@ -61,7 +61,7 @@ class Kimi(QuietAgent):
             return None
         folder = path.parent.parent.parent
         if path.parent.parent.name == "agents":
-            return _source(folder, _root_of(folder))
+            return _source(str(folder), folder.name, _root_of(folder))
         file = File(str(path), MAIN)
         return Source(self.name, session_id(path.parent.name), (file,), str(path.parent.parent))
 
@@ -76,24 +76,23 @@ def _is_header(value: Record) -> bool:
     return value.get("type") == "metadata" and "protocol_version" in value
 
 
-def _source(folder: Path, root: str) -> Source | None:
+def _source(folder: str, name: str, root: str) -> Source | None:
     """Return the session in a folder: the logs of its agents, and its card."""
-    own: list[File] = []
-    for agent in subfolders(folder / "agents"):
-        log = f"{agent}/{LOG}"
-        if not is_regular(log):
+    own: dict[str, File] = {}
+    for entry in files.folders_in(f"{folder}/agents"):
+        agent, log = entry.name, f"{entry.path}/{LOG}"
+        if not files.is_regular(log):
             continue
-        if agent.name == MAIN:
-            own.append(File(log, MAIN))
+        if agent == MAIN:
+            own[MAIN] = File(log, MAIN)
         else:
-            own.append(File(log, f"side/{agent.name}", f"agent:{agent.name}"))
+            own[f"side/{agent}"] = File(log, f"side/{agent}", f"agent:{agent}")
     if not own:
         return None
     card = f"{folder}/{CARD}"
-    if is_regular(card):
-        own.append(File(card, "state", is_document=True))
-    own.sort(key=lambda file: file.key)
-    return Source(Kimi.name, session_id(folder.name), tuple(own), root)
+    if files.is_regular(card):
+        own["state"] = File(card, "state", is_document=True)
+    return Source(Kimi.name, session_id(name), tuple([own[key] for key in sorted(own)]), root)
 
 
 def _root_of(folder: Path) -> str:

@@ -8,6 +8,7 @@ are never opened. pi deletes nothing by itself and does not list running session
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from thence.agents.records import (
 
 SESSIONS = "sessions"
 
+_LOG = ".jsonl"
 _MAX_DEPTH = 2
 
 
@@ -41,9 +43,10 @@ class Pi(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions below pi's folder, or in a folder of logs."""
-        base = root / SESSIONS
-        logs = list(_logs(base, _MAX_DEPTH)) if base.is_dir() else list(_logs(root, _MAX_DEPTH - 1))
-        return named_sources(self.name, logs, str(root))
+        place = str(root)
+        base = f"{place}/{SESSIONS}"
+        logs = _logs(base, _MAX_DEPTH) if os.path.isdir(base) else _logs(place, _MAX_DEPTH - 1)  # noqa: PTH112
+        return named_sources(self.name, logs, place)
 
     def at(self, path: Path) -> Source | None:
         """Return the session that a log belongs to, wherever it lies."""
@@ -52,7 +55,7 @@ class Pi(QuietAgent):
         if not any(map(_is_header, first_records(str(path))[:1])):
             return None
         root = _root_of(path)
-        session = _session_of(path)
+        session = _session_of(path.name, str(path))
         if root is not None:
             for source in self.find(root):
                 if source.session == session and any(f.path == str(path) for f in source.files):
@@ -66,20 +69,24 @@ class Pi(QuietAgent):
         return files.read(source, cursor, PiEntries, is_record=is_record)
 
 
-def _logs(folder: Path, depth: int) -> Iterator[tuple[str, str]]:
+def _logs(folder: str, depth: int) -> Iterator[tuple[str, str]]:
     """Yield session and path of each log in a folder; names decide, else the first line."""
-    for entry in files.walk(str(folder), depth):
-        if not entry.name.endswith(".jsonl"):
+    for entry in files.walk(folder, depth):
+        name = entry.name
+        if not name.endswith(_LOG):
             continue
-        if session_in(entry.name) or any(map(_is_header, first_records(entry.path)[:1])):
-            yield _session_of(Path(entry.path)), entry.path
+        if session := session_in(name):
+            yield session, entry.path
+        elif any(map(_is_header, first_records(entry.path)[:1])):
+            yield _session_of(name, entry.path), entry.path
 
 
-def _session_of(path: Path) -> str:
-    if named := session_in(path.name):
-        return named
-    header = next(iter(first_records(str(path))), {})
-    return text(header.get("id")) or path.stem
+def _session_of(name: str, path: str) -> str:
+    """Return the session of a log: by its name, else by its first line."""
+    if session := session_in(name):
+        return session
+    header = next(iter(first_records(path)), {})
+    return text(header.get("id")) or name.removesuffix(_LOG)
 
 
 def _is_header(value: Record) -> bool:

@@ -3,20 +3,30 @@
 Logs lie in `projects/<project>/chats/<session>.jsonl`, archived ones in `chats/archive/`, those of
 subagents in `projects/<project>/subagents/<session>/`. Nothing else is opened: settings, accounts
 and the ledger `usage/` are not (each call of the ledger stands in a log, too). Qwen Code deletes
-logs of subagents after a while, and sessions never.
+logs of subagents after a while, and sessions never. `chats/<session>.runtime.json` names the
+process of a session in its interface, and stays when that ends; sessions with `-p` have none.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, Record, first_records, roots_of, subfolders
+from thence.agents import Batch, Cursor, File, Live, Source, files
+from thence.agents.records import (
+    QuietAgent,
+    Record,
+    first_records,
+    is_running,
+    moment,
+    roots_of,
+    text,
+)
 
 _CHATS, _SIDES, _ARCHIVE = "chats", "subagents", "archive"
-_LOG, _META = ".jsonl", ".meta.json"
+_LOG, _META, _RUNTIME = ".jsonl", ".meta.json", ".runtime.json"
 
 
 class Qwen(QuietAgent):
@@ -33,12 +43,20 @@ class Qwen(QuietAgent):
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions, project by project."""
-        sessions: dict[str, list[Path]] = {}
-        for project in subfolders(root / "projects"):
-            for log in _logs(project / _CHATS):
-                sessions.setdefault(log.name.removesuffix(_LOG), []).append(log)
-        for session, logs in sorted(sessions.items()):
-            yield _source(session, logs, str(root))
+        place = str(root)
+        sessions: dict[str, dict[str, File]] = {}
+        for project in files.folders_in(f"{place}/projects"):
+            folder, name = project.path, project.name
+            here: set[str] = set()
+            for log in _logs(f"{folder}/{_CHATS}"):
+                session = log.name.removesuffix(_LOG)
+                here.add(session)
+                _add(sessions.setdefault(session, {}), File(log.path, "main"), name)
+            for entry in files.folders_in(f"{folder}/{_SIDES}"):
+                if entry.name in here:
+                    _add_sides(sessions[entry.name], entry.path, name)
+        for session, own in sorted(sessions.items()):
+            yield Source(self.name, session, tuple([own[key] for key in sorted(own)]), place)
 
     def at(self, path: Path) -> Source | None:
         """Return the session that a log belongs to: its own, or that of a subagent."""
@@ -55,7 +73,7 @@ class Qwen(QuietAgent):
         for source in known:
             if source.session == session and any(f.path == str(path) for f in source.files):
                 return source
-        return _source(session, [path], str(root or path.parent))
+        return _source(session, path, str(root or path.parent))
 
     def _of_side(self, path: Path) -> Source | None:
         root, session = _root_of(path), path.parent.name
@@ -70,6 +88,19 @@ class Qwen(QuietAgent):
 
         return files.read(source, cursor, open_records, is_record=is_record)
 
+    def live(self, root: Path) -> Iterator[Live]:
+        """Yield the sessions of this machine whose process still runs."""
+        for project in files.folders_in(f"{root}/projects"):
+            for entry in files.walk(f"{project.path}/{_CHATS}", 0):
+                if not entry.name.endswith(_RUNTIME):
+                    continue
+                state = files.document(entry.path)
+                session, pid = text(state.get("session_id")), state.get("pid")
+                since, cwd = moment(state.get("started_at")), text(state.get("work_dir"))
+                is_here = state.get("hostname") in (None, socket.gethostname())
+                if session and is_here and is_running(pid, since):
+                    yield Live(session, pid, "running", cwd=cwd, since=since)
+
 
 def is_ours(value: Record) -> bool:
     """Return whether a record shows that its log is one of Qwen Code's."""
@@ -80,38 +111,47 @@ def is_ours(value: Record) -> bool:
     return has_parts or "systemPayload" in value
 
 
-def _logs(folder: Path) -> Iterator[Path]:
-    for place in (folder, folder / _ARCHIVE):
-        for entry in files.walk(str(place), 0):
+def _logs(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Yield the logs in a folder of chats, and the archived ones."""
+    archive = ""
+    for entry in files.entries_in(folder):
+        if entry.is_file(follow_symlinks=False):
             if entry.name.endswith(_LOG):
-                yield Path(entry.path)
+                yield entry
+        elif entry.name == _ARCHIVE and entry.is_dir(follow_symlinks=False):
+            archive = entry.path
+        else:
+            files.note_link(entry)
+    for entry in files.walk(archive, 0) if archive else ():
+        if entry.name.endswith(_LOG):
+            yield entry
 
 
-def _source(session: str, logs: list[Path], root: str) -> Source:
-    """Return a session: its logs, and those of its subagents in the same projects."""
-    own: dict[str, File] = {}
-    for log in logs:
-        _add(own, File(str(log), "main"), _project_of(log).name)
-    for project in dict.fromkeys(map(_project_of, logs)):
-        for entry in files.walk(str(project / _SIDES / session), 0):
-            if entry.name.endswith(_META):
-                agent = entry.name.removeprefix("agent-").removesuffix(_META)
-                _add(own, File(entry.path, f"side/{agent}.meta", is_document=True), project.name)
-            elif entry.name.endswith(_LOG):
-                agent = entry.name.removeprefix("agent-").removesuffix(_LOG)
-                _add(own, File(entry.path, f"side/{agent}", f"agent:{agent}"), project.name)
-    return Source(Qwen.name, session, tuple(own[key] for key in sorted(own)), root)
+def _source(session: str, log: Path, root: str) -> Source:
+    """Return the session of one log: the log, and those of its subagents in the same project."""
+    project = log.parent.parent.parent if log.parent.name == _ARCHIVE else log.parent.parent
+    own: dict[str, File] = {"main": File(str(log), "main")}
+    _add_sides(own, f"{project}/{_SIDES}/{session}", project.name)
+    return Source(Qwen.name, session, tuple([own[key] for key in sorted(own)]), root)
 
 
-def _add(own: dict[str, File], file: File, place: str) -> None:
+def _add_sides(own: dict[str, File], folder: str, project: str) -> None:
+    """Add the logs of the subagents in a folder to the files of their session."""
+    for entry in files.walk(folder, 0):
+        if entry.name.endswith(_META):
+            agent = entry.name.removeprefix("agent-").removesuffix(_META)
+            _add(own, File(entry.path, f"side/{agent}.meta", is_document=True), project)
+        elif entry.name.endswith(_LOG):
+            agent = entry.name.removeprefix("agent-").removesuffix(_LOG)
+            _add(own, File(entry.path, f"side/{agent}", f"agent:{agent}"), project)
+
+
+def _add(own: dict[str, File], file: File, project: str) -> None:
+    """Add a file under its key; one of another project with the same key stands beside it."""
     key = file.key
     while key in own:
-        key = f"{key}@{place}"
-    own[key] = File(file.path, key, file.channel, file.is_document)
-
-
-def _project_of(log: Path) -> Path:
-    return log.parent.parent.parent if log.parent.name == _ARCHIVE else log.parent.parent
+        key = f"{key}@{project}"
+    own[key] = file if key == file.key else File(file.path, key, file.channel, file.is_document)
 
 
 def _root_of(path: Path) -> Path | None:
