@@ -13,6 +13,7 @@ from tests.serve.conftest import House
 from tests.serve.test_finding import SHOWN
 from tests.serve.test_pages import tides, uid_of
 from thence.agents.claude.sample import SampleTranscript
+from thence.memory import recall
 from thence.serve.questions import Questions
 
 pytestmark = pytest.mark.slow
@@ -46,14 +47,20 @@ def test_a_to_do_leads_to_the_row_that_it_comes_from(browser: Browser, house: Ho
 def test_the_link_that_an_agent_gets_leads_to_the_row(
     browser: Browser, house: House, query: str
 ) -> None:
-    """It names the event in short, as `thence open` does; results and folded parts too."""
+    """It names the event in short, as `thence open` does; results and folded parts too.
+
+    So does the name of every match, that of a derived event among them.
+    """
     questions = Questions(house.store, str, lambda *_: {}, viewer=lambda: house.url)
-    link = re.search(
-        r" or (http\S+\?at=e\w{6})$", questions.answer("search", {"query": query}), re.MULTILINE
-    )
+    answer = questions.answer("search", {"query": query})
+    link = re.search(r" or (http\S+\?at=e\w{6})$", answer, re.MULTILINE)
     assert link is not None
     with browsers.tab(browser, house) as tab:
         page = tab.go(link[1].removeprefix(house.url))
+        page.wait_for_function(ROW_IN_VIEW)
+        event, session = answer.split("\n")[1].split()[:2]
+        uid = recall.session(house.store, session).session.session_uid
+        page = tab.go(f"/sessions/{uid}?at={event}")
         page.wait_for_function(ROW_IN_VIEW)
 
         assert [] == tab.errors
