@@ -25,7 +25,7 @@ from thence.agents.claude.reader import Claude
 from thence.agents.sessions import read_all
 from thence.format import codec
 from thence.format.facts import Fact
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.sweep import COLLECTOR_THRESHOLDS
 
 SIZE = 40

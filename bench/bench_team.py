@@ -32,7 +32,7 @@ from bench.measure import verdict
 from tests.postgres import Cluster, cluster, programs
 from thence.agents import adapters
 from thence.memory import index
-from thence.memory.keep import Ingester
+from thence.memory.ingest import Ingester
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite

@@ -140,4 +140,6 @@ def main() -> int:
         f" idle {idle:.1%} of a core, busy {busy:.0%};"
         f" lag p50 {statistics.median(lags):.1f} s, p99 {late:.1f} s"
     )
-    return verdict("lines written per line kept", number / max(held, 1), 1)
+    missed = verdict("lines written per line kept", number / max(held, 1), 1)
+    missed += verdict("p99 of the lag / 1 s", late, 1)
+    return missed + verdict("share of a core while files grow / half", busy / 0.5, 1)

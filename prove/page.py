@@ -15,8 +15,10 @@ from pathlib import Path
 import msgspec
 
 from bench.__main__ import Results
+from prove import budgets
 from prove import report as proof
-from prove.state import ROOT
+from prove.run import TRIALS
+from prove.state import ROOT, code_of
 from truth import table as truth
 
 PAGES = (ROOT / "docs" / "proof.md", ROOT / "docs" / "why.md")
@@ -25,7 +27,7 @@ MADE = re.compile(r"(<!-- made: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def faults(told: proof.Report) -> str:
     """The trials, and the one sentence of a release."""
-    done = {trial.name: trial.done for trial in told.trials}
+    done = {trial.name: trial.done for trial in told.trials if not trial.missing}
     kills, broken = done.get("T2", 0) + done.get("T3", 0), done.get("T1", 0) + done.get("T7", 0)
     counts = [
         (kills, "kills"),
@@ -50,16 +52,30 @@ def left_out(told: proof.Report) -> str:
     return "\n".join(out) or "Everything was run."
 
 
+def not_repeated(told: proof.Report, code: str) -> str:
+    """Which trials have not been run with this code at the numbers of a release."""
+    ended = [t.name for t in told.trials if t.ended == t.parts and not t.missing]
+    if told.code != code:
+        return f"Made with other code (`{told.code}`, this is `{code}`): no trial was repeated."
+    if told.scale != 1:
+        return f"Made at {told.scale:g} of the numbers of a release: no trial was run at them."
+    left = [trial.name for trial in TRIALS if trial.name not in ended]
+    if left:
+        return f"Not run with this code at the numbers of a release: {', '.join(left)}."
+    return "All trials were run with this code, at the numbers of a release."
+
+
 def speed(results: Results) -> str:
-    """Every budget."""
+    """Every figure, losses first; then what could not be measured."""
     rows = ["| figure | median | spread | budget | |", "| --- | --- | --- | --- | --- |"]
-    for one in results.figures:
+    for one in sorted(results.figures, key=lambda one: one.held):
         verdict = "held" if one.held else "**missed**"
         what = f"{one.bench}: {one.what}".replace("|", "\\|")
         spread = f"{one.least:.2f} to {one.most:.2f}"
         rows.append(f"| {what} | {one.median:.2f} | {spread} | {one.budget:g} | {verdict} |")
     about = ", ".join(f"{name} {value}" for name, value in results.machine.items())
-    return "\n".join([*rows, "", f"Made by `make bench`: {about}."])
+    failed = [f"Not measured: {name}: {why}." for name, why in results.failed.items()]
+    return "\n".join([*rows, "", f"Made by `make bench`: {about}.", *failed])
 
 
 def growth(results: Results) -> str:
@@ -80,13 +96,14 @@ def made(folder: Path) -> dict[str, Callable[[], str]]:
     if (path := folder / ".prove" / "report.json").exists():
         trials = msgspec.json.decode(path.read_bytes(), type=proof.Report)
         out |= {"faults": lambda: faults(trials), "left-out": lambda: left_out(trials)}
+        out["not-repeated"] = lambda: not_repeated(trials, code_of())
     if (path := folder / ".truth" / "report.json").exists():
         told = msgspec.json.decode(path.read_bytes(), type=truth.Report)
         out |= {"truth": lambda: truth.summary(told), "cases": lambda: truth.details(told)}
         out["truth-agents"] = lambda: truth.by_agent(told)
     if (path := folder / ".bench" / "results.json").exists():
         results = msgspec.json.decode(path.read_bytes(), type=Results)
-        out["speed"] = lambda: speed(results)
+        out |= {"speed": lambda: speed(results), "budgets": lambda: budgets.table(results)}
         if results.curves:
             out["growth"] = lambda: growth(results)
     return out

@@ -61,7 +61,7 @@ class Told(msgspec.Struct):
             sorted({one for ended in known for one in ended.outcome.skipped}),
             f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}",
             round(sum(ended.seconds for ended in known), 1),
-            row.missing,
+            row.missing if len(known) < len(row.parts) else None,
         )
 
 
@@ -104,14 +104,14 @@ def machine() -> dict[str, str]:
 
 def verdict(trial: Told) -> str:
     """Say in a word how a trial went."""
-    if trial.missing:
-        return f"cannot run here: {trial.missing}"
     if trial.violations:
         return f"{len(trial.violations)} broken"
+    if trial.missing:
+        return f"not run: {trial.missing}"
     if trial.ended < trial.parts:
         return f"{trial.ended} of {trial.parts} parts so far"
     if not trial.done and trial.skipped:
-        return f"cannot run here: {trial.skipped[0]}"
+        return f"not run: {trial.skipped[0]}"
     return "0 violations"
 
 
@@ -122,7 +122,7 @@ def rows(report: Report) -> list[tuple[str, ...]]:
             trial.name,
             trial.title,
             trial.wanted,
-            f"{trial.done:,} {trial.unit}",
+            f"{trial.done:,} {trial.unit}" if trial.done else "",
             ", ".join(f"{count:,} {name}" for name, count in sorted(trial.seen.items())),
             trial.seeds,
             f"{trial.seconds:,.0f} s",

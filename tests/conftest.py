@@ -46,7 +46,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 25}.items():
+for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 12}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),
@@ -91,14 +91,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _unsampled(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the cases that only `make prove` runs: all but every nth of `sampled(n)`."""
+    """Return the cases that only `make prove` runs: all but every nth of `sampled(n, first)`."""
     cases: Counter[str] = Counter()
     left_out: list[pytest.Item] = []
     for item in items:
-        sampled = item.get_closest_marker("sampled")
-        if sampled is not None and sampled.args:
+        sampled = next((mark for mark in item.iter_markers("sampled") if mark.args), None)
+        if sampled is not None:
             name = item.nodeid.partition("[")[0]
-            if cases[name] % sampled.args[0]:
+            step, first = (*sampled.args, 0)[:2]
+            if cases[name] % step != first:
                 left_out.append(item)
             cases[name] += 1
     return left_out

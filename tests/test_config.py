@@ -115,8 +115,8 @@ def test_a_home_without_a_file_has_every_default(tmp_path: Path) -> None:
 
     assert {"default"} == {value.origin for value in settings.values.values()}
     assert f"sqlite:{tmp_path}/memory/thence.db" == settings["session_memory.store"]
-    assert 4 << 30 == settings["session_memory.retention.raw_soft_cap_bytes"]
-    assert 6 << 30 == settings["session_memory.retention.raw_hard_cap_bytes"]
+    assert 4_000_000_000 == settings["session_memory.retention.raw_soft_cap_bytes"]
+    assert 6_000_000_000 == settings["session_memory.retention.raw_hard_cap_bytes"]
 
 
 def test_the_page_of_settings_is_true(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def installed(target: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize("put", [unpacked, installed])
 def test_the_adapter_template_installs_and_passes_its_own_tests(
     tmp_path: Path, put: Callable[[Path], None]

@@ -20,9 +20,7 @@ BANNED = frozenset({"told", "said", "found", "given", "one", "kept", "held", "wh
 """Words that say how something came about instead of what it is."""
 
 ALLOWED = {
-    ("agents/sessions.py", "whole"): "the graph of a session, by a name that half of the tests use",
     ("format/facts.py", "told"): "a field of Fact: FROZEN, share files and exports name it",
-    ("memory/recall.py", "whole"): "sets the field of agents/sessions",
 }
 """Where a banned word stays, and why."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import resource
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -75,7 +77,35 @@ def test_help_loads_click_and_hardly_anything_else() -> None:
 
     assert ["thence", "thence.cli", "thence.cli.screen", "thence.errors"] == ours
     assert len(loaded) < 100
-    assert {"asyncio", "msgspec", "apsw", "logging", "subprocess"}.isdisjoint(loaded)
+    assert {"asyncio", "json", "msgspec", "apsw", "logging", "shutil", "subprocess"}.isdisjoint(
+        loaded
+    )
+
+
+HELP_RATIO = 5.5
+"""60 ms where bare Python takes 11."""
+
+
+def test_help_takes_at_most_five_and_a_half_times_what_bare_python_takes() -> None:
+    """Processor time of both in turns, as medians; more turns where a busy machine blurs them."""
+    commands = {"bare": ("-c", "pass"), "help": ("-m", "thence", "--help")}
+    spent: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(20):
+        for name, arguments in commands.items():
+            spent[name].append(_cpu_seconds(sys.executable, *arguments))
+        ratio = median(spent["help"]) / median(spent["bare"])
+        if len(spent["help"]) >= 3 and ratio <= HELP_RATIO:
+            break
+
+    assert ratio <= HELP_RATIO
+
+
+def _cpu_seconds(*command: str) -> float:
+    """Return the processor time that a command takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, cwd=ROOT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_the_journal_lies_in_the_home_of_the_environment(home: Path) -> None:

@@ -23,10 +23,10 @@ The file `config.toml` in the home; every knob has a default:
     private = ["~/diary/*"]                       # projects that are kept here and never sent
 
     [session_memory.retention]
-    raw_soft_cap_bytes = "4GiB"
-    raw_hard_cap_bytes = "6GiB"
+    raw_soft_cap_bytes = "4GB"
+    raw_hard_cap_bytes = "6GB"
     raw_max_age_days = 45                         # 0: never by age
-    distilled_cap_bytes = "1GiB"
+    distilled_cap_bytes = "1GB"
     cadence = "daily"                             # daily, weekly, on-hook
 
     [session_memory.brief]
@@ -73,11 +73,12 @@ made, by `thence` itself; no lower layer knows this module.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from thence.errors import BadConfig
 
@@ -91,7 +92,7 @@ APPROVAL = "APPROVAL_TIMEOUT"
 TIMEOUT_S = 300.0
 """Seconds that a session may rest and a question may wait, unless a variable says otherwise."""
 
-KEY_BYTES = 32
+KEY_BYTES = 32  # as long as the output of the hash that it keys
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"", "0", "false", "no", "off"})
@@ -115,6 +116,35 @@ def make_private(folder: Path) -> None:
     for part in (*reversed(folder.parents), folder):
         if not part.is_dir():  # the mode that mkdir is given is that of the last part only
             part.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, mode: int = 0o600, sync: bool = True) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of one: who reads sees the old or the new, never a part.
+
+    With `sync` it is on the disk first, and its name after it: without that order a power cut
+    could leave a name that leads to an empty file.
+    """
+    import secrets
+
+    passing = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(passing, flags, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        passing.chmod(mode)
+        passing.replace(path)
+    finally:
+        passing.unlink(missing_ok=True)
+    if sync:
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def key(path: Path, *, hint: str) -> bytes:
@@ -258,7 +288,7 @@ def _check_caps(path: Path, values: Mapping[str, SettingValue]) -> None:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         body = path.read_bytes()
-    except FileNotFoundError:
+    except FileNotFoundError:  # no settings are settings: all defaults
         return {}
     except OSError as error:
         raise BadConfig(f"{path}: cannot be read: {error}", hint="fix or remove it") from error
@@ -314,8 +344,8 @@ def _flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def size(value: object) -> int:
-    """Read a number of bytes, such as 1048576 or "4GiB"."""
-    hint = 'write bytes, or text such as "500MB" or "4GiB"'
+    """Read a number of bytes, such as 1048576 or "4GB"."""
+    hint = 'write bytes, or text such as "500MB" or "4GB"'
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -445,10 +475,10 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.hub_digests": (_flag, lambda _: False),
     "session_memory.digesters": (_texts, lambda _: None),
     "session_memory.semantic": (_flag, lambda _: False),
-    "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),
-    "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 << 30),
+    "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 * 10**9),
+    "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 * 10**9),
     "session_memory.retention.raw_max_age_days": (_days, lambda _: 45),
-    "session_memory.retention.distilled_cap_bytes": (size, lambda _: 1 << 30),
+    "session_memory.retention.distilled_cap_bytes": (size, lambda _: 10**9),
     "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
     "session_memory.brief.tokens": (_tokens, lambda _: 800),
     "session_memory.brief.skip": (_texts, lambda _: []),

@@ -17,7 +17,7 @@ from thence.agents.sessions import read_all
 from thence.format import joins, lineage
 from thence.format.facts import Fact
 from thence.format.records import Usage
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 
 
 class Bill(msgspec.Struct, frozen=True):

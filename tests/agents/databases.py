@@ -12,7 +12,7 @@ import msgspec
 
 from thence.agents import Adapter, Cursor, Source
 from thence.format.facts import Fact
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 
 Step = tuple[str, tuple[Any, ...]]
 """A statement and its values."""

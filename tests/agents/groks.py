@@ -11,7 +11,7 @@ from thence.agents.grok.folder import source_of
 from thence.agents.grok.reader import Grok
 from thence.agents.sessions import LoadedSession, load_source
 from thence.format.facts import Fact
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
 ONE = "01a1e000-0000-7000-8000-000000000001"
@@ -148,7 +148,7 @@ class Folder:
     @property
     def whole(self) -> SessionGraph:
         """The session, read at once."""
-        return self.load().whole
+        return self.load().graph
 
 
 def bill_of(tokens: int, calls: int = 1, turns: int = 1, **more: Any) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def closed(told: Told, path: Path) -> None:
     """Show the session as text, and as messages."""
     _page(told, path, opened=False)
     loaded = load(path, KNOWN)
-    mended = step(told, "messages", readout_of(loaded.whole).messages)
+    mended = step(told, "messages", readout_of(loaded.graph).messages)
     if mended is not None:
         told["wrong"] += problems(mended.messages)[:3]
         step(told, "messages as JSON", lambda: json.loads("".join(as_json(mended.messages))))

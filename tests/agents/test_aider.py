@@ -194,7 +194,7 @@ def test_rounded_tokens_are_a_minimum_and_say_so(tmp_path: Path) -> None:
     exact.mkdir()
     (exact / NAME).write_text(FIRST.replace("1.0k", "712"))
     (source,) = Aider().find(exact)
-    small = load_source(Aider(), source).whole
+    small = load_source(Aider(), source).graph
     assert (712 + 23, []) == (small.spent.own, list(small.unbilled))
 
 

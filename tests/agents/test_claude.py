@@ -30,7 +30,7 @@ from thence.agents.claude.spills import read_spill
 from thence.agents.sessions import read_all
 from thence.format.facts import WHOLE_OUTPUT, Fact
 from thence.format.graph import State
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 
 
 def story() -> Script:
@@ -308,17 +308,17 @@ def test_spilled_outputs_are_read_from_the_sessions_own_folder(tmp_path: Path) -
     results = write(tmp_path, log) / A / "tool-results"
     results.mkdir(parents=True)
     session = read(tmp_path)
-    block = session.whole.facts[1].blocks[0]
+    block = session.graph.facts[1].blocks[0]
 
     assert read_spill(session.source, block) is None
     (results / "b1.txt").write_bytes(b"all of it")
     assert b"all of it" == read_spill(session.source, block)
-    assert b"all of it" == read_spill(session.source, session.whole.events[1])
+    assert b"all of it" == read_spill(session.source, session.graph.events[1])
     assert read_spill(session.source, block, limit=3) is None
     (results / "b1.txt").rename(results / "b2.txt")
     (results / "b1.txt").symlink_to(results / "b2.txt")
     assert read_spill(session.source, block) is None
-    assert read_spill(session.source, session.whole.facts[0].blocks[0]) is None
+    assert read_spill(session.source, session.graph.facts[0].blocks[0]) is None
 
 
 def spills(tmp_path: Path, *bodies: str) -> Path:
@@ -339,7 +339,7 @@ def spills(tmp_path: Path, *bodies: str) -> Path:
 
 def kept(tmp_path: Path) -> list[object]:
     """What is kept of each result beside its text."""
-    facts = read(tmp_path).whole.facts
+    facts = read(tmp_path).graph.facts
     details = [fact.blocks[1].payload for fact in facts if len(fact.blocks) == 2]
     return [detail.get(WHOLE_OUTPUT, detail.get("stdout")) for detail in details]
 
@@ -352,7 +352,7 @@ def test_a_spilled_output_is_kept_with_its_result(tmp_path: Path) -> None:
     (results / "b0.txt").unlink()
     (results / "b1.txt").write_text("other words")
     assert ["all o", "other words"] == kept(tmp_path)
-    details = [fact.blocks[1].payload for fact in read(tmp_path).whole.facts[1::2]]
+    details = [fact.blocks[1].payload for fact in read(tmp_path).graph.facts[1::2]]
     assert "all o" == details[1]["stdout"]
 
 
@@ -379,7 +379,7 @@ def test_spilled_outputs_in_a_linked_folder_are_not_read(tmp_path: Path) -> None
     (folder / A / "tool-results").symlink_to(tmp_path / "secret")
     session = read(tmp_path)
 
-    assert read_spill(session.source, session.whole.facts[1].blocks[0]) is None
+    assert read_spill(session.source, session.graph.facts[1].blocks[0]) is None
 
 
 def _events(facts: list[Fact]) -> list[Fact]:

@@ -303,7 +303,7 @@ def test_copies_of_a_fork_share_their_ids(tmp_path: Path) -> None:
     fork.records = [{**record, "sessionId": B} for record in parent.records]
     fork.user("Mine.", uuid="own", parentUuid="r2")
     write(tmp_path, parent, fork)
-    one, other = (read(tmp_path, session).whole for session in (A, B))
+    one, other = (read(tmp_path, session).graph for session in (A, B))
     shared = {fact.copy_key or fact.node.id for fact in one.facts}
     known = type(other)(other.uid, other.facts, replayed=shared)
 

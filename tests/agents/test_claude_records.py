@@ -312,7 +312,7 @@ def test_a_torn_tail_is_a_flag_beside_the_state(tmp_path: Path) -> None:
     folder = write(tmp_path, log)
     with (folder / f"{A}.jsonl").open("ab") as file:
         file.write(b'{"type":"user","uu')
-    turn = read(tmp_path).whole.turn()
+    turn = read(tmp_path).graph.turn()
 
     assert (TurnState.DONE, True) == (turn.state, turn.torn)
 

@@ -38,7 +38,7 @@ def test_sessions_lie_in_the_folders_of_their_projects(tmp_path: Path) -> None:
     write(tmp_path, talk(B, cwd="/a.b c_d"), project="-a-b-c-d")
 
     assert {A, B} == set(found(tmp_path))
-    assert "/a.b c_d" == read(tmp_path, B).whole.about["cwd"]
+    assert "/a.b c_d" == read(tmp_path, B).graph.about["cwd"]
 
 
 def test_a_folder_of_projects_can_be_the_root(tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ def test_a_session_has_files_beside_its_transcript(tmp_path: Path) -> None:
         ("workflow/run1.json", "main"),
         ("workflow/run1/journal", "workflow:run1"),
     ] == keys(session.source)
-    about = session.whole.about
+    about = session.graph.about
     assert ("t1", "Explore", "a0") == tuple(about[f"agent:a1{n}"] for n in ("", ":type", ":parent"))
     assert ({"name": "review", "agentCount": 1}, "Mine") == (
         about["workflow:run1"],
         about["title:custom"],
     )
-    assert ["u Go.", "a Done."] == said(session.whole)
+    assert ["u Go.", "a Done."] == said(session.graph)
 
 
 def test_subagents_of_the_older_kind_lie_beside_the_sessions(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_warm_up_agents_are_noise(tmp_path: Path) -> None:
     warm.user("Warmup")
     warm.reply([text("I'm ready.")], usage=usage(3))
     (folder / "agent-a1.jsonl").write_bytes(warm.data)
-    session = read(tmp_path).whole
+    session = read(tmp_path).graph
 
     assert "warmup" == session.about["agent:a1:automated"]
     assert "Go." == session.title
@@ -140,8 +140,8 @@ def test_a_session_in_two_projects_is_one(tmp_path: Path) -> None:
     session = read(tmp_path)
 
     assert [("main", "main"), ("main@-other", "main")] == keys(session.source)
-    assert ["u Go.", "a Done.", "a Bill.", "u More."] == said(session.whole)
-    assert (15, 4) == (session.whole.spent.own, len(session.whole.events))
+    assert ["u Go.", "a Done.", "a Bill.", "u More."] == said(session.graph)
+    assert (15, 4) == (session.graph.spent.own, len(session.graph.events))
 
 
 @pytest.mark.parametrize("linked", ["file", "folder"])
@@ -164,8 +164,8 @@ def test_empty_files_are_empty_sessions(tmp_path: Path) -> None:
     (folder / f"{A}.jsonl").touch()
     (folder / f"{B}.jsonl").write_text('{"type":"summary","summary":"x","leafUuid":"y"}\n')
 
-    assert (0, 0) == (len(read(tmp_path).whole.facts), len(read(tmp_path).skipped))
-    assert TurnState.DONE == read(tmp_path, B).whole.turn().state
+    assert (0, 0) == (len(read(tmp_path).graph.facts), len(read(tmp_path).skipped))
+    assert TurnState.DONE == read(tmp_path, B).graph.turn().state
     for name in (A, B):
         assert name == (Claude().at(folder / f"{name}.jsonl") or Source("", "", ())).session
 

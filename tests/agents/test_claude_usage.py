@@ -60,7 +60,7 @@ def test_a_sidechain_that_repeats_the_session_is_not_billed_again(tmp_path: Path
     agents = folder / A / "subagents"
     agents.mkdir(parents=True)
     (agents / "agent-abc.jsonl").write_bytes(side.data)
-    spent = read(tmp_path).whole.spent
+    spent = read(tmp_path).graph.spent
 
     assert (15, 13) == (spent.own, spent.side.total)
 
@@ -139,7 +139,7 @@ def test_a_subagents_spend_is_the_sessions_but_apart(tmp_path: Path) -> None:
     agents = write(tmp_path, log) / A / "subagents"
     agents.mkdir(parents=True)
     (agents / "agent-abc.jsonl").write_bytes(side.data)
-    spent = read(tmp_path).whole.spent
+    spent = read(tmp_path).graph.spent
 
     assert (15, 17, 32) == (spent.own, spent.side.total, spent.rolled_up)
 

@@ -239,7 +239,7 @@ def test_after_a_compaction_the_model_sees_the_summary(tmp_path: Path) -> None:
         yield
 
     (whole,) = read_by_steps(Cline(), tmp_path, steps()).values()
-    loaded = load(path_of(tmp_path, SESSION), KNOWN).whole
+    loaded = load(path_of(tmp_path, SESSION), KNOWN).graph
 
     texts = [part["text"] for m in readout_of(whole).messages().messages for part in m["content"]]
     assert ["Mended.", "Go on", "Yes."] == [

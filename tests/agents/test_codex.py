@@ -36,7 +36,7 @@ from thence.agents.codex.reader import Codex
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.graph import State
-from thence.format.whole import REWRITTEN, SessionGraph
+from thence.format.session_graph import REWRITTEN, SessionGraph
 
 TALK = [
     meta(),
@@ -181,7 +181,7 @@ def test_empty_and_header_only_files_are_sessions(home: Home) -> None:
     """R12: nothing was said in them, and nothing is wrong with them."""
     home.write([])
     home.write([meta(B)], B)
-    empty, only = home.load().whole, home.load(None, B).whole
+    empty, only = home.load().graph, home.load(None, B).graph
 
     assert ([], []) == (empty.events, texts(only, *State))
     assert "/p" == only.about["cwd"]
@@ -219,19 +219,19 @@ def test_last_name_in_the_index_is_the_title(home: Home) -> None:
     (home.root / "session_index.jsonl").write_bytes(bytes_of(rows))
 
     assert {A: "second", B: "other"} == home.adapter.titles(home.root)
-    assert "second" == home.load(TALK).whole.title
+    assert "second" == home.load(TALK).graph.title
 
 
 def test_title_is_the_first_prompt_without_an_index(home: Home) -> None:
     """X21: databases and index are optional; their absence is normal."""
-    assert "Name it" == home.load(TALK).whole.title
+    assert "Name it" == home.load(TALK).graph.title
 
 
 def test_name_given_in_the_log_counts(home: Home) -> None:
     """R8: some versions write the name into the rollout; the last one wins."""
     names = [event("thread_name_updated", thread_name=name) for name in ("old", "new")]
 
-    assert "new" == home.load([*TALK, *names]).whole.title
+    assert "new" == home.load([*TALK, *names]).graph.title
 
 
 def test_nothing_else_is_opened(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +373,7 @@ def test_half_a_record_before_its_whole_copy_costs_nothing(home: Home) -> None:
     )
     loaded = home.load()
 
-    assert ["Kept", "a \ud800 b"] == texts(loaded.whole, State.LIVE)
+    assert ["Kept", "a \ud800 b"] == texts(loaded.graph, State.LIVE)
     assert [1, 1] == [bad.salvaged for bad in loaded.skipped]
 
 

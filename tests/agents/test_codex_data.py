@@ -19,8 +19,8 @@ from thence.format import joins
 from thence.format.facts import Fact
 from thence.format.graph import State
 from thence.format.repair import problems
+from thence.format.session_graph import SessionGraph
 from thence.format.turn import TurnState
-from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 
 CUTS = 40
@@ -40,7 +40,7 @@ def scenario(shared: Path, name: str) -> dict[str, LoadedSession]:
 def one(shared: Path, name: str, end: str = "") -> SessionGraph:
     """The thread of a scenario whose id ends so."""
     return next(
-        loaded.whole for thread, loaded in scenario(shared, name).items() if thread.endswith(end)
+        loaded.graph for thread, loaded in scenario(shared, name).items() if thread.endswith(end)
     )
 
 
@@ -81,7 +81,7 @@ def test_tokens_and_calls_are_those_the_api_counted(shared: Path) -> None:
         if thread in NO_FILE:
             continue
         sessions = loaded.setdefault(name, scenario(shared, name))
-        whole = sessions[thread].whole
+        whole = sessions[thread].graph
         usage = joins.add_usage(whole.spent.live, whole.spent.dead)
         read = usage.total - usage.output_tokens
         got = (usage.total, read, usage.output_tokens)
@@ -105,7 +105,7 @@ def test_totals_are_exact_but_for_the_bare_form(shared: Path) -> None:
     open_ = {
         name
         for name, thread, _ in truths(shared)
-        if thread not in NO_FILE and scenario(shared, name)[thread].whole.unbilled
+        if thread not in NO_FILE and scenario(shared, name)[thread].graph.unbilled
     }
 
     assert {"old-0.20.0", "handwritten-resume"} == open_
@@ -129,7 +129,7 @@ def test_no_line_is_lost(shared: Path) -> None:
 def test_messages_are_what_the_api_accepts(shared: Path) -> None:
     """Of every thread, orphans and pictures included."""
     found = {
-        loaded.source.path: problems(readout_of(loaded.whole).messages().messages)
+        loaded.source.path: problems(readout_of(loaded.graph).messages().messages)
         for name in sorted(p.name for p in (shared / "data" / "codex").iterdir() if p.is_dir())
         for loaded in scenario(shared, name).values()
     }

@@ -43,8 +43,8 @@ from thence.format.codec import RawRecord
 from thence.format.graph import State
 from thence.format.records import Place, Usage
 from thence.format.repair import problems
+from thence.format.session_graph import SessionGraph
 from thence.format.turn import TurnState
-from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 
 
@@ -91,7 +91,7 @@ def test_bare_form_of_2025(home: Home) -> None:
         output("c", json.dumps({"output": "", "metadata": {"exit_code": 7}}))["payload"],
         assistant("done")["payload"],
     ]
-    whole = home.load(bare).whole
+    whole = home.load(bare).graph
     (pair,) = joins.calls(whole.events)
 
     assert ["Old style", "done"] == said(whole, State.LIVE)
@@ -104,7 +104,7 @@ def test_bare_form_of_2025(home: Home) -> None:
 def test_bare_and_wrapped_lines_in_one_file(home: Home) -> None:
     """X3, R8: an upgrade in mid-session; what the later head adds is known too."""
     head = {"id": A, "timestamp": "2026-01-01T00:00:00.000Z", "instructions": None}
-    whole = home.load([head, user("hi")["payload"], meta(), assistant("yo")]).whole
+    whole = home.load([head, user("hi")["payload"], meta(), assistant("yo")]).graph
 
     assert ["hi", "yo"] == said(whole, State.LIVE)
     assert "/p" == whole.about["cwd"]
@@ -113,7 +113,7 @@ def test_bare_and_wrapped_lines_in_one_file(home: Home) -> None:
 def test_unknown_types_are_kept(home: Home) -> None:
     """R7: records of a later version are events, not part of what was said."""
     odd = [envelope("future_thing", {"x": 1}), item("hologram", y=2), event("zorp")]
-    whole = home.load([meta(), *odd, user("hi"), envelope("world_state", {"full": True})]).whole
+    whole = home.load([meta(), *odd, user("hi"), envelope("world_state", {"full": True})]).graph
 
     assert ["future_thing", "hologram", "zorp", "world_state"] == [
         e.summary for e in whole.events if e.kind == "lifecycle" and e.summary != "session_meta"
@@ -129,7 +129,7 @@ def test_no_content_raises(home: Home, payload: object) -> None:
     kinds = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
     lines: list[Any] = [envelope(kind, payload) for kind in kinds]  # type: ignore[arg-type]
     lines += [{"type": kind, "payload": payload} for kind in kinds]
-    whole = home.load([*lines, user("still here")]).whole
+    whole = home.load([*lines, user("still here")]).graph
 
     assert ["still here"] == said(whole)[-1:]
     assert len(lines) + 1 == len(whole.facts)
@@ -194,7 +194,7 @@ def test_mirrors_are_not_said_twice(home: Home) -> None:
         finished("AgentMessage", content=[{"type": "Text", "text": "yo"}]),
         finished("Reasoning", summary_text=["hm"]),
     ]
-    whole = home.load([meta(), user("hi"), assistant("yo"), *mirrors]).whole
+    whole = home.load([meta(), user("hi"), assistant("yo"), *mirrors]).graph
 
     assert ["hi", "yo"] == said(whole)
     assert [State.INTERNAL] * 6 == whole.states[-6:]
@@ -220,7 +220,7 @@ def test_mirrors_are_not_said_twice(home: Home) -> None:
 )
 def test_codex_own_text_in_the_users_mouth_is_no_prompt(home: Home, text: str) -> None:
     """X13, X19: it goes to the model, but no human said it."""
-    whole = home.load([meta(version="0.130.0"), user(text), user("Fix it"), assistant("ok")]).whole
+    whole = home.load([meta(version="0.130.0"), user(text), user("Fix it"), assistant("ok")]).graph
 
     assert ["Fix it", "ok"] == said(whole)
     assert 1 == whole.session().cost.turns
@@ -240,7 +240,7 @@ def test_codex_own_text_in_the_users_mouth_is_no_prompt(home: Home, text: str) -
 )
 def test_request_behind_codex_own_text_is_a_prompt(home: Home, text: str) -> None:
     """X13: a real prompt may follow in the same block."""
-    whole = home.load([meta(version="0.130.0"), user(text)]).whole
+    whole = home.load([meta(version="0.130.0"), user(text)]).graph
 
     assert ["Fix it"] == said(whole)
 
@@ -251,7 +251,7 @@ def test_kinds_that_the_writer_names_decide(home: Home) -> None:
         user("<environment_context> is what?", "user.text"),
         user("Mind the gap", "environments.environment_context"),
     ]
-    whole = home.load([meta(), *lines]).whole
+    whole = home.load([meta(), *lines]).graph
 
     assert ["<environment_context> is what?"] == said(whole)
 
@@ -260,8 +260,8 @@ def test_prompt_said_again_after_an_interruption_is_one(home: Home) -> None:
     """X14: the first prompt, re-emitted before any new turn; said in a new one it is a prompt."""
     begin = [meta(version="0.130.0"), started("t1"), user("Fix it")]
     aborted = [*begin, event("turn_aborted", turn_id="t1", reason="interrupted")]
-    again = home.load([*aborted, user("Fix it")]).whole
-    anew = home.load([*aborted, started("t2"), user("Fix it")], B).whole
+    again = home.load([*aborted, user("Fix it")]).graph
+    anew = home.load([*aborted, started("t2"), user("Fix it")], B).graph
 
     assert (1, 2) == (again.session().cost.turns, anew.session().cost.turns)
 
@@ -269,7 +269,7 @@ def test_prompt_said_again_after_an_interruption_is_one(home: Home) -> None:
 def test_developer_messages_are_never_sent(home: Home) -> None:
     """Instructions of the client are no part of the conversation."""
     line = item("message", role="developer", content=[{"type": "input_text", "text": "be kind"}])
-    whole = home.load([meta(), line, user("hi")]).whole
+    whole = home.load([meta(), line, user("hi")]).graph
 
     assert ["hi"] == [b["text"] for b in readout_of(whole).messages().messages[0]["content"]]
     assert "system" == whole.events[1].role
@@ -297,7 +297,7 @@ def test_encrypted_content_is_never_shown(home: Home) -> None:
             },
         ),
     ]
-    whole = home.load([meta(), user("hi"), *lines]).whole
+    whole = home.load([meta(), user("hi"), *lines]).graph
 
     assert secret not in repr(whole.events)
     assert ["hm", ""] == [e.summary for e in whole.events if e.kind == "thinking"]
@@ -311,7 +311,7 @@ def test_pictures_have_no_text(home: Home) -> None:
         {"type": "input_text", "text": "</image>"},
         {"type": "input_text", "text": "What is it?"},
     ]
-    whole = home.load([meta(), item("message", role="user", content=content)]).whole
+    whole = home.load([meta(), item("message", role="user", content=content)]).graph
     image = readout_of(whole).messages().messages[0]["content"][1]
 
     assert ("What is it?", 1) == (whole.title, whole.session().cost.turns)
@@ -323,7 +323,7 @@ def test_model_comes_from_the_last_turn_context(home: Home) -> None:
     models = [envelope("turn_context", {"turn_id": "t", "model": name}) for name in ("m1", "m2")]
     head = meta(originator="anything at all")
     lines = [head, models[0], assistant("a"), models[1], assistant("b")]
-    whole = home.load(lines).whole
+    whole = home.load(lines).graph
 
     assert ["m1", "m2"] == [e.model for e in whole.events if e.kind == "assistant_msg"]
     assert "m2" == whole.session().model
@@ -343,7 +343,7 @@ def test_calls_of_all_kinds(home: Home) -> None:
         item("tool_search_call", call_id="c6", arguments={"query": "x"}),
         item("web_search_call", id="ws", action={"type": "search", "query": "x"}),
     ]
-    whole = home.load([meta(), user("go"), *lines]).whole
+    whole = home.load([meta(), user("go"), *lines]).graph
     calls = joins.calls(whole.events)
 
     assert [
@@ -362,7 +362,7 @@ def test_output_in_json_is_decoded_under_the_same_id(home: Home) -> None:
     """X12: the text is what later versions would have written; the id stays that of the line."""
     wrapped = {"output": "a\nb", "metadata": {"exit_code": 7, "duration_seconds": 0.5}}
     whole = home.load([meta(), call("shell", "c", command=["x"]), output("c", json.dumps(wrapped))])
-    [result] = [event for event in whole.whole.events if event.kind == "tool_result"]
+    [result] = [event for event in whole.graph.events if event.kind == "tool_result"]
 
     assert "Exit code: 7\nWall time: 0.5 seconds\nOutput:\na\nb" == result.payload
     assert 750245149157891 == result.event_id
@@ -386,7 +386,7 @@ def test_output_in_json_is_decoded_under_the_same_id(home: Home) -> None:
 )
 def test_results_tell_how_calls_went(home: Home, given: Any, why: str) -> None:
     """X12: outputs are text, JSON text or lists; the status of the item says nothing."""
-    whole = home.load([meta(), call("exec_command", "c", cmd="x"), output("c", given)]).whole
+    whole = home.load([meta(), call("exec_command", "c", cmd="x"), output("c", given)]).graph
     (pair,) = joins.calls(whole.events)
 
     assert pair.ending is not None
@@ -411,7 +411,7 @@ def test_finished_items_tell_how_calls_went(
     home: Home, told: Line, *, failed: bool | None, took: int | None
 ) -> None:
     """Exit codes and times stand in events, wherever these come, by the id of the call."""
-    whole = home.load([meta(), call("x", "c"), output("c", "out"), told]).whole
+    whole = home.load([meta(), call("x", "c"), output("c", "out"), told]).graph
     result = next(e for e in whole.events if e.kind == "tool_result")
 
     assert (failed, took) == (result.failed, result.took_ms)
@@ -428,7 +428,7 @@ def test_orphans_are_never_closed_by_codex(home: Home) -> None:
         billed(A, "r1", tokens(10, 1)),
         finished("CommandExecution", id="c2", exit_code=0),
     ]
-    killed = home.load(lines).whole
+    killed = home.load(lines).graph
     resumed = home.load([*lines, started("t2"), user("done?"), assistant("no"), completed("t2")])
 
     assert (TurnState.RUNNING, ("c1", "c2")) == (
@@ -436,13 +436,13 @@ def test_orphans_are_never_closed_by_codex(home: Home) -> None:
         killed.turn().open_calls,
     )
     assert TurnState.INTERRUPTED == killed.turn(alive=False).state
-    assert ["c1", "c2"] == [e.call for e in resumed.whole.events if e.state == State.ORPHANED]
+    assert ["c1", "c2"] == [e.call for e in resumed.graph.events if e.state == State.ORPHANED]
     assert "task_started: the turn before was cut off" in [
-        e.summary for e in resumed.whole.events if e.state == State.LIVE
+        e.summary for e in resumed.graph.events if e.state == State.LIVE
     ]
     assert (TurnState.DONE, ()) == (
-        resumed.whole.turn().state,
-        resumed.whole.turn().open_calls,
+        resumed.graph.turn().state,
+        resumed.graph.turn().open_calls,
     )
 
 
@@ -459,9 +459,9 @@ def test_turns_end_where_the_log_says_so(home: Home) -> None:
         TurnState.DONE: [*newer, event("turn_complete", turn_id="t")],
         TurnState.INTERRUPTED: [*begin, event("turn_aborted", turn_id="t1", reason="interrupted")],
     }
-    failed = home.load([*begin, event("task_complete", turn_id="t1", error=error)]).whole
+    failed = home.load([*begin, event("task_complete", turn_id="t1", error=error)]).graph
 
-    assert list(ends) == [home.load(lines).whole.turn().state for lines in ends.values()]
+    assert list(ends) == [home.load(lines).graph.turn().state for lines in ends.values()]
     assert (TurnState.DONE, "500") == (
         failed.turn().state,
         next(e.summary for e in failed.events if e.kind == "error"),
@@ -480,7 +480,7 @@ def test_rolled_back_turns_are_off_the_line_and_paid(home: Home) -> None:
         *turn("t3", "three", "3"),
         counted(tokens(60, 3), tokens(30, 1)),
     ]
-    whole = home.load(lines).whole
+    whole = home.load(lines).graph
 
     assert ["two", "2"] == said(whole, State.ROLLED_BACK)
     assert ["one", "1", "three", "3"] == said(whole, State.LIVE)
@@ -492,7 +492,7 @@ def test_rollback_of_any_count_is_clamped(home: Home, turns: object, left: int) 
     """X15, R9: more than there are, negative, text, null, absurd."""
     lines = [meta(), user("a"), user("b"), event("thread_rolled_back", num_turns=turns)]
 
-    assert left == len(said(home.load(lines).whole, State.LIVE))
+    assert left == len(said(home.load(lines).graph, State.LIVE))
 
 
 def test_compaction_replaces_what_the_model_sees(home: Home) -> None:
@@ -515,7 +515,7 @@ def test_compaction_replaces_what_the_model_sees(home: Home) -> None:
         envelope("compacted", {"message": "sum", "replacement_history": kept}),
         *turn("t2", "two", "2"),
     ]
-    whole = home.load(lines).whole
+    whole = home.load(lines).graph
     first = readout_of(whole).messages().messages[0]["content"]
 
     assert ["one", "1", "two", "2"] == said(whole, State.LIVE)
@@ -532,7 +532,7 @@ def test_compaction_replaces_what_the_model_sees(home: Home) -> None:
 def test_old_compaction_without_a_history(home: Home, record: Line) -> None:
     """X16: early versions write the summary alone."""
     lines = [meta(), *turn("t1", "one", "1"), envelope("compacted", record), user("two")]
-    whole = home.load(lines).whole
+    whole = home.load(lines).graph
 
     assert ["sum", "two"] == [
         b["text"] for b in readout_of(whole).messages().messages[0]["content"]
@@ -543,7 +543,7 @@ def test_compaction_that_says_nothing_is_no_boundary(home: Home) -> None:
     """An empty one would hide the conversation."""
     lines = [meta(), user("one"), envelope("compacted", {"message": ""}), user("two")]
 
-    assert 2 == len(readout_of(home.load(lines).whole).messages().messages[0]["content"])
+    assert 2 == len(readout_of(home.load(lines).graph).messages().messages[0]["content"])
 
 
 # -- bills ----------------------------------------------------------------------------------
@@ -559,7 +559,7 @@ def test_bills_are_counted_once_per_response(home: Home) -> None:
         billed(A, "r1", tokens(100, 10, 40)),
         billed(A, "r2", {**tokens(50, 5, 20), "cache_write_input_tokens": 10}),
     ]
-    whole = home.load(lines).whole
+    whole = home.load(lines).graph
 
     assert Usage(80, 15, 10, 60) == whole.spent.live
     assert (165, 2, []) == (own(whole), whole.spent.responses, whole.unbilled)
@@ -568,7 +568,7 @@ def test_bills_are_counted_once_per_response(home: Home) -> None:
 def test_bills_of_another_thread_are_its_own(home: Home) -> None:
     """A copied bill names the thread that paid."""
     lines = [meta(), billed(B, "r1", tokens(100, 10)), billed(A, "r2", tokens(1, 1))]
-    whole = home.load(lines).whole
+    whole = home.load(lines).graph
 
     assert 2 == own(whole)
     assert [State.REPLAYED] == [e.state for e in whole.events if e.tokens > 2]
@@ -587,7 +587,7 @@ def test_running_totals_become_bills(home: Home) -> None:
         counted(tokens(20, 2)),  # resumed: it starts again
         counted(odd, tokens(10, 1)),
     ]
-    whole = home.load(lines).whole
+    whole = home.load(lines).graph
 
     assert (165 + 33, 4) == (own(whole), whole.spent.responses)
 
@@ -596,7 +596,7 @@ def test_total_that_starts_again_higher_is_known_by_its_last_response(home: Home
     """X9: the first response after a resume may cost more than all before it."""
     lines = [meta(version="0.63.0"), counted(tokens(100, 10)), counted(tokens(500, 50))]
 
-    assert 660 == own(home.load(lines).whole)
+    assert 660 == own(home.load(lines).graph)
 
 
 def test_totals_give_way_to_bills(home: Home) -> None:
@@ -610,7 +610,7 @@ def test_totals_give_way_to_bills(home: Home) -> None:
         counted(tokens(300, 30), tokens(200, 20)),
     ]
 
-    assert 330 == own(home.load(lines).whole)
+    assert 330 == own(home.load(lines).graph)
 
 
 def test_response_cut_off_before_its_bill_makes_a_lower_bound(home: Home) -> None:
@@ -622,9 +622,9 @@ def test_response_cut_off_before_its_bill_makes_a_lower_bound(home: Home) -> Non
         call("exec_command", "c", cmd="x"),
     ]
     resumed = [*cut, started("t2"), user("go on"), assistant("ok"), counted(tokens(10, 1))]
-    whole = home.load(resumed).whole
+    whole = home.load(resumed).graph
 
-    assert [CUT_OFF] == [notice.detail for notice in home.load(cut, B).whole.unbilled]
+    assert [CUT_OFF] == [notice.detail for notice in home.load(cut, B).graph.unbilled]
     assert ([CUT_OFF], 11) == ([notice.detail for notice in whole.unbilled], own(whole))
 
 
@@ -646,12 +646,12 @@ def test_fork_by_reference_holds_no_history(home: Home) -> None:
     head = meta(B, forked_from_id=A, history_base=base)
     loaded = home.load(numbered([head, *turn("t4", "four", "4")], len(two)), B)
     prompts = [
-        b["text"] for m in readout_of(loaded.whole).messages().messages[::2] for b in m["content"]
+        b["text"] for m in readout_of(loaded.graph).messages().messages[::2] for b in m["content"]
     ]
 
     assert ["one", "two", "four"] == prompts
-    assert ["four", "4"] == said(loaded.whole)
-    assert [("fork", A, False)] == ties(loaded.whole)
+    assert ["four", "4"] == said(loaded.graph)
+    assert [("fork", A, False)] == ties(loaded.graph)
     assert [] == loaded.notices
 
 
@@ -660,8 +660,8 @@ def test_fork_whose_base_is_gone_says_so(home: Home) -> None:
     loaded = home.load([meta(B, history_base={"thread_id": A}), user("four")], B)
 
     assert ["ancestor missing"] == [notice.what for notice in loaded.notices]
-    assert ["four"] == said(loaded.whole)
-    assert [("fork", A, False)] == ties(loaded.whole)
+    assert ["four"] == said(loaded.graph)
+    assert [("fork", A, False)] == ties(loaded.graph)
 
 
 def test_rewind_goes_on_in_a_new_segment(home: Home) -> None:
@@ -670,7 +670,7 @@ def test_rewind_goes_on_in_a_new_segment(home: Home) -> None:
     base = {"thread_id": A, "end_ordinal_exclusive": len(two), "end_byte_offset": end}
     segment = [meta(history_base=base), *turn("t4", "four", "4"), billed(A, "r", tokens(5, 1))]
     home.write(numbered(segment, len(two)), A, SEGMENT)
-    whole = home.load().whole
+    whole = home.load().graph
 
     assert ["three", "3"] == said(whole, State.DEAD)
     assert ["one", "1", "two", "2", "four", "4"] == said(whole, State.LIVE)
@@ -691,8 +691,8 @@ def test_first_total_of_a_fork_is_not_all_its_own(home: Home) -> None:
     ]
     at_once = [head, user("four"), assistant("4"), counted(tokens(1050, 105), tokens(50, 5))]
 
-    assert 55 + 33 == own(home.load(lines, B).whole)
-    assert 55 == own(home.load(at_once, B).whole)
+    assert 55 + 33 == own(home.load(lines, B).graph)
+    assert 55 == own(home.load(at_once, B).graph)
 
 
 def test_totals_of_segments_are_added_not_compared(home: Home) -> None:
@@ -704,7 +704,7 @@ def test_totals_of_segments_are_added_not_compared(home: Home) -> None:
     head = meta(version="0.152.0", history_base=base)
     three = [*turn("t3", "three", "3"), counted(tokens(500, 50), tokens(400, 40))]
     home.write([head, *three], A, SEGMENT)
-    whole = home.load().whole
+    whole = home.load().graph
 
     assert (770, 220) == (own(whole), whole.spent.dead.total)
 
@@ -729,7 +729,7 @@ def test_legacy_fork_is_cut_at_its_lineage(home: Home) -> None:
     """X4, X8: turns that the parent has are copies; the first that it has not is the fork's."""
     home.write(PARENT)
     loaded = home.load(replayed(PARENT), B)
-    whole = loaded.whole
+    whole = loaded.graph
 
     assert ["one", "1", "go on", "2"] == said(whole, State.REPLAYED)
     assert ["go on", "own"] == said(whole, State.LIVE)
@@ -743,7 +743,7 @@ def test_legacy_fork_without_turn_ids_is_cut_where_it_differs(home: Home) -> Non
     home.write(parent)
     own_part = [user("two"), assistant("2"), counted(tokens(30, 3), tokens(20, 2))]
     copies = [{**line, "timestamp": "2026-01-02T00:00:00.000Z"} for line in parent]
-    whole = home.load([meta(B, "0.63.0"), *copies, *own_part], B).whole
+    whole = home.load([meta(B, "0.63.0"), *copies, *own_part], B).graph
 
     assert ["one", "1"] == said(whole, State.REPLAYED)
     assert (22, ["two", "2"]) == (own(whole), said(whole, State.LIVE))
@@ -754,7 +754,7 @@ def test_legacy_fork_without_its_parent_keeps_everything(home: Home) -> None:
     loaded = home.load(replayed(PARENT), B)
 
     assert ["lineage unresolved"] == [notice.what for notice in loaded.notices]
-    assert 385 == own(loaded.whole)
+    assert 385 == own(loaded.graph)
 
 
 def test_all_sessions_together_know_whose_records_are_whose(home: Home) -> None:
@@ -784,7 +784,7 @@ def test_child_with_its_parents_context_knows_where_it_begins(home: Home) -> Non
     )
     lines = [head, meta(), started("t1"), user("Ask"), started("t9"), user("Count"), assistant("2")]
     loaded = home.load(numbered([*lines, billed(B, "r", tokens(5, 1))]), B)
-    whole = loaded.whole
+    whole = loaded.graph
 
     assert ["Ask"] == said(whole, State.REPLAYED)
     assert ["Count", "2"] == said(whole, State.LIVE)
@@ -806,13 +806,13 @@ def test_child_with_its_parents_context_knows_where_it_begins(home: Home) -> Non
 )
 def test_child_names_its_parent(home: Home, head: Line) -> None:
     """X5: reviews and subagents of all versions."""
-    assert [("subagent", A, False)] == ties(home.load([meta(B, **head)], B).whole)
+    assert [("subagent", A, False)] == ties(home.load([meta(B, **head)], B).graph)
 
 
 @pytest.mark.parametrize("source", ["exec", "cli", None, 5, {"custom": "x"}])
 def test_source_of_any_shape_is_no_parent(home: Home, source: object) -> None:
     """X5: a string or an object; a session is not its own parent."""
-    assert [] == ties(home.load([meta(source=source, session_id=A, forked_from_id=A)]).whole)
+    assert [] == ties(home.load([meta(source=source, session_id=A, forked_from_id=A)]).graph)
 
 
 def test_parent_names_its_children_once(home: Home) -> None:
@@ -829,7 +829,7 @@ def test_parent_names_its_children_once(home: Home) -> None:
     ]
 
     assert [("subagent", B, True), ("subagent", C, True), ("subagent", SEGMENT, True)] == ties(
-        home.load([meta(), *lines]).whole
+        home.load([meta(), *lines]).graph
     )
 
 
@@ -839,7 +839,7 @@ def test_ties_of_copied_records_are_their_owners(home: Home) -> None:
     parent = [meta(version="0.130.0"), started("t1"), user("one"), *spawn, completed("t1")]
     home.write(parent)
 
-    assert [("fork", A, False)] == ties(home.load(replayed(parent), B).whole)
+    assert [("fork", A, False)] == ties(home.load(replayed(parent), B).graph)
 
 
 # -- the carry ------------------------------------------------------------------------------

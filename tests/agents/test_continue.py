@@ -169,7 +169,7 @@ def test_attached_files_and_images_are_told(tmp_path: Path) -> None:
     first = asked("Look", contextItems=[{"name": "calc.py", "content": "def add"}])
     first["message"]["content"] = [{"type": "text", "text": "Look"}, picture]
     put(tmp_path, SESSION, first)
-    events = load(path_of(tmp_path, SESSION), KNOWN).whole.events
+    events = load(path_of(tmp_path, SESSION), KNOWN).graph.events
 
     assert [("user_msg", "text"), ("user_msg", "image"), ("lifecycle", "text")] == [
         (event.kind, event.payload["type"]) for event in events

@@ -13,7 +13,7 @@ from thence.agents.copilot.events import COMPACTION
 from thence.agents.copilot.reader import Copilot
 from thence.agents.profiles import agents
 from thence.agents.sessions import load, read_all
-from thence.format.whole import NEVER_BILLED, SessionGraph
+from thence.format.session_graph import NEVER_BILLED, SessionGraph
 from thence.memory.readouts import readout_of
 from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
@@ -152,7 +152,7 @@ def test_public_logs_of_old_versions_are_read(shared: Path) -> None:
     loaded = {name: load(folder / f"{name}.jsonl", KNOWN) for name in ("small", "schema_drift")}
 
     assert [[], []] == [loaded[name].skipped for name in loaded]
-    assert (120, 1050) == tuple(loaded[name].whole.spent.own for name in loaded)
+    assert (120, 1050) == tuple(loaded[name].graph.spent.own for name in loaded)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -213,10 +213,10 @@ def test_old_logs_are_billed_by_their_totals(tmp_path: Path) -> None:
 
     lines = [START, said(1, "One."), ended(2, 100), said(3, "Two."), ended(4, 300)]
     path = write_lines(tmp_path / SESSION / "events.jsonl", *lines)
-    assert (310, []) == ((whole := load(path, KNOWN).whole).spent.own, whole.unbilled)
+    assert (310, []) == ((whole := load(path, KNOWN).graph).spent.own, whole.unbilled)
 
     write_lines(path, *lines, said(5, "Three."))
-    whole = load(path, KNOWN).whole
+    whole = load(path, KNOWN).graph
     assert (310, [NEVER_BILLED]) == (whole.spent.own, [n.detail for n in whole.unbilled])
 
 
@@ -225,7 +225,7 @@ def test_a_compaction_without_a_bill_is_told(tmp_path: Path) -> None:
     lines = [*TALK, event(17, "session.compaction_complete", summaryContent="So far.")]
     path = write_lines(tmp_path / SESSION / "events.jsonl", *lines)
 
-    assert [COMPACTION] == [notice.detail for notice in load(path, KNOWN).whole.unbilled]
+    assert [COMPACTION] == [notice.detail for notice in load(path, KNOWN).graph.unbilled]
 
 
 def test_a_compaction_that_has_a_usage_record_is_billed_once(tmp_path: Path) -> None:

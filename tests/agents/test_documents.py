@@ -19,7 +19,7 @@ from thence.format.codec import RawRecord
 from thence.format.facts import Fact
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import Usage, count
-from thence.format.whole import REWRITTEN, SessionGraph
+from thence.format.session_graph import REWRITTEN, SessionGraph
 
 
 class Lines(ListReader):

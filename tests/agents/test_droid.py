@@ -212,7 +212,7 @@ def test_totals_are_billed_as_they_grow(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_the_summary(tmp_path: Path) -> None:
     """What follows goes on from it, though it names the message before; a `!` command is unseen."""
     write_all(write(tmp_path))
-    seen = readout_of(load(path_of(tmp_path, PARENT), KNOWN).whole).messages().messages
+    seen = readout_of(load(path_of(tmp_path, PARENT), KNOWN).graph).messages().messages
 
     texts = [part["text"] for entry in seen for part in entry["content"]]
     assert ["Mended.", "Go on", "Yes."] == texts
@@ -259,7 +259,7 @@ def test_a_session_without_its_total_is_a_lower_bound(tmp_path: Path) -> None:
 def test_a_turn_ends_as_the_client_says(tmp_path: Path, reason: str, state: str) -> None:
     """An error is an event of its own."""
     path = write_lines(path_of(tmp_path, PARENT), start(PARENT), *TALK[:2], ended(2, reason))
-    whole = load(path, KNOWN).whole
+    whole = load(path, KNOWN).graph
 
     if reason != "completed":
         assert state == str(whole.turn().state)

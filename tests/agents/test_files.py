@@ -20,7 +20,7 @@ from thence.format import codec
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Node
 from thence.format.records import JSON
-from thence.format.whole import REWRITTEN, SessionGraph
+from thence.format.session_graph import REWRITTEN, SessionGraph
 
 
 class Numbers:

@@ -215,7 +215,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_summary_and_tail(tmp_path: Path) -> None:
     """The summary, the messages that stay in the list, and what follows."""
     write(tmp_path)
-    said = readout_of(load(path_of(tmp_path), KNOWN).whole).messages().messages
+    said = readout_of(load(path_of(tmp_path), KNOWN).graph).messages().messages
 
     texts = [part["text"] for message in said for part in message["content"]]
     assert ["Got it.", "Go on", "Yes.", "And now?", "Done."] == texts[1:]
@@ -226,7 +226,7 @@ def test_a_rewind_to_an_unknown_message_clears_all(tmp_path: Path) -> None:
     """So does the client."""
     lines = [*TALK, {"$rewindTo": "nobody"}, asked(7, "Anew")]
     path = write_lines(path_of(tmp_path), *lines)
-    said = readout_of(load(path, KNOWN).whole).messages().messages
+    said = readout_of(load(path, KNOWN).graph).messages().messages
 
     assert [["Anew"]] == [[part["text"] for part in message["content"]] for message in said]
 

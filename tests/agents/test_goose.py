@@ -12,7 +12,7 @@ from tests.agents.agents import billed, counted, outcomes, wholes
 from tests.agents.databases import Step, at_once, grown, insert, run, said
 from thence.agents.goose.reader import Goose
 from thence.agents.goose.rows import KILLED, TITLE
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

@@ -67,7 +67,7 @@ def test_empty_sessions_are_sessions(tmp_path: Path) -> None:
     Folder(tmp_path, TWO).summary()
 
     assert [ONE, TWO] == found(tmp_path)
-    assert [[], []] == [load(s.path, {"grok": Grok()}).whole.events for s in folders(tmp_path)]
+    assert [[], []] == [load(s.path, {"grok": Grok()}).graph.events for s in folders(tmp_path)]
 
 
 def folders(home: Path) -> list[Folder]:
@@ -117,7 +117,7 @@ def test_a_broken_summary_costs_its_own_words_only(folder: Folder) -> None:
     folder.write("summary.json", '{"info": ')
     loaded = folder.load()
 
-    assert 3 == len(loaded.whole.events)
+    assert 3 == len(loaded.graph.events)
     assert ["summary.json"] == [Path(skipped.source).name for skipped in loaded.skipped]
 
 

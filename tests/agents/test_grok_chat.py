@@ -14,8 +14,8 @@ from thence.agents.grok.chat import NO_BILLS, replacement, row_of
 from thence.format import joins
 from thence.format.graph import State
 from thence.format.repair import problems
+from thence.format.session_graph import REWRITTEN
 from thence.format.turn import TurnState
-from thence.format.whole import REWRITTEN
 from thence.memory.readouts import readout_of
 
 

@@ -18,8 +18,8 @@ from thence.agents.grok.updates import COMPACTION, KILLED
 from thence.agents.sessions import load, load_source, read_all
 from thence.format import joins, lineage
 from thence.format.repair import problems
+from thence.format.session_graph import NEVER_BILLED, SessionGraph
 from thence.format.turn import TurnState
-from thence.format.whole import NEVER_BILLED, SessionGraph
 from thence.memory.readouts import readout_of
 
 KNOWN = {"grok": Grok()}
@@ -38,13 +38,13 @@ def sessions(data: Path) -> Iterator[tuple[str, Source, SessionGraph, dict[str, 
         for source in Grok().find(scenario / "grok_home"):
             truth = threads[source.session]
             counts = {"turn": truth["by_kind"]["turn"], "calls": truth["tool_calls"]}
-            yield scenario.name, source, load_source(Grok(), source).whole, counts
+            yield scenario.name, source, load_source(Grok(), source).graph, counts
 
 
 def one(data: Path, scenario: str, end: str = "") -> SessionGraph:
     """One session of a scenario, by the end of its id."""
     found = (s for s in Grok().find(data / scenario / "grok_home") if s.session.endswith(end))
-    return load_source(Grok(), next(found)).whole
+    return load_source(Grok(), next(found)).graph
 
 
 def test_tokens_and_calls_are_what_the_api_counted(data: Path) -> None:
@@ -81,7 +81,7 @@ def test_all_recorded_sessions_are_read_without_a_loss(data: Path) -> None:
 
 def test_parents_and_children_add_up_once(data: Path) -> None:
     """G6: 7,005 of its own and 1,530 and 1,878 of its children, of a bill of 10,413."""
-    found = [load_source(Grok(), s).whole for s in Grok().find(data / "subagents" / "grok_home")]
+    found = [load_source(Grok(), s).graph for s in Grok().find(data / "subagents" / "grok_home")]
 
     assert [7005, 1530, 1878] == [whole.spent.own for whole in found]
     assert {whole.native for whole in found[1:]} == {edge.session for edge in found[0].edges}
@@ -197,7 +197,7 @@ def test_a_session_as_a_kill_left_it(
 ) -> None:
     """A1: open calls, an approval that is waited for, and a bill that is missing."""
     (path,) = (data / scenario / "at-kill" / "sessions").glob("*/0*")
-    whole = load(path, KNOWN).whole
+    whole = load(path, KNOWN).graph
 
     assert (state, calls) == (whole.turn().state, whole.turn().open_calls)
     assert TurnState.INTERRUPTED == whole.turn(alive=False).state
@@ -255,7 +255,7 @@ def test_older_versions_of_public_collections(shared: Path) -> None:
     public = shared / "data" / "public" / "grok"
     found = {}
     for chat in sorted(public.rglob("chat_history.jsonl")):
-        whole = load(chat, KNOWN).whole
+        whole = load(chat, KNOWN).graph
         prompts = sum(event.kind == "user_msg" and not event.block for event in whole.events)
         found[whole.native[-4:]] = (len(whole.facts), prompts, len(joins.calls(whole.events)))
 

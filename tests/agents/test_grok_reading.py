@@ -177,7 +177,7 @@ def test_a_bad_line_costs_itself_only(folder: Folder) -> None:
     folder.done()
 
     loaded = folder.load()
-    assert ["zero", "a", "turn end_turn"] == [e.summary for e in loaded.whole.events]
+    assert ["zero", "a", "turn end_turn"] == [e.summary for e in loaded.graph.events]
     assert [2, 3] == [skipped.line for skipped in loaded.skipped]
 
 

@@ -26,8 +26,8 @@ from thence.format import joins
 from thence.format.graph import State
 from thence.format.records import Usage
 from thence.format.repair import problems
+from thence.format.session_graph import NEVER_BILLED, REWRITTEN
 from thence.format.turn import TurnState
-from thence.format.whole import NEVER_BILLED, REWRITTEN
 from thence.memory.readouts import readout_of
 
 

@@ -24,7 +24,7 @@ from tests.pace import by_pace
 from thence.agents import Adapter, Batch, Cursor, Source, adapters, contents, files
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
 WHOLE = settings.get_current_profile_name() == "whole"
@@ -227,7 +227,7 @@ def become(folder: Path, other: Path) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_small_sessions_grow_byte_by_byte(shared: Path, tmp_path: Path, part: int) -> None:
     """R1, R3: at no byte does a record come twice, go, or change what the session tells."""
-    for adapter, source in sample(shared / "data", part, each=20, whole=6):
+    for adapter, source in sample(shared / "data", part, each=30, whole=20):
         if size(source) < SMALL:
             grown = Grown(adapter, source, tmp_path / "copy")
             grown.grow(range(SMALL), looks=LOOKS)
@@ -241,7 +241,7 @@ def test_sessions_grow_line_by_line_and_within_lines(
 ) -> None:
     """R1, R3: cut at every line's end and in the middle of some."""
     chance = random.Random(part)
-    for adapter, source in sample(shared / "data", part, each=9, whole=3):
+    for adapter, source in sample(shared / "data", part, each=16, whole=10):
         if size(source) >= SMALL:
             grown = Grown(adapter, source, tmp_path / "copy")
             cuts = {cut for _, data in grown.logs for cut in lines(data, chance)}
@@ -282,7 +282,7 @@ def test_chunks_and_order_change_nothing(
 ) -> None:
     """R2, R10: small chunks, a read of a line or two at a time, files and facts in any order."""
     chance = random.Random(part)
-    for adapter, source in sample(shared / "data", part, each=9, whole=3):
+    for adapter, source in sample(shared / "data", part, each=16, whole=8):
         facts, batch = read_all(adapter, source)
         whole = story(source, facts, torn=batch.torn)
         with monkeypatch.context() as patch:

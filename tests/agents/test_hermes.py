@@ -11,7 +11,7 @@ import pytest
 from tests.agents.agents import Bill, Scenario, billed, counted, outcomes, wholes
 from tests.agents.databases import Step, at_once, grown, insert, run, said
 from thence.agents.hermes.reader import Hermes
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS

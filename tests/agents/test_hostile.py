@@ -21,7 +21,7 @@ from tests.pace import by_pace
 from thence.agents import Cursor, adapters
 from thence.agents.sessions import load, read_all
 from thence.format.facts import Fact
-from thence.format.whole import REWRITTEN, SessionGraph
+from thence.format.session_graph import REWRITTEN, SessionGraph
 from thence.memory.readouts import readout_of
 
 SECONDS = 2.0
@@ -100,7 +100,7 @@ def test_small_files_are_read_and_counted_as_the_manifest_says(
 ) -> None:
     """Through every adapter, in every form, within the limits."""
     small = [case for case in cases(corpus, "files") if case["bytes"] <= SMALL]
-    known = small[:: by_pace(everyday=8, whole=3, prove=1)]
+    known = small[:: by_pace(everyday=16, whole=8, prove=1)]
     record_property("cases", len(known))
 
     assert [] == [fault for pair in looked_at(corpus, known) for fault in faults(*pair)]
@@ -113,7 +113,7 @@ def test_large_files_are_read_and_counted_as_the_manifest_says(
 ) -> None:
     """The same for long lines, deep chains and wide stars."""
     large = [case for case in cases(corpus, "files") if case["bytes"] > SMALL]
-    known = large[:: by_pace(everyday=8, whole=4, prove=1)]
+    known = large[:: by_pace(everyday=16, whole=12, prove=1)]
     record_property("cases", len(known))
 
     assert [] == [fault for pair in looked_at(corpus, known) for fault in faults(*pair)]
@@ -264,7 +264,7 @@ def test_file_read_as_it_grows_is_the_file_read_at_once(
     """Whatever was done to it between two reads: nothing twice, nothing stale, nothing mixed."""
     case = next(case for case in cases(corpus, "series") if case["path"].endswith(f"/{name}"))
     facts, path = grown(corpus, name, tmp_path)
-    again = load(path).whole
+    again = load(path).graph
     whole = SessionGraph(again.uid, facts)
 
     assert standing(again) == standing(whole)
@@ -278,7 +278,7 @@ def test_what_a_file_no_longer_holds_stays_dead(
 ) -> None:
     """Read once, kept for ever, with the reason."""
     facts, path = grown(corpus, name, tmp_path)
-    whole = SessionGraph(load(path).whole.uid, facts)
+    whole = SessionGraph(load(path).graph.uid, facts)
     lost = {event.native_id for event in whole.events if event.why == REWRITTEN}
 
     assert gone == len(lost)

@@ -226,7 +226,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_prompt_and_summary(tmp_path: Path) -> None:
     """The prompt that was being worked on stays in view."""
     write(tmp_path)
-    said = readout_of(load(path_of(tmp_path, PARENT), KNOWN).whole).messages().messages
+    said = readout_of(load(path_of(tmp_path, PARENT), KNOWN).graph).messages().messages
 
     texts = [part["text"] for message in said for part in message["content"]]
     assert ["Go on", "It was mended.", "Yes.", "Break it"] == texts
@@ -244,7 +244,7 @@ def test_a_step_without_a_usage_record_is_billed_by_its_end(tmp_path: Path) -> N
     ]
     path = write_lines(path_of(tmp_path, PARENT), *lines)
 
-    assert 77 == load(path, KNOWN).whole.spent.own
+    assert 77 == load(path, KNOWN).graph.spent.own
 
 
 def test_a_switch_of_branches_leaves_the_lines_after_its_base(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_switch_of_branches_leaves_the_lines_after_its_base(tmp_path: Path) ->
         )
     ):
         path = path_of(tmp_path / str(nth), PARENT)
-        whole = load(write_lines(path, *lines, *more, *asked(25, "Go on")), KNOWN).whole
+        whole = load(write_lines(path, *lines, *more, *asked(25, "Go on")), KNOWN).graph
 
         prompts = [(e.summary, str(e.state)) for e in whole.events if e.kind == "user_msg"]
         assert [("Mend it", "live"), ("Try this", "rolled_back"), ("Go on", "live")] == prompts

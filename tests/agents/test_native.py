@@ -76,7 +76,7 @@ def read(path: Path) -> LoadedSession:
 
 def texts(loaded: LoadedSession) -> list[str]:
     """What the model would be told, in one text per block."""
-    messages = readout_of(loaded.whole).messages().messages
+    messages = readout_of(loaded.graph).messages().messages
     return [b["text"] for m in messages for b in m["content"] if b["type"] == "text"]
 
 
@@ -232,7 +232,7 @@ def test_an_empty_or_damaged_session_in_its_place_is_a_session(home: Path, data:
     """R12: without one good line it is known by where it lies."""
     loaded = read(put(home, data))
 
-    assert ("thence:made-up", []) == (loaded.source.uid, loaded.whole.events)
+    assert ("thence:made-up", []) == (loaded.source.uid, loaded.graph.events)
 
 
 def test_a_session_of_which_only_subagents_are_left_is_read(home: Path, journal: Journal) -> None:
@@ -244,7 +244,7 @@ def test_a_session_of_which_only_subagents_are_left_is_read(home: Path, journal:
     path_of(session).unlink()
     loaded = read(home / layout.SIDECHAINS / session.id)
 
-    assert [State.INTERNAL, State.SIDE, State.INTERNAL] == loaded.whole.states
+    assert [State.INTERNAL, State.SIDE, State.INTERNAL] == loaded.graph.states
 
 
 def test_audit_and_other_folders_are_never_opened(
@@ -281,7 +281,7 @@ def test_random_sessions_mean_the_same_as_to_the_format(
     history = History(script)
     data = history.draft.bytes()
     loaded = read(put(tmp_path_factory.mktemp("home"), data))
-    whole, transcript = loaded.whole, Transcript.read(data)
+    whole, transcript = loaded.graph, Transcript.read(data)
 
     assert [history.state_of(e.uuid) for e in history.events] == list(map(str, whole.states))
     assert transcript.states == whole.states
@@ -307,9 +307,9 @@ def test_random_runs_of_the_journal_are_read_as_they_were_written(
     loaded = read(Path(source.path))
     told = [{"role": e.fields["role"], "content": e.fields["content"]} for e in run.logged[1]]
 
-    assert repair.mend(told).messages == readout_of(loaded.whole).messages().messages
+    assert repair.mend(told).messages == readout_of(loaded.graph).messages().messages
     assert [] == loaded.notices
-    assert {fact.node.id for fact in loaded.whole.facts} <= {*run.at, *ids(run.root)}
+    assert {fact.node.id for fact in loaded.graph.facts} <= {*run.at, *ids(run.root)}
 
 
 def ids(root: Path) -> set[str]:
@@ -323,10 +323,10 @@ def test_the_sample_is_read_with_its_crash(home: Path) -> None:
     loaded = read(put(home, sample()))
     transcript = Transcript.read(sample())
 
-    assert transcript.states == loaded.whole.states
+    assert transcript.states == loaded.graph.states
     assert transcript.skipped == [s_without(skipped) for skipped in loaded.skipped]
-    assert loaded.whole.torn
-    assert ("toolu_lost",) == loaded.whole.turn().open_calls
+    assert loaded.graph.torn
+    assert ("toolu_lost",) == loaded.graph.turn().open_calls
 
 
 def s_without(skipped: Skipped) -> Skipped:
@@ -340,10 +340,10 @@ def test_every_version_is_read_as_the_present_one(version: int) -> None:
     path = ROOT / "tests" / "data" / "native" / f"v{version}.jsonl"
     loaded, transcript = read(path), Transcript.read(path.read_bytes())
 
-    assert transcript.states == loaded.whole.states
-    messages = readout_of(loaded.whole).messages().messages
+    assert transcript.states == loaded.graph.states
+    messages = readout_of(loaded.graph).messages().messages
     assert transcript.messages().messages == messages
-    assert [e.ts for e in transcript.events] == [f.ts or "" for f in loaded.whole.facts]
+    assert [e.ts for e in transcript.events] == [f.ts or "" for f in loaded.graph.facts]
     assert [n.what for n in transcript.notices] == [
         n.what for n in loaded.notices if n.what == "newer schema"
     ]
@@ -362,7 +362,7 @@ def test_a_version_is_known_to_later_reads(home: Path) -> None:
         times += [fact.ts for fact in batch.events]
 
         assert [] == batch.notices
-    assert [fact.ts for fact in read(path).whole.facts] == times
+    assert [fact.ts for fact in read(path).graph.facts] == times
     assert all(isinstance(time, str) for time in times)
 
 
@@ -393,7 +393,7 @@ def test_an_object_that_is_no_event_is_told_with_its_place(home: Path) -> None:
     loaded = read(put(home, draft.bytes() + b'{"hello": 1}\n'))
 
     assert [(2, codec.NOT_EVENT)] == [(s.line, s.why) for s in loaded.skipped]
-    assert 1 == len(loaded.whole.facts)
+    assert 1 == len(loaded.graph.facts)
 
 
 def test_events_of_unknown_types_stay(home: Path) -> None:
@@ -401,7 +401,7 @@ def test_events_of_unknown_types_stay(home: Path) -> None:
     draft = Draft()
     draft.header()
     draft.add("weather", {"sky": "blue"})
-    event = read(put(home, draft.bytes())).whole.events[-1]
+    event = read(put(home, draft.bytes())).graph.events[-1]
 
     assert ("weather", "lifecycle", {"sky": "blue"}) == (
         event.native_type,
@@ -418,7 +418,7 @@ def test_permissions_are_internal_whatever_they_say(home: Path) -> None:
     draft.add("permission_granted", {"role": "user", "content": "allow everything"}, moves=False)
     loaded = read(put(home, draft.bytes()))
 
-    assert State.INTERNAL == loaded.whole.states[-1]
+    assert State.INTERNAL == loaded.graph.states[-1]
     assert ["Hello."] == texts(loaded)
 
 
@@ -432,10 +432,10 @@ def test_what_a_session_says_of_itself(home: Path, journal: Journal) -> None:
     session.record("model", {"model": "m-2"})
     session.record("worktree", {"branch": "utc"})
     loaded = read(path_of(session))
-    told = loaded.whole.session()
+    told = loaded.graph.session()
 
     assert ("/home/dev/tidepool", "m-1", "utc") == (told.cwd, told.model, told.git_branch)
-    assert "Green build" == loaded.whole.title
+    assert "Green build" == loaded.graph.title
 
 
 def test_a_bill_is_counted_once_with_its_cost(home: Path, journal: Journal) -> None:
@@ -445,7 +445,7 @@ def test_a_bill_is_counted_once_with_its_cost(home: Path, journal: Journal) -> N
     for text in ("one", "two"):
         content = [{"type": "text", "text": text}]
         session.record("assistant", {"role": "assistant", "content": content, **bill})
-    cost = read(path_of(session)).whole.session().cost
+    cost = read(path_of(session)).graph.session().cost
 
     assert (10, 5) == (cost.input_tokens, cost.output_tokens)
 
@@ -457,7 +457,7 @@ def test_odd_counts_are_read_as_what_they_are(home: Path) -> None:
     usage = {"input_tokens": "12", "output_tokens": 3.0, "cache_read_input_tokens": None}
     usage["cache_creation_input_tokens"] = -5
     draft.add("assistant", {"role": "assistant", "content": "Hello.", "usage": usage})
-    cost = read(put(home, draft.bytes())).whole.session().cost
+    cost = read(put(home, draft.bytes())).graph.session().cost
 
     assert (12, 3, 0) == (cost.input_tokens, cost.output_tokens, cost.cache_tokens)
 
@@ -470,12 +470,12 @@ def test_a_subagent_is_a_channel_beside_the_line(home: Path, journal: Journal) -
         child.record("user", {"role": "user", "content": "What do you think?"})
         child.finish("fine")
     loaded = read(path_of(session))
-    side = [event for event in loaded.whole.events if event.is_sidechain]
+    side = [event for event in loaded.graph.events if event.is_sidechain]
 
     assert ["Ask somebody."] == texts(loaded)
     assert {child.agent_id} == {event.channel for event in side}
     assert "What do you think?" in [event.summary for event in side]
-    assert "/a" == loaded.whole.session().cwd
+    assert "/a" == loaded.graph.session().cwd
 
 
 def test_a_subagent_says_nothing_of_its_session(home: Path, journal: Journal) -> None:
@@ -488,7 +488,7 @@ def test_a_subagent_says_nothing_of_its_session(home: Path, journal: Journal) ->
     (side / "agent.jsonl").write_bytes(child.bytes())
     loaded = read(path_of(session))
 
-    assert ([], [], "/a") == (loaded.notices, loaded.whole.edges, loaded.whole.session().cwd)
+    assert ([], [], "/a") == (loaded.notices, loaded.graph.edges, loaded.graph.session().cwd)
 
 
 # -- segments -------------------------------------------------------------------------------
@@ -538,7 +538,7 @@ def test_a_late_line_in_an_old_segment_is_read(home: Path) -> None:
     again = NATIVE.read(source, before.cursor)
 
     assert ["late"] == [fact.node.id for fact in again.events]
-    assert "late" in [f.node.id for f in read(path_of(session)).whole.facts][:9]
+    assert "late" in [f.node.id for f in read(path_of(session)).graph.facts][:9]
 
 
 def test_the_mark_of_a_session_grows_with_it(home: Path, journal: Journal) -> None:
@@ -572,10 +572,10 @@ def lineage(journal: Journal, depth: int) -> list[Session]:
 def test_an_adopted_session_names_its_ancestor(journal: Journal) -> None:
     """F2: by session and event, with where that was found."""
     first, second = lineage(journal, 1)
-    (edge,) = read(path_of(second)).whole.edges
+    (edge,) = read(path_of(second)).graph.edges
 
     assert ("adopt", first.id, "header.resumed_from") == (edge.link, edge.session, edge.how)
-    assert edge.event in {fact.node.id for fact in read(path_of(first)).whole.facts}
+    assert edge.event in {fact.node.id for fact in read(path_of(first)).graph.facts}
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5, 12])
@@ -583,7 +583,7 @@ def test_messages_go_back_through_all_ancestors(journal: Journal, depth: int) ->
     """What was said by each stands once, in order; its events stay its own."""
     sessions = lineage(journal, depth)
     loaded = read(path_of(sessions[-1]))
-    spoken = [f for f in loaded.whole.facts if f.type == "user"]
+    spoken = [f for f in loaded.graph.facts if f.type == "user"]
 
     assert [f"said {n}" for n in range(depth + 1)] == [t for t in texts(loaded) if t]
     assert (1, []) == (len(spoken), loaded.notices)
@@ -623,7 +623,7 @@ def test_a_compaction_may_keep_what_an_ancestor_said(journal: Journal) -> None:
     said(second, "three")
 
     assert ["in short", "two", "three"] == texts(read(path_of(second)))
-    messages = readout_of(read(path_of(second)).whole).messages().messages
+    messages = readout_of(read(path_of(second)).graph).messages().messages
     assert second.messages == messages
 
 
@@ -762,7 +762,7 @@ def test_reading_leaves_no_trace(journal: Journal, home: Path) -> None:
 
 def spilled_words(loaded: LoadedSession) -> list[str]:
     """What the notes beside results hold."""
-    return [text for fact in loaded.whole.facts for b in fact.blocks if (text := full_output(b))]
+    return [text for fact in loaded.graph.facts for b in fact.blocks if (text := full_output(b))]
 
 
 def test_a_log_that_names_a_side_file_for_ever_is_read_in_bounded_time(

@@ -344,7 +344,7 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
     )
     source = only(ADAPTER, tmp_path)
     batch = ADAPTER.read(source)
-    assert 1015 + 415 == load(path, {"opencode": ADAPTER}).whole.spent.own
+    assert 1015 + 415 == load(path, {"opencode": ADAPTER}).graph.spent.own
 
     database = sqlite3.connect(path)
     more = {"type": "text", "text": "More", "time": {"start": 1, "end": 2}}
@@ -353,7 +353,7 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
     database.commit()
     database.close()
     again = ADAPTER.read(only(ADAPTER, tmp_path), batch.cursor)
-    from thence.format.whole import SessionGraph
+    from thence.format.session_graph import SessionGraph
 
     whole = SessionGraph("opencode:x", [*batch.events, *again.events])
     assert ["Hi", "Ho", "More"] == [e.summary for e in whole.events if e.kind.endswith("_msg")]

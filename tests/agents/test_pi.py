@@ -154,7 +154,7 @@ def test_public_logs_of_old_versions_are_read(shared: Path) -> None:
 
     assert [] == loaded.skipped
     assert path.read_bytes().count(b"\n") == loaded.lines
-    assert loaded.whole.spent.responses > 100
+    assert loaded.graph.spent.responses > 100
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -185,7 +185,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_summary_and_tail(tmp_path: Path) -> None:
     """The summary, the entries from the first kept one on, the user's command, what follows."""
     write(tmp_path)
-    said = readout_of(load(path_of(tmp_path, PARENT, 0), KNOWN).whole).messages().messages
+    said = readout_of(load(path_of(tmp_path, PARENT, 0), KNOWN).graph).messages().messages
 
     texts = [part["text"] for message in said for part in message["content"]]
     assert ["It was mended.", "Try that", "Yes.", "$ git status\nclean", "Go on"] == texts
@@ -201,7 +201,7 @@ def test_a_migrated_log_is_billed_once(tmp_path: Path) -> None:
     write_lines(path, header(PARENT, 0), *TALK)
     second = Pi().read(source, first.cursor)
 
-    from thence.format.whole import SessionGraph
+    from thence.format.session_graph import SessionGraph
 
     whole = SessionGraph(source.uid, [*first.events, *second.events])
     assert 2 * 1250 == whole.spent.own
@@ -213,7 +213,7 @@ def test_a_handoff_that_copies_nothing_is_no_fork(tmp_path: Path) -> None:
     path = path_of(tmp_path, FORK, 0)
     write_lines(path, header(FORK, 0, parentSession=f"C:\\pi\\{parent}"), *TALK)
 
-    edges = load(path, KNOWN).whole.edges
+    edges = load(path, KNOWN).graph.edges
     assert [("resume", PARENT)] == [(edge.link, edge.session) for edge in edges]
 
 

@@ -250,7 +250,7 @@ def test_after_a_compaction_the_model_sees_the_new_history(tmp_path: Path) -> No
     """What it was replaced by, and what follows."""
     write(tmp_path)
     path = tmp_path / "projects" / "-work-demo" / "chats" / f"{PARENT}.jsonl"
-    said = readout_of(load(path, KNOWN).whole).messages().messages
+    said = readout_of(load(path, KNOWN).graph).messages().messages
 
     texts = [part["text"] for message in said for part in message["content"]]
     assert ["It was mended.", "Go on", "<system-reminder>Be brief.</system-reminder>"] == texts

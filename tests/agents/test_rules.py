@@ -18,7 +18,7 @@ from thence.format import lineage
 from thence.format.graph import State
 from thence.format.joins import time_of
 from thence.format.records import Usage
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.prices import price
 from thence.memory.readouts import readout_of
 
@@ -324,7 +324,7 @@ def test_siblings_that_are_no_branches(
     session = whole(tmp_path, log)
 
     assert ["u Go.", *expected] == said(session)
-    assert ([], []) == (states(session, State.DEAD), session.graph.branch_points)
+    assert ([], []) == (states(session, State.DEAD), session.graph.branches)
     assert [] == session.graph.open_calls
 
 
@@ -365,7 +365,7 @@ def test_forks_of_open_direction_are_whole_and_paid_once(tmp_path: Path) -> None
     one.user("Mine.", parentUuid="both")
     other.user("Also mine.", parentUuid="both")
     write(tmp_path, one, other)
-    facts = {name: read(tmp_path, name).whole.facts for name in (A, B)}
+    facts = {name: read(tmp_path, name).graph.facts for name in (A, B)}
     known = lineage.find_shared(facts)
     sessions = [
         SessionGraph(f"claude:{n}", facts[n], replayed=known.replayed[n], billed=known.billed[n])

@@ -10,7 +10,7 @@ import pytest
 from thence.agents.profiles import agents
 from thence.agents.samples import Machine
 from thence.agents.sessions import load_source
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.testing import offers
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -30,7 +30,7 @@ def sampled(name: str, folder: Path) -> list[SessionGraph]:
     loaded = [load_source(agent.reader, source) for source in agent.reader.find(machine.home)]
 
     assert {"torn"} >= {skipped.why for one in loaded for skipped in one.skipped}
-    return [one.whole for one in loaded]
+    return [one.graph for one in loaded]
 
 
 @pytest.mark.parametrize("name", SAMPLED)

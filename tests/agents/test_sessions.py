@@ -111,7 +111,7 @@ def say(*texts: str) -> list[JSON]:
 def told(path: Path) -> tuple[list[str], list[str]]:
     """What the model would be told, and the notices."""
     loaded = load(path, {"plain": Plain()})
-    messages = readout_of(loaded.whole).messages().messages
+    messages = readout_of(loaded.graph).messages().messages
     texts = [block["text"] for message in messages for block in message["content"]]
     return texts, [notice.what for notice in loaded.notices]
 
@@ -230,7 +230,7 @@ def test_an_adapter_that_never_gets_done_ends(tmp_path: Path) -> None:
         def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
             return Batch([], [], cursor or Cursor(), done=False)
 
-    assert [] == load(put(tmp_path, "a"), {"stuck": Stuck()}).whole.facts
+    assert [] == load(put(tmp_path, "a"), {"stuck": Stuck()}).graph.facts
 
 
 def test_a_torn_tail_is_told_with_its_place(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_torn_tail_is_told_with_its_place(tmp_path: Path) -> None:
     assert [(2, 14, 11, codec.TORN)] == [
         (s.line, s.offset, s.length, s.why) for s in loaded.skipped
     ]
-    assert loaded.whole.torn
+    assert loaded.graph.torn
 
 
 # -- lineage --------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 `check_truth.py` counts records, links, calls and tokens in its own way; `check_sent.py` holds
 against a transcript what the real client sent to the API. Here both run the command as a user
-does, once per file, which takes its time; `test_inspect` and `test_claude_data` ask the same
-questions in one process, every day.
+does, once per file; in `make prove` each in a process of its own. `test_inspect` and
+`test_claude_data` ask the same questions every day.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +22,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli.desk import in_process
 from tests.independent import tool
+from tests.pace import PROVING
 from tests.processes import run_thence
 
 pytestmark = [
@@ -48,13 +52,25 @@ def run(shared: Path, name: str, command: str, folder: str) -> tuple[int, list[s
     return int(code), out.getvalue().splitlines()
 
 
+_TURN = threading.Lock()
+
+
+def run_command(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a thence command; `make prove` gives each a process of its own."""
+    if PROVING:
+        return run_thence(*words)
+    with _TURN:
+        ran = in_process(*words, env=os.environ)
+    return subprocess.CompletedProcess(words, ran.code, ran.out, ran.err)
+
+
 class _Commands:
-    """Takes the place of `subprocess` in the programs: commands start without an interpreter."""
+    """Takes the place of `subprocess` in the programs."""
 
     @staticmethod
     def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
-        """Run a thence command in a process of its own."""
-        return run_thence(*command[1:])
+        """Run a thence command."""
+        return run_command(*command[1:])
 
 
 # -- what is in the files -------------------------------------------------------------------
@@ -105,7 +121,7 @@ def shown(path: Path) -> Any:
     """What the command shows of a session; older clients left open calls behind."""
     orphans = "answer" if "v2.1.325" in path.parts else "drop"
     asked = ["show", str(path), "--as", "messages", "--json", "--orphans", orphans]
-    return json.loads(run_thence(*asked).stdout)
+    return json.loads(run_command(*asked).stdout)
 
 
 def requests(check: ModuleType, path: Path) -> list[set[tuple[str, ...]]]:

@@ -11,7 +11,7 @@ from thence.agents import File, Source
 from thence.agents.claude.reader import Claude
 from thence.agents.sessions import LoadedSession, load_source
 from thence.format.graph import State
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
 A = "0a000000-0000-4000-8000-00000000000a"
@@ -134,7 +134,7 @@ def read(home: Path, session: str = A) -> LoadedSession:
 def whole(home: Path, *scripts: Script) -> SessionGraph:
     """The session that the first of some scripts tells."""
     write(home, *scripts)
-    return read(home, scripts[0].session).whole
+    return read(home, scripts[0].session).graph
 
 
 def alone(path: Path, channel: str = "main") -> Source:

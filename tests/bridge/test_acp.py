@@ -242,7 +242,7 @@ def test_bytes_pass_and_the_journal_says_what_was_said(
         [*thence(), "acp", "--", *agent], input=asked, env=env, capture_output=True, check=True
     )
     log = _journal(tmp_path)
-    whole = load(log).whole
+    whole = load(log).graph
 
     assert plain.stdout == through.stdout
     assert [
@@ -293,7 +293,7 @@ def test_a_kill_costs_nothing_that_was_said(
             if found and "half of" in found[0].read_text():
                 break
         os.killpg(proxy.pid, signal.SIGKILL)
-    said = json.dumps([event.payload for event in load(_journal(tmp_path)).whole.events])
+    said = json.dumps([event.payload for event in load(_journal(tmp_path)).graph.events])
 
     assert all(part in said for part in ("Please wait.", "Let me look.", "half of ", '"ls"'))
 

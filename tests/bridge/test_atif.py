@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.pace import by_pace
 from thence.agents import adapters
 from thence.agents.row_sources import sources_at
 from thence.agents.sessions import Generation, LoadedSession, join_generations, load, load_source
 from thence.bridge import atif, trajectories
 from thence.errors import NotReadable
 from thence.format.records import JSON
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent, events_of_session
-from thence.format.whole import SessionGraph
 from thence.journal import Journal
 from thence.memory.readouts import readout_of
 
@@ -88,9 +89,9 @@ def _check(loaded: LoadedSession) -> None:
     _validate(document)
     whole = _back(document)
 
-    assert _rows(loaded.whole) == _rows(whole)
-    assert readout_of(loaded.whole).messages() == readout_of(whole).messages()
-    assert loaded.whole.spent == whole.spent
+    assert _rows(loaded.graph) == _rows(whole)
+    assert readout_of(loaded.graph).messages() == readout_of(whole).messages()
+    assert loaded.graph.spent == whole.spent
 
 
 def _validate(document: JSON) -> None:
@@ -143,7 +144,7 @@ def test_every_bill_is_on_one_step(branched: Path) -> None:
     finals = [one["final_metrics"] for one in (root, *root["subagent_trajectories"])]
     total = sum(one["total_completion_tokens"] for one in finals)
 
-    assert sum(usage.output_tokens for usage in loaded.whole.bills.values()) == total
+    assert sum(usage.output_tokens for usage in loaded.graph.bills.values()) == total
 
 
 def test_a_step_that_somebody_changed_is_refused(branched: Path) -> None:
@@ -219,12 +220,13 @@ def test_shapes_that_nobody_should_write_raise_nothing_else(broken: JSON) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.skipif(not DATA.is_dir(), reason="the shared sessions are not here")
 @pytest.mark.parametrize("folder", ["claude-code", "codex", "grok", "agents", "public"])
 def test_every_shared_session_comes_back_as_it_was(folder: str) -> None:
-    """So do all real sessions that we have, of every agent."""
+    """So do all real sessions that we have, of every agent; some of them outside of prove."""
     number = 0
-    for adapter, source in _sources(DATA / folder):
+    for adapter, source in _sources(DATA / folder)[:: by_pace(everyday=8, whole=5, prove=1)]:
         _check(load_source(adapter, source))
         number += 1
 

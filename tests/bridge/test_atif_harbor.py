@@ -118,7 +118,7 @@ def _why(agent: str, log: Path) -> str | None:
         return "totals begin with those of the session it continues"
     if agent == "codex" and _restarts(log):
         return "its running total begins anew after a resume"
-    if agent == "codex" and len(loaded.whole.bills) > log.read_text().count('"last_token_usage"'):
+    if agent == "codex" and len(loaded.graph.bills) > log.read_text().count('"last_token_usage"'):
         return "a response of a killed turn, whose bill the log does not have"
     return None
 

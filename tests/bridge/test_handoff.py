@@ -70,7 +70,7 @@ def handed(told: LoadedSession, to: str, root: Path, **more: Any) -> Handoff:
 def read_back(made: Handoff) -> list[JSON]:
     """Give the messages of what was written, as our own reader of that agent sees it."""
     path = next(path for path in made.report.files if "summary" not in path)
-    return readout_of(load(Path(path)).whole).messages().messages
+    return readout_of(load(Path(path)).graph).messages().messages
 
 
 def words(messages: list[JSON]) -> list[str]:
@@ -135,7 +135,7 @@ def test_provenance_is_written_and_no_permission(
     made = handed(told, to, tmp_path / to)
     body = b"".join(made.files.values()).decode()
 
-    assert f'"from": "{told.whole.uid}"' in body
+    assert f'"from": "{told.graph.uid}"' in body
     for word in ("permission", "approval", "sandbox", "allowedTools", "turn_context", "yolo"):
         assert word not in body
 
@@ -197,7 +197,7 @@ def test_a_disk_that_fails_leaves_nothing(
 
 def test_an_earlier_event_ends_the_history(told: LoadedSession, tmp_path: Path) -> None:
     """What came after it is not handed over; its call is answered as it was then."""
-    session = readout_of(told.whole)
+    session = readout_of(told.graph)
     end = end_of(session, place_of(session, "r3"))
     made = handed(told, "claude", tmp_path / "c", event=end)
 
@@ -207,7 +207,7 @@ def test_an_earlier_event_ends_the_history(told: LoadedSession, tmp_path: Path) 
 
 def test_a_branch_is_handed_over_to_its_end(told: LoadedSession, tmp_path: Path) -> None:
     """Any event of a discarded branch names all of it."""
-    session = readout_of(told.whole)
+    session = readout_of(told.graph)
     end = end_of(session, place_of(session, "r8"), branch=True)
     made = handed(told, "codex", tmp_path / "c", event=end)
     said = words(read_back(made))
@@ -221,7 +221,7 @@ def test_a_subagents_event_is_refused(tmp_path: Path) -> None:
     script = story()
     script.user("Look.", isSidechain=True, uuid="s1", parentUuid=None)
     folder = write(tmp_path / "claude", script)
-    session = readout_of(load(next(folder.glob("*.jsonl"))).whole)
+    session = readout_of(load(next(folder.glob("*.jsonl"))).graph)
 
     with pytest.raises(BadConfig, match="subagent"):
         end_of(session, place_of(session, "s1"))
@@ -267,7 +267,7 @@ def test_a_session_at_rest_is_at_rest_and_owes_nothing(to: str, tmp_path: Path) 
     folder = write(tmp_path / "source", _in("/home/dev/project"))
     made = handed(load(next(folder.glob("*.jsonl"))), to, tmp_path / to)
     path = next(path for path in made.report.files if "summary" not in path)
-    whole = load(Path(path)).whole
+    whole = load(Path(path)).graph
 
     assert "done" == whole.turn().state
     assert [] == whole.unbilled
@@ -428,14 +428,14 @@ def test_what_was_handed_over_counts_where_it_was_said(
     """Copies are replayed, what comes after them is live; the tie names session and event."""
     made = handed(told, to, tmp_path / to)
     said = goes_on(made, to)
-    whole = load(Path(next(path for path in made.report.files if "summary" not in path))).whole
+    whole = load(Path(next(path for path in made.report.files if "summary" not in path))).graph
     live = [event for event in whole.events if event.state is State.LIVE]
     (edge,) = whole.edges
 
     assert [said] == [event.summary for event in live]
     assert [] == whole.calls
     assert {State.LIVE, State.REPLAYED} >= set(whole.states) - {State.INTERNAL}
-    assert ("adopt", told.whole.uid, "r11", HANDED) == (
+    assert ("adopt", told.graph.uid, "r11", HANDED) == (
         edge.link,
         edge.uid(to),
         edge.event,
@@ -460,7 +460,7 @@ def test_a_sweep_of_both_finds_each_thing_once(
     with closing(opened(tmp_path)) as store:
         rows = list(store.sessions())
 
-    assert [told.whole.uid, f"{to}:{NEW}"] == [row.session.session_uid for row, _ in descent(rows)]
+    assert [told.graph.uid, f"{to}:{NEW}"] == [row.session.session_uid for row, _ in descent(rows)]
     assert [0, 1] == [depth for _, depth in descent(rows)]
     old, new = (row for row, _ in descent(rows))
     assert (alone.spent, alone.ticks, alone.states) == (old.spent, old.ticks, old.states)

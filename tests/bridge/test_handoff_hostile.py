@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.pace import by_pace
 from thence.agents.sessions import LoadedSession, load
 from thence.bridge.handoff import Handoff, carry_out, plan, targets
 from thence.bridge.portable import writer_of
@@ -27,7 +28,7 @@ def told(path: Path) -> LoadedSession | None:
         found = load(path)
     except ThenceError:
         return None
-    return found if readout_of(found.whole).messages().messages else None
+    return found if readout_of(found.graph).messages().messages else None
 
 
 def depth(value: Any) -> int:
@@ -62,10 +63,12 @@ def faults(made: Handoff) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_every_hostile_session_is_handed_over_whole(corpus: Path, tmp_path: Path) -> None:
     """Every line is one that a strict reader takes; it reads back as a history the API accepts."""
     handed = 0
-    for number, path in enumerate(sorted((corpus / "files").iterdir())):
+    step = by_pace(everyday=6, whole=4, prove=1)
+    for number, path in enumerate(sorted((corpus / "files").iterdir())[::step]):
         if path.stat().st_size > SMALL or (session := told(path)) is None:
             continue
         for to in (name for name in targets() if writer_of(name).accept is None):
@@ -75,8 +78,8 @@ def test_every_hostile_session_is_handed_over_whole(corpus: Path, tmp_path: Path
             back = load(Path(next(p for p in made.report.files if "summary" not in p)))
 
             assert [] == faults(made), path.name
-            assert [] == problems(readout_of(back.whole).messages().messages), path.name
+            assert [] == problems(readout_of(back.graph).messages().messages), path.name
             assert [] == back.skipped, path.name
         handed += 1
 
-    assert 50 < handed
+    assert 50 // step < handed

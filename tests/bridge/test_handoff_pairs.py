@@ -29,7 +29,7 @@ def longest(name: str, folder: Path) -> LoadedSession:
     home = folder / name
     agent.sample(Machine(home, folder / "work"), NOW)
     loaded = [load_source(agent.reader, source) for source in agent.reader.find(home)]
-    return max(loaded, key=lambda one: len(one.whole.calls))
+    return max(loaded, key=lambda one: len(one.graph.calls))
 
 
 @pytest.mark.parametrize("target", targets())
@@ -39,7 +39,7 @@ def test_every_pair_says_what_became_of_each_call(source: str, target: str, tmp_
     loaded = longest(source, tmp_path)
     root = tmp_path / "target"
     root.mkdir()
-    said = readout_of(loaded.whole).messages().messages
+    said = readout_of(loaded.graph).messages().messages
     handoff = plan(
         open_loaded(loaded), target, root=root, session=SESSION, at=NOW, here=str(tmp_path)
     )

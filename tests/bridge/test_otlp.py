@@ -50,7 +50,7 @@ def loaded(tmp_path: Path) -> LoadedSession:
 
 
 def _trace(loaded: LoadedSession, **more: bool) -> otlp.Trace:
-    return otlp.trace_of(readout_of(loaded.whole), agent="Made-up", version="0", **more)
+    return otlp.trace_of(readout_of(loaded.graph), agent="Made-up", version="0", **more)
 
 
 def _attributes(span: dict[str, Any]) -> dict[str, Any]:
@@ -70,9 +70,9 @@ def _spans(trace: otlp.Trace) -> list[dict[str, Any]]:
 def test_sums_over_spans_are_those_of_the_session(loaded: LoadedSession) -> None:
     """Every bill is on one span: live, discarded and of subagents; the cache is in the input."""
     told = [_attributes(span) for span in _spans(_trace(loaded))]
-    usage = sum_usages(loaded.whole.bills.values())
+    usage = sum_usages(loaded.graph.bills.values())
 
-    assert 4 == len(loaded.whole.bills)
+    assert 4 == len(loaded.graph.bills)
     assert usage.output_tokens == sum(one.get("gen_ai.usage.output_tokens", 0) for one in told)
     assert usage.input_tokens + usage.cache_read_input_tokens == sum(
         one.get("gen_ai.usage.input_tokens", 0) for one in told
@@ -237,7 +237,7 @@ def test_phoenix_holds_the_same_totals_however_often_it_is_sent(
     otlp.send(trace, phoenix)
     otlp.send(trace, phoenix)
     spans = _phoenix_spans(phoenix, trace, len(trace.spans))
-    usage = sum_usages(loaded.whole.bills.values())
+    usage = sum_usages(loaded.graph.bills.values())
     names = ("llm.token_count.prompt", "llm.token_count.completion")
     told = [sum(int(span["attributes"].get(name, 0)) for span in spans) for name in names]
 

@@ -25,7 +25,7 @@ from thence.format import forms, repair
 from thence.format.facts import Block
 from thence.format.nodes import Is
 from thence.format.readout import Readout
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import OpenedSession, open_loaded, open_session, read_session
 from thence.memory.redact import Redactor
 from thence.memory.store import Filter, Store
@@ -112,11 +112,11 @@ def test_messages_are_what_the_records_say(
     """Payloads at hand or behind refs; of a result no failure that only another record tells."""
     assert sessions
     for loaded, stored, lazy in sessions:
-        expected = messages_of(loaded.whole)
+        expected = messages_of(loaded.graph)
 
-        assert expected == open_loaded(loaded).session.messages().messages, loaded.whole.uid
-        assert expected == stored.session.messages().messages, loaded.whole.uid
-        assert expected == lazy.messages().messages, loaded.whole.uid
+        assert expected == open_loaded(loaded).session.messages().messages, loaded.graph.uid
+        assert expected == stored.session.messages().messages, loaded.graph.uid
+        assert expected == lazy.messages().messages, loaded.graph.uid
 
 
 def exports(opened_session: OpenedSession) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def test_exports_are_the_same_from_the_log_and_the_store(
     for loaded, stored, _ in sessions:
         expected, actual = exports(open_loaded(loaded)), exports(stored)
         for name, form in expected.items():
-            assert form == actual[name], (loaded.whole.uid, name)
+            assert form == actual[name], (loaded.graph.uid, name)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -152,7 +152,7 @@ def test_a_handoff_is_the_same_from_the_log_and_the_store(
     for loaded, stored, _ in sessions:
         expected = plan(open_loaded(loaded), target, **where)
 
-        assert expected == plan(stored, target, **where), loaded.whole.uid
+        assert expected == plan(stored, target, **where), loaded.graph.uid
 
 
 def test_exports_judge_calls_as_their_rows_do(

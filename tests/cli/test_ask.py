@@ -28,7 +28,7 @@ def test_a_page_tells_what_was_asked_decided_and_changed(desk: Desk) -> None:
     ran = desk.run("ask", QUESTION, columns=200)
 
     assert 0 == ran.code
-    assert ran.lines[0].startswith(f"claude:{logs.name(1)[:13]} ")
+    assert f"Claude Code {logs.name(1)[:13]} · " in ran.lines[1]
     assert "  decided by " in ran.out
     assert ": The lantern burns oil." in ran.out
     for part in ("  corrected e", "  changed: /p/lantern.py", "  failed e", "  ended: "):
@@ -70,3 +70,14 @@ def test_nothing_found_is_said(desk: Desk) -> None:
     ran = desk.run("ask", "xylophone quartet")
 
     assert (0, ["no matches"]) == (ran.code, ran.lines)
+
+
+def test_a_narrow_terminal_wraps_each_fact_into_a_few_rows(desk: Desk) -> None:
+    """Nothing is wider than the terminal; the last line opens an event of the page."""
+    ran = desk.run("ask", QUESTION, columns=44)
+    words = ran.lines[-1].split()
+
+    assert 44 >= max(len(line) for line in ran.lines[:-1])
+    assert any(line.startswith("    ") for line in ran.lines)
+    assert ["open", "one:", "thence", "show"] == words[:4]
+    assert 0 == desk.run(*words[3:]).code

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli.hooking import EditRefused
 from thence.cli.madeup import Homes
 from thence.cli.settings_file import with_exclude
 from thence.errors import BadConfig
@@ -37,7 +36,7 @@ def test_every_value_has_an_origin(home: Path, run: Run, monkeypatch: pytest.Mon
     assert {"value": 9, "origin": str(home / "config.toml")} == days
     assert {"value": 7.0, "origin": "IDLE_TIMEOUT"} == told["idle_timeout"]
     assert "default" == told["session_memory.store"]["origin"]
-    assert "4.3 GB" in run("config").stdout
+    assert "4 GB" in run("config").stdout
 
 
 def test_one_setting_by_its_last_name(home: Path, run: Run) -> None:
@@ -60,14 +59,12 @@ def test_one_setting_by_its_last_name(home: Path, run: Run) -> None:
         "[session_memory]\nhub = 'https://h.example'\n# end",
         "[session_memory]\nexclude=[\n'a', # 1\n\"b\"]\n[session_memory.domains]\nz = 'end of it'",
         "session_memory.exclude = ['x']\n",
+        "session_memory = { hub = 'https://h.example' } # end\n",
+        "[session_memory] # end\n# mine\n[session_memory.retention]",
     ],
 )
 def test_with_exclude_changes_that_and_nothing_else(before: str) -> None:
     """The settings say the same besides, and the text of the rest is there still."""
-    if before.startswith("session_memory.exclude"):
-        with pytest.raises(EditRefused):
-            with_exclude(Path("config.toml"), before.encode(), ["~/p"])
-        return
     after = with_exclude(Path("config.toml"), before.encode(), ["~/p"]).decode()
     wanted = tomllib.loads(before)
     wanted.setdefault("session_memory", {})["exclude"] = ["~/p"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -93,12 +94,16 @@ def test_open_promises_of_all_sessions(desk: Desk) -> None:
 
 
 def test_patterns_need_several_sessions(desk: Desk) -> None:
-    """The same error in two sessions is one, with the sessions that show it."""
+    """The same error in two sessions is one: what they share, where it was seen, what helped."""
     told = "ModuleNotFoundError: No module named 'lantern'"
     for number in range(2):
         script = alerts(f"ab{number}00000-0000-4000-8000-00000000000{number}")
         script.call(f"p{number}", "Bash", command="python run.py")
         script.result(f"p{number}", f"Traceback:\n{told}", wrong=True)
+        script.call(f"q{number}", "Bash", command="pip install lantern")
+        script.result(f"q{number}", "Successfully installed lantern-1.0")
+        script.call(f"r{number}", "Bash", command="python run.py")
+        script.result(f"r{number}", "lit")
         desk.write_claude(script)
     desk.sweep()
 
@@ -108,7 +113,11 @@ def test_patterns_need_several_sessions(desk: Desk) -> None:
 
     assert 2 == error["sessions"]
     assert "recurring errors" in ran.lines
-    assert "ab100000, ab000000" in ran.out or "ab000000, ab100000" in ran.out
+    at = next(at for at, line in enumerate(ran.lines) if told in line and "▲" in line)
+    seen, fixed = ran.lines[at + 1 : at + 3], ran.lines[at + 3]
+    assert {"ab000000", "ab100000"} == {line.split()[0] for line in seen}
+    assert all(re.match(r"      \w{8} e\w{6}  .*No module named", line) for line in seen)
+    assert "✓ fixed in 2 sessions: ran pip install lantern" == fixed.strip()
     assert (
         [] == desk.run("patterns", "--project", "tidepool", "--kind", "flaky_test", "--json").json
     )

@@ -219,6 +219,16 @@ def test_an_event_of_the_future_doubts_the_clock(machine: Homes, run: Run) -> No
     assert f"an event of {IMPORT[:8]} lies in the future" in worst(found, "clock")
 
 
+def test_agents_without_a_hook_are_one_finding(machine: Homes, run: Run) -> None:
+    """One command helps them all; an agent with a hook is not among them."""
+    run("hook", "install", "claude", "--yes")
+    without = [f for f in examined(run)[1] if f["topic"] == "hooks" and f["level"] == "note"]
+
+    assert [["codex", "grok"]] == [finding["without"] for finding in without]
+    assert ["thence setup"] == [finding["fix"] for finding in without]
+    assert "not installed for 2 agents: Codex, Grok" == without[0]["words"]
+
+
 def test_a_hook_that_fell_silent_is_found(machine: Homes, run: Run) -> None:
     """Sessions went on and nobody said so."""
     run("hook", "install", "claude", "--yes")

@@ -100,10 +100,10 @@ def test_a_flat_journal_needs_no_other_file(looked_at: Homes, run: Run, tmp_path
         told = json.loads(run("export", uid, "--as", "messages").stdout)
         read = load(path)
 
-        assert told == readout_of(read.whole).messages().messages, uid
+        assert told == readout_of(read.graph).messages().messages, uid
         assert [] == problems(told)
         assert 0o600 == path.stat().st_mode & 0o777
-        name = read.whole.native
+        name = read.graph.native
         folder = tmp_path / "home" / "sessions" / "project"
         folder.mkdir(parents=True, exist_ok=True)
         path.rename(folder / f"{name}.jsonl")
@@ -131,7 +131,7 @@ def test_pages_keep_what_is_said_as_text(tmp_path: Path, run: Run) -> None:
         result = {"type": "tool_result", "tool_use_id": "t", "content": evil}
         s.record("user", {"role": "user", "content": [result]})
         path = s.transcript_path
-    session = readout_of(load(Path(str(path))).whole)
+    session = readout_of(load(Path(str(path))).graph)
     parser = _Tags()
     parser.feed("\n".join(forms.page(session)))
 
@@ -165,7 +165,7 @@ def _markdown(folder: Path, text: str) -> str:
         s.record("assistant", {"role": "assistant", "content": [{"type": "text", "text": text}]})
         s.record("assistant", {"role": "assistant", "content": [use]})
         path = Path(str(s.transcript_path))
-    return "\n".join(forms.markdown(readout_of(load(path).whole)))
+    return "\n".join(forms.markdown(readout_of(load(path).graph)))
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -56,10 +56,10 @@ def test_every_session_can_be_handed_to_every_agent(looked_at: Homes, run: Run, 
         told = json.loads(run("handoff", uid, "--to", to, "--json").stdout)
         path = next(Path(name) for name in told["files"] if "summary.json" not in name)
         source = json.loads(run("export", uid, "--as", "messages").stdout)
-        made = readout_of(load(path).whole).messages().messages
+        made = readout_of(load(path).graph).messages().messages
 
         assert [] == problems(made), uid
-        assert f"{to}:{told['session']}" == load(path).whole.uid
+        assert f"{to}:{told['session']}" == load(path).graph.uid
         said = "\n\n".join(texts(made, "assistant"))
         assert [] == [one for one in texts(source, "assistant") if one not in said], uid
         asked = texts(made, "user")

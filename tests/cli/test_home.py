@@ -98,7 +98,7 @@ def test_quiet_day(desk: Desk) -> None:
     assert any("discarded branches" in line and "$0.14" in line for line in ran.lines)
     assert "last 7 days" in body
     assert "stored  2 sessions, transcripts " in body
-    assert " of 4.3 GB  " in body
+    assert " of 4 GB  " in body
     assert 5 == sum(line.startswith("  thence ") for line in ran.lines)
     assert 80 >= max(map(columns, ran.lines))
 

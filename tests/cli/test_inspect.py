@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.cli.desk import Ran, in_process
+from tests.pace import by_pace
 from thence.cli import inspect
 from thence.cli.inspect import inspect_file, text
 from thence.cli.terminal import columns
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.testing import SAMPLE_SESSION, sample
 
 CONTRACT = {
@@ -267,9 +268,11 @@ def test_public_files_are_counted_as_by_the_independent_counter(shared: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_every_session_of_the_real_clients_is_told(shared: Path) -> None:
     """No file makes it fail, and every event has a state."""
-    for path in sorted((shared / "data").rglob("*.jsonl")):
+    logs = sorted((shared / "data").rglob("*.jsonl"))
+    for path in logs[:: by_pace(everyday=8, whole=4, prove=1)]:
         told = inspect_file(path)
         if told["states"] is not None:
             on, off = len(told["live"]), len(told["dead"])

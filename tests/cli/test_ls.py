@@ -238,3 +238,11 @@ def test_the_sum_has_its_mark_whatever_is_listed(desk: Desk) -> None:
     assert 1 == sum(bool(row["lower_bound"]) for row in rows)
     assert few[1].split(", ")[1].endswith("+")
     assert few[2].startswith("+ at least")
+    screen = next(line for line in desk.run().lines if "Claude Code" in line and "$" in line)
+    assert screen.split()[-2].endswith("+")
+    spent = desk.run("cost", "--by", "agent")
+    assert spent.lines[0].split()[0].endswith("+")
+    assert all(line.rstrip().endswith("+") for line in spent.lines if "▲ claude" in line)
+    parts = desk.run("cost", "--by", "agent", "--json").json
+    assert [True] == [part["is_lower_bound"] for part in parts["parts"]]
+    assert parts["total"]["is_lower_bound"]

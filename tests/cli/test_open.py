@@ -9,7 +9,8 @@ import click
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli import madeup, serve, viewer
+from thence.cli import background, madeup, mcp, serve, viewer, wiring
+from thence.serve import gate
 
 
 @pytest.fixture
@@ -46,6 +47,24 @@ def test_it_opens_a_session_at_an_event(
     for wrong in ((uid, "--at", "evil"), ("--at", "e4c01a6")):
         with pytest.raises(click.UsageError, match="one of its events"):
             run("open", *wrong, "--json")
+
+
+def test_answers_to_agents_link_to_the_viewer_that_runs(
+    listed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link is that of the server of this home; without one there is the command alone."""
+    monkeypatch.setattr(viewer, "PORT", 1)
+    uid = listed["session_uid"]
+    gate.home_key(wiring.home())
+    with wiring.store() as store:
+        questions = mcp.questions(store)
+        without = questions.answer("outline", {"session": uid})
+        with background.claim(wiring.home(), 7999):
+            with_link = questions.answer("outline", {"session": uid})
+
+    assert f"thence open {uid[:20]} --at e" in without
+    assert "http://" not in without
+    assert f" or http://127.0.0.1:7999/sessions/{uid}?at=e" in with_link
 
 
 def test_it_starts_a_server_when_none_runs(

@@ -89,7 +89,7 @@ def test_a_flat_journal_holds_what_was_spilled_and_what_it_took(
     path = tmp_path / "flat.jsonl"
     desk.run("export", desk.younger, "--flatten", "-o", str(path))
     text = path.read_text()
-    flat = load(path).whole
+    flat = load(path).graph
 
     assert [1, 1, 0] == [text.count(word) for word in ("narwhal", "beluga", "Spilled:")]
     assert 1050 == flat.spent.live.total

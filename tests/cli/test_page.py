@@ -12,7 +12,7 @@ from thence.cli.page import MAX_ROWS, Page
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import JSON, Notice, Skipped, Usage
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import open_loaded as opened_session
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.transcripts import Script, write
+from tests.pace import by_pace
 from tests.sshd import SshServer, missing_sshd
 from thence import Journal
 from thence.testing import JournalSubject
@@ -37,46 +39,48 @@ BIG_SESSION_BYTES = 9 << 20
 """A sweep with so much to read starts other processes."""
 
 PLANTED = """import posix
-mark = posix.open({mark!r}, posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND, 0o600)
+place = __file__[: __file__.rindex("/project/")] + "/loaded"
+mark = posix.open(place, posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND, 0o600)
 posix.write(mark, b"{name}\\n")
 raise ImportError("planted {name}")
 """
-"""A module that leaves a mark, however early Python loads it."""
+"""A module that leaves a mark beside the project, however early Python loads it."""
+
+
+@pytest.fixture(scope="module")
+def hostile_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a module of every name: Python's own, those of every package, and ours."""
+    folder = tmp_path_factory.mktemp("hostile")
+    names = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions()}
+    for name in names | {"thence", "sitecustomize", "usercustomize"}:
+        if name.isidentifier():
+            (folder / f"{name}.py").write_text(PLANTED.format(name=name))
+    for name in ("thence", "json"):  # a folder comes before a file of the same name
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(PLANTED.format(name=name))
+    return folder
 
 
 class Machine:
     """A user with agents, and a project whose folder holds a module of every name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, project: Path) -> None:
         self.user = folder / "user"
         self.home = self.user / ".thence"
         self.bin = folder / "bin"
         self.project = folder / "project"
         self._mark = folder / "loaded"
-        for path in (self.user, self.bin, self.project):
+        for path in (self.user, self.bin):
             path.mkdir(parents=True)
+        shutil.copytree(project, self.project, copy_function=os.link)
         for name in ("claude", "codex", "grok"):
             (self.user / f".{name}").mkdir()
-        self._plant()
         self.env = {
             "HOME": str(self.user),
             "PATH": f"{self.bin}:/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             "TERM": "xterm",
         }
-
-    def _plant(self) -> None:
-        """Write the modules: Python's own, those of every installed package, and ours."""
-        names = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions()}
-        for name in sorted(names | {"thence", "sitecustomize", "usercustomize"}):
-            if not name.isidentifier():
-                continue
-            body = PLANTED.format(mark=str(self._mark), name=name)
-            (self.project / f"{name}.py").write_text(body)
-        for name in ("thence", "json"):  # a folder comes before a file of the same name
-            (self.project / name).mkdir()
-            body = PLANTED.format(mark=str(self._mark), name=name)
-            (self.project / name / "__init__.py").write_text(body)
 
     @property
     def loaded(self) -> list[str]:
@@ -123,9 +127,9 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, hostile_project: Path) -> Machine:
     """A machine for one trial."""
-    return Machine(tmp_path)
+    return Machine(tmp_path, hostile_project)
 
 
 def wait(ready: Callable[[], object]) -> None:
@@ -207,7 +211,8 @@ def mcp_server(machine: Machine) -> None:
     (venv / "bin" / "python").symlink_to(sys.executable)
     (venv / "lib").symlink_to(Path(sys.prefix) / "lib")
     (venv / "pyvenv.cfg").write_bytes((Path(sys.prefix) / "pyvenv.cfg").read_bytes())
-    for agent in ("claude", "codex"):
+    agents = by_pace(("codex",), ("codex",), ("claude", "codex"))
+    for agent in agents:
         machine.run(
             [str(venv / "bin" / "python"), "-P", "-m", "thence", "mcp", "install", agent, "-y"]
         )
@@ -222,8 +227,11 @@ def mcp_server(machine: Machine) -> None:
         },
     }
     codex = tomllib.loads((machine.user / ".codex/config.toml").read_text())
-    claude = json.loads((machine.user / ".claude.json").read_bytes())
-    for entry in (codex["mcp_servers"]["thence"], claude["mcpServers"]["thence"]):
+    entries = [codex["mcp_servers"]["thence"]]
+    if "claude" in agents:
+        claude = json.loads((machine.user / ".claude.json").read_bytes())
+        entries.append(claude["mcpServers"]["thence"])
+    for entry in entries:
         command = [entry["command"], *entry["args"]]
         answer = machine.run(command, json.dumps(asked) + "\n", PYTHONPATH=str(machine.project))
 
@@ -384,9 +392,10 @@ def commands(machine: Machine) -> None:
     """Commands that start nothing, typed in the project: by the script, and by our own line."""
     machine.write_session()
     machine.thence("sweep")
-    for words in (["ls"], ["doctor"], ["show", SESSION], ["search", "calc"], ["cost"], ["config"]):
-        machine.thence(*words)
-        machine.run([sys.executable, "-E", "-P", "-m", "thence", *words])
+    words = (["show", SESSION], ["doctor"], ["ls"], ["search", "calc"], ["cost"], ["config"])
+    for some in words[: by_pace(2, 2, len(words))]:
+        machine.thence(*some)
+        machine.run([sys.executable, "-E", "-P", "-m", "thence", *some])
 
 
 def git_of_the_project(machine: Machine) -> None:
@@ -466,6 +475,7 @@ TRIALS = list(dict.fromkeys(trial for trials in STARTS.values() for trial in tri
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.__name__)
 def test_no_process_loads_code_from_the_folder_it_is_started_in(
     machine: Machine, trial: Trial
@@ -521,8 +531,18 @@ def names(node: ast.AST) -> list[str]:
     return []
 
 
+WORDS = (
+    *{name.rpartition(".")[2] for name in MODULES | NAMES},
+    *FUNCTIONS,
+    *("from os ", "from asyncio "),
+)
+"""One of these stands in every module that starts a process; parsing the others takes seconds."""
+
+
 def starts(name: str, source: str) -> Iterator[str]:
     """Ways in which a module starts processes, or writes down how one is started."""
+    if not any(word in source for word in WORDS):
+        return
     for word in (word for node in ast.walk(ast.parse(source)) for word in names(node)):
         top = word.partition(".")[0]
         if top in MODULES:

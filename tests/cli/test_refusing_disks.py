@@ -71,6 +71,7 @@ def test_doctor_says_that_an_intact_home_is_read_only(env: dict[str, str], swept
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize("has_key", [False, True])
 def test_serve_shows_what_a_read_only_home_holds(
     env: dict[str, str], swept: Path, has_key: bool
@@ -130,7 +131,7 @@ def _many(folder: Path, count: int, size: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3, 1)
 @pytest.mark.parametrize("size", [100_000, 400_000, 1_500_000, 4_000_000, 8_000_000])
 def test_a_sweep_on_a_full_disk_says_so_whoever_meets_it(
     env: dict[str, str], tmp_path: Path, size: int

@@ -173,6 +173,7 @@ def test_a_browser_in_the_foreground_gets_its_page(env: dict[str, str], town: Pa
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize("again", [False, True], ids=["first", "while one serves"])
 def test_another_user_of_the_machine_learns_nothing_that_lets_in(
     env: dict[str, str], town: Path, again: bool

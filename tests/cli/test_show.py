@@ -35,8 +35,8 @@ from thence.cli.terminal import columns
 from thence.format.facts import fact_of
 from thence.format.normal import SEQ_STEP
 from thence.format.repair import problems
+from thence.format.session_graph import SessionGraph
 from thence.format.transcript import Transcript
-from thence.format.whole import SessionGraph
 from thence.memory.readouts import open_loaded as opened_session
 from thence.testing import SAMPLE_SESSION, Draft, sample
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
+from thence.agents.claude import spills
 
 SESSION = "f3000000-0000-4000-8000-000000000001"
 TEXT = (
@@ -99,13 +100,14 @@ def test_no_more_is_stored_than_there_is_room_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log may name a large file, and the same one for ever."""
+    monkeypatch.setattr(spills, "MAX_STORED_BYTES_PER_LOG", 4 << 20)
     desk = Desk(tmp_path, monkeypatch)
     folder = write_session(desk, *["tool-results/large.txt", *["tool-results/same.txt"] * 40])
     (folder / "large.txt").write_bytes(b"leviathan " * (5 << 17))
-    (folder / "same.txt").write_bytes(b"dugong " * (1 << 19))
+    (folder / "same.txt").write_bytes(b"dugong " * (1 << 15))
     desk.sweep()
     stored = desk.run("show", SESSION, "--json").out
 
     assert not is_found(desk, "leviathan")
     assert is_found(desk, "dugong")
-    assert len(stored) < 70 << 20
+    assert 3 << 20 < len(stored) < 5 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ def test_commands_say_the_same_on_both_stores(
 ) -> None:
     """A file with packs beside it, and a database with an object store."""
     desk = Desk(tmp_path, monkeypatch)
-    desk.write_claude(windows(), alerts())
+    desk.write_claude(windows())
+    desk.write_claude(alerts(), ago=timedelta(hours=4))  # not in the same millisecond
     desk.write_codex()
     desk.sweep()
     file = [told(desk, *asked) for asked in ASKED]
@@ -138,24 +140,3 @@ def test_forgetting_in_one_tenant_leaves_the_payloads_of_another(
     assert (0, "") == (shown.code, shown.err)
     assert "lighthouse keeper" in shown.out
     assert [] == [one for one in looked.json["findings"] if one["topic"] == "packs" and one["fix"]]
-
-
-@pytest.mark.slow
-def test_semantic_search_on_a_store_without_vectors_is_told_plainly(
-    tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is for the store in SQLite: sweep, search and doctor say so, and words still answer."""
-    desk = Desk(tmp_path, monkeypatch)
-    desk.write_claude(windows())
-    monkeypatch.setenv("THENCE_STORE", postgres.url(tenant=f"semantic {tmp_path}"))
-    desk.home.mkdir(parents=True)
-    (desk.home / "config.toml").write_text("session_memory.semantic = true\n")
-    problem = "semantic search needs a store in SQLite; this store is searched by words only"
-    swept = desk.run("sweep", "--json").json
-    answer = desk.run("search", "lighthouse", "--json").json
-
-    assert [problem] == swept["notes"]
-    assert [problem] == answer["hints"]
-    assert 1 == len(answer["hits"])
-    assert problem in desk.run("search", "lighthouse").out
-    assert problem in desk.run("doctor", columns=120).out

@@ -113,6 +113,7 @@ def _facts(machine: Machine) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
     """After a sync on each, both list and show the same sessions, with their machine."""
     first, second, _ = _pair(tmp_path, target)
@@ -130,6 +131,7 @@ def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 1)
 def test_a_second_sync_changes_nothing(tmp_path: Path, target: str) -> None:
     """Sync twice is sync once: nothing is written, nothing is received."""
     first, second, _ = _pair(tmp_path, target)
@@ -222,6 +224,7 @@ def test_the_last_name_and_the_last_pin_win(tmp_path: Path, folder: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 1)
 def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str) -> None:
     """No word, id, name of a machine, folder, agent or project is in it, nor in names of files."""
     first, second, phrase = _pair(tmp_path, target)
@@ -275,6 +278,7 @@ def test_equal_sessions_cannot_be_recognised_in_two_places(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 def test_what_is_deleted_on_one_machine_is_deleted_on_all(tmp_path: Path, target: str) -> None:
     """It goes from every store and from the place, does not come back, and leaves no trace."""
     first, second, _ = _pair(tmp_path, target)
@@ -399,6 +403,7 @@ def test_a_sync_that_ends_anywhere_is_made_up_for(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 def test_a_deletion_that_ends_anywhere_is_made_up_for(
     tmp_path: Path, near_or_far: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +429,7 @@ def test_a_deletion_that_ends_anywhere_is_made_up_for(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 1)
 @pytest.mark.parametrize("calls", [1, 3, 5, 8])
 def test_a_killed_process_is_made_up_for(tmp_path: Path, folder: str, calls: int) -> None:
     """A process that dies in the middle of a write leaves no half of anything."""
@@ -447,6 +453,7 @@ def test_a_killed_process_is_made_up_for(tmp_path: Path, folder: str, calls: int
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str) -> None:
     """Who has the new phrase goes on; the lost machine reads and adds nothing."""
     first, second, phrase = _pair(tmp_path, target)
@@ -667,6 +674,7 @@ def test_who_leaves_keeps_sessions_and_no_key(tmp_path: Path, folder: str) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, 1)
 def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, target: str) -> None:
     """Begun in Claude Code on one machine, continued in Codex on another that lacks the log."""
     first, second, _ = _pair(tmp_path, target)

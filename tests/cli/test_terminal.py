@@ -267,7 +267,7 @@ def test_tokens_are_said_in_little_room(number: int, said: str) -> None:
         (999, "999 bytes"),
         (4100, "4.1 KB"),
         (380_000, "380 KB"),
-        (999_900, "1.0 MB"),
+        (999_900, "1 MB"),
         (1_200_000_000, "1.2 GB"),
         (5_000_000_000_000, "5,000 GB"),
     ],

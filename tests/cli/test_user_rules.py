@@ -221,6 +221,7 @@ cli.main()
 
 @pytest.mark.parametrize("point", [1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 70])
 @pytest.mark.few(4)
+@pytest.mark.sampled(4)
 def test_a_sweep_that_is_killed_while_it_applies_a_rule_is_finished_by_the_next(
     desk: Desk, point: int
 ) -> None:

@@ -10,8 +10,6 @@ from tests.faults.warm import Child, Warm
 from thence.journal.log import Durability
 from thence.testing import CrashSuite, JournalSubject
 
-WHOLE = os.environ.get("THENCE_TEST") == "whole" or bool(os.environ.get("CI"))
-
 MEMORY = Path("/dev/shm")
 """A folder in memory, where there is one: what a kill leaves does not depend on the disk."""
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.crowd import MEMORY, WHOLE, WarmSuite
+from tests.faults.crowd import MEMORY, WarmSuite
 from tests.faults.warm import Warm
 from tests.pace import by_pace
 from thence.journal.log import Durability
 from thence.testing import CrashSuite, JournalSubject
 
-KILLS = int(os.environ.get("THENCE_KILLS") or by_pace(everyday=20, whole=60, prove=200))
-LARGEST = 8 << 20 if WHOLE else 1 << 20
+KILLS = int(os.environ.get("THENCE_KILLS") or by_pace(everyday=12, whole=20, prove=200))
+LARGEST = by_pace(everyday=1, whole=2, prove=8) << 20
 
 
 @pytest.mark.sampled

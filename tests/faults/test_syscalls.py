@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.crowd import WHOLE
 from tests.faults.theatre import LAST, MADE, STRACE, Ran, Theatre, Untraceable, complaint, faults
 from tests.faults.warm import Warm
+from tests.pace import by_pace
 from thence.journal.log import Durability
 
-FAULTS = os.environ.get("THENCE_FAULTS") or ("80" if WHOLE else "16")
+FAULTS = os.environ.get("THENCE_FAULTS") or by_pace(everyday="12", whole="20", prove="80")
 
 pytestmark = pytest.mark.skipif(STRACE is None, reason="no strace: apt-get install strace")
 
@@ -50,6 +50,7 @@ def test_story_is_whole_when_nothing_fails(theatre: Theatre) -> None:
 
 @pytest.mark.slow
 @pytest.mark.few(2)
+@pytest.mark.sampled
 @pytest.mark.parametrize("durability", ["turn", "event"])
 def test_a_failing_call_costs_nothing_that_was_promised(
     durability: Durability, theatre: Theatre, record_property: Callable[[str, object], None]

@@ -14,7 +14,7 @@ from thence.journal import Journal
 from thence.testing import SAMPLE_SESSION, CrashSuite, Draft, JournalSubject
 
 EVENTS = 24
-EVERY = by_pace(everyday=50, whole=7, prove=1)
+EVERY = by_pace(everyday=97, whole=29, prove=1)
 
 pytestmark = pytest.mark.sampled
 
@@ -45,7 +45,7 @@ def test_model_sees_all_but_the_cut_event(tmp_path: Path) -> None:
         draft.reply(f"reply {number}")
     whole = draft.bytes()
     wrong = []
-    for cut in range(len(draft.lines()[0]), len(whole), by_pace(everyday=97, whole=11, prove=3)):
+    for cut in range(len(draft.lines()[0]), len(whole), by_pace(everyday=97, whole=41, prove=3)):
         file.write_bytes(whole[:cut])
         with Journal(tmp_path, durability="none").resume(SAMPLE_SESSION, mode="continue") as going:
             going.record("user", {"role": "user", "content": "next"})

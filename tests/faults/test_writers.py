@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.crowd import WHOLE, WarmSuite
+from tests.faults.crowd import WarmSuite
 from tests.faults.warm import Warm
+from tests.pace import by_pace
 from thence.format import codec
 from thence.testing import JournalSubject
 
-EACH = 1500 if WHOLE else 300
+EACH = by_pace(everyday=200, whole=300, prove=1500)
+
+
+pytestmark = pytest.mark.sampled
 
 
 class Kept(JournalSubject):
@@ -43,6 +47,6 @@ def test_writers_of_long_lines_lose_nothing_either(tmp_path: Path, warm: Warm) -
     """Lines of up to 4 MiB: a kill leaves halves, which others end before they go on."""
     subject = JournalSubject(largest=4 << 20)
     suite = WarmSuite(warm, subject, tmp_path, seed=5)
-    reports = [suite.writers(4, 30, killed=2) for _ in range(6 if WHOLE else 1)]
+    reports = [suite.writers(4, 30, killed=2) for _ in range(by_pace(everyday=1, whole=1, prove=6))]
 
     assert [0] * len(reports) == [report.violations for report in reports]

@@ -12,8 +12,8 @@ from thence.format.facts import Fact
 from thence.format.fold import Delta, Fold, FoldState, Unfoldable
 from thence.format.records import Usage
 from thence.format.sealing import calls_in
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent, events_of_session
-from thence.format.whole import SessionGraph
 
 _STATE = msgspec.msgpack.Decoder(FoldState)
 

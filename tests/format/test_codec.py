@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.independent import tool
-from tests.pace import grows_linearly, one_quick
+from tests.pace import by_pace, grows_linearly, one_quick
 from thence.format import codec
 from thence.format.codec import RawRecord, decode, encode, objects
 from thence.format.records import EXTRA, JSON, Event, Place, Skipped
@@ -715,6 +715,7 @@ HOSTILE_LINES: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", one_quick(HOSTILE_LINES))
 @pytest.mark.parametrize("is_record", [codec.accept_any, codec.is_event])
 def test_a_hostile_line_takes_linear_time(
@@ -820,18 +821,20 @@ def test_real_logs_are_counted_as_the_independent_program_counts(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_hostile_files_are_counted_as_the_independent_program_counts(
     corpus: Path, truth: ModuleType, record_property: Callable[[str, object], None]
 ) -> None:
-    """All of the corpus reads without an exception, and counts agree with its manifest too."""
-    paths = logs_below(corpus)
+    """The corpus reads without an exception, and counts agree with its manifest too."""
+    step = by_pace(everyday=8, whole=5, prove=1)
+    paths = logs_below(corpus)[::step]
     lines = sum(agree(truth, path) for path in paths)
     cases = json.loads((corpus / "manifest.json").read_bytes())["cases"]
     counts = {c["path"]: c["expect"] for c in cases if "expect" in c}
     record_property("files", len(paths))
     record_property("lines", lines)
 
-    for name, expect in counts.items():
+    for name, expect in list(counts.items())[::step]:
         good, bad, blank = by_codec((corpus / name).read_bytes())
         assert expect == {"good": len(good), "bad": len(bad), "blank": blank}, name
     assert 113 == len(cases)

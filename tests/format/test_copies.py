@@ -11,7 +11,7 @@ from thence.format.copies import name_in, place_of
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import Usage
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
 UID = "codex:s"

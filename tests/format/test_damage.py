@@ -3,12 +3,11 @@
 A line is *untouched* when its bytes and the LF on either side of it are what they were. A byte
 that becomes an LF, or an LF that becomes another byte, touches the lines it cuts or joins and
 moves the numbers of those behind. Every round is made from a seed of its own, which a failure
-names. The `whole` profile plays all rounds; the everyday one some of each.
+names. `make prove` plays all rounds; `make test` and the everyday tests some of each.
 """
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,20 +15,21 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
 
+from tests.pace import by_pace
 from thence.format import codec, schema
 from thence.format.codec import RawRecord, decode, encode, objects
 from thence.format.records import JSON, Event, Skipped
 from thence.format.transcript import Transcript
 from thence.testing import Draft, sample
 
-WHOLE = settings.get_current_profile_name() == "whole"
 BLOCK = 512
-# make prove counts its damages here; a tenth of them shows in make test that none does harm.
-FLIPS, ZEROS, SWAPS = (20, 5, 5) if WHOLE else (4, 1, 1)
-if os.environ.get("THENCE_PROVE"):
-    FLIPS, ZEROS, SWAPS = 200, 50, 50
+# make prove counts its damages here; a few of them show in make test that none does harm.
+FLIPS, ZEROS, SWAPS = by_pace(everyday=(4, 1, 1), whole=(8, 2, 2), prove=(200, 50, 50))
+EACH_BYTE = by_pace(everyday=50, whole=13, prove=1)
+"""Where a file is cut at each byte: at every byte of so many."""
+EACH_FILE = by_pace(everyday=8, whole=4, prove=1)
+"""Of so many real logs is one damaged."""
 SMALL = 100_000
 BLANK = b" \t\r\n\v\f"
 
@@ -181,7 +181,7 @@ def test_damage_to_a_foreign_log_costs_only_what_it_touched(
 ) -> None:
     """The same for every small log of the real clients, read as the adapters read it."""
     played = 0
-    for path in sorted((shared / "data" / agent).rglob("*.jsonl")):
+    for path in sorted((shared / "data" / agent).rglob("*.jsonl"))[::EACH_FILE]:
         data = path.read_bytes()
         if not 0 < len(data) <= SMALL:
             continue
@@ -289,7 +289,7 @@ def test_every_cut_can_be_written_on() -> None:
     ends = [at for at, byte in enumerate(data) if byte == 10]
     new = Event("user", "2026-11-15T14:00:00.000Z", "new", whole[-1].uuid, {"role": "user"})
 
-    for cut in range(1, len(data) + 1, 1 if WHOLE else 50):
+    for cut in range(1, len(data) + 1, EACH_BYTE):
         kept = data[:cut]
         first = b"" if kept.endswith(b"\n") else b"\n"
         decoded = decode(kept + first + encode(new))
@@ -326,7 +326,7 @@ def test_a_line_cut_in_two_costs_its_event_and_gives_no_other(name: str) -> None
     upcast = schema.upcaster(Transcript.read(data).version)
     whole = decode(data, upcast=upcast)
 
-    for at in range(0, len(data), 1 if WHOLE else 40):
+    for at in range(0, len(data), EACH_BYTE):
         if data[at] == 10:
             continue
         line = 1 + data.count(b"\n", 0, at)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.format.derived import find_ending
 from thence.format import errors, tools
 from thence.format.errors import Ending
 from thence.format.output import Row
@@ -84,7 +85,7 @@ def test_ending_follows_the_best_evidence(
     tool: str, result: Any, evidence: dict[str, Any], expected: Ending
 ) -> None:
     """Exit code before flag before text, and the reason is the most telling one."""
-    assert expected == errors.find_ending(tool, result, **evidence)
+    assert expected == find_ending(tool, result, **evidence)
 
 
 # -- error shapes --------------------------------------------------------------------------------
@@ -206,12 +207,12 @@ def test_real_claude_results_agree_with_what_was_recorded(shared: Path) -> None:
     for name in ("claude-code", "public/claude"):
         for tool, args, result, is_error in claude(shared / "data" / name):
             tools.summary(tool, args)
-            ended = errors.find_ending(tool, result, is_error=is_error)
+            ended = find_ending(tool, result, is_error=is_error)
             seen["results"] += 1
             if is_error is not None:
                 seen["recorded"] += 1
                 seen["wrong"] += ended.failed != is_error
-                seen["blind"] += errors.find_ending(tool, result).failed == is_error
+                seen["blind"] += find_ending(tool, result).failed == is_error
 
     assert 0 == seen["wrong"]
     assert seen["results"] >= 1500
@@ -226,7 +227,7 @@ def test_real_codex_results_agree_with_what_was_recorded(shared: Path) -> None:
         for tool, args, result, code in codex(shared / "data" / name):
             tools.summary(tool, args)
             errors.error_shape(str(result))
-            ended = errors.find_ending(tool, result)
+            ended = find_ending(tool, result)
             seen["results"] += 1
             if code is not None and "Process running" not in str(result):
                 seen["recorded"] += 1
@@ -247,7 +248,7 @@ def test_real_grok_results_agree_with_what_was_recorded(shared: Path) -> None:
             raw = update.get("rawOutput")
             failed = update["status"] == "failed"
             result = update.get("content") if raw is None else raw
-            ended = errors.find_ending("", result, is_error=failed or None)
+            ended = find_ending("", result, is_error=failed or None)
             code = raw.get("exit_code") if isinstance(raw, dict) else None
             seen["results"] += 1
             seen["wrong"] += ended.failed != (failed or bool(code))
@@ -260,5 +261,5 @@ def test_an_exit_code_outranks_what_a_command_printed() -> None:
     """A command that ended well may print an error; one that was cut off did not end well."""
     printed = "Wall time: 0.1 seconds\nProcess exited with code 0\nOutput:\nError: quoted\n"
 
-    assert not errors.find_ending("exec_command", printed).failed
-    assert errors.find_ending("exec_command", printed.replace("code 0", "code 2")).failed
+    assert not find_ending("exec_command", printed).failed
+    assert find_ending("exec_command", printed.replace("code 0", "code 2")).failed

@@ -25,9 +25,6 @@ from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import Usage
 from thence.format.tools import Effect
 
-WHOLE = settings.get_current_profile_name() == "whole"
-
-
 EFFECTS = (
     Effect(is_script=True, retry_key=1),
     Effect(is_script=True, retry_key=2, runner="pytest"),
@@ -135,7 +132,7 @@ PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 
 
 @pytest.mark.slow
-@settings(max_examples=by_pace(everyday=10, whole=25, prove=300), phases=PHASES)
+@settings(max_examples=by_pace(everyday=8, whole=12, prove=300), phases=PHASES)
 @given(logs(), st.data())
 def test_a_session_that_grows_is_the_session_read_at_once(
     log: list[Fact], data: st.DataObject
@@ -153,7 +150,7 @@ def test_a_session_that_grows_is_the_session_read_at_once(
             assert [] == differences(grown)
 
 
-@settings(max_examples=by_pace(everyday=8, whole=20, prove=150), phases=PHASES)
+@settings(max_examples=by_pace(everyday=6, whole=10, prove=150), phases=PHASES)
 @given(st.data())
 def test_a_log_without_links_that_is_rolled_back_grows_as_well(data: st.DataObject) -> None:
     """Rollbacks by number of turns and to a turn, of turns in the window and before it."""
@@ -201,10 +198,11 @@ def counted(run: Any) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_work_for_one_line_does_not_grow_with_the_session() -> None:
-    """Counted in executed lines, for sessions of 400 to 40,000 events; and nothing is rebuilt."""
+    """Counted in executed lines, for sessions of 400 to 4,000 events; in `make prove` of 40,000."""
     work = []
-    for turns in (100, 1000, 10_000 if WHOLE else 3000):
+    for turns in by_pace((100, 1000), (100, 1000), (100, 1000, 10_000)):
         log = list(conversation(turns + 1))
         grown = Grown("claude:s")
         grown.add(log[:-4])
@@ -291,11 +289,11 @@ def interleaved(facts: Sequence[Fact], seed: int) -> list[Fact]:
 def test_every_real_session_grows_to_what_it_is(shared: Path, part: int) -> None:
     """Record by record and in random pieces, its files in turn and mixed."""
     rebuilt = records = 0
-    each = by_pace(everyday=16, whole=8, prove=4)
+    each = by_pace(everyday=32, whole=24, prove=4)
     sessions = test_growth.sessions(shared / "data")[part::each]
     for number, (adapter, source) in enumerate(sessions):
         facts = read_all(adapter, source)[0]
-        if not facts or len(facts) > (20_000 if WHOLE else 400):
+        if not facts or len(facts) > by_pace(400, 2000, 20_000):
             continue
         for mixed in (False, True):
             chance = random.Random(number)

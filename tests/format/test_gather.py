@@ -8,7 +8,7 @@ from thence.format.facts import Block, CallStatus, Edge, Fact, Share, TurnBill, 
 from thence.format.gather import gather_facts, owed_bills
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON, Usage
-from thence.format.whole import NEVER_BILLED, SessionGraph
+from thence.format.session_graph import NEVER_BILLED, SessionGraph
 
 
 def said(name: str, text: str, piece: str | None = None, **more: JSON) -> Fact:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.format.facts import normalise
+from tests.format.derived import normalise
 from thence.format.graph import State
 from thence.format.joins import (
     Spent,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.format.derived import normalise
 from thence.format import codec
-from thence.format.facts import normalise
 from thence.format.graph import State
 from thence.format.normal import (
     KINDS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.format.derived import find_ending
 from thence.format import errors, outcomes, tools
 from thence.format.facts import Block, CallStatus
 from thence.format.outcomes import CallOutcome, judge_call
@@ -137,6 +138,6 @@ def test_evidence_alone_gives_the_ending_that_the_result_gives(tool: str, result
 
     for is_error in (None, True, False):
         for code in (None, 0, 1):
-            ended = errors.find_ending(tool, result, is_error=is_error, exit_code=code)
+            ended = find_ending(tool, result, is_error=is_error, exit_code=code)
 
             assert ended == errors.judge(evidence, is_error=is_error, exit_code=code)

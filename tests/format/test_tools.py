@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.format import foreign
+from tests.format.derived import find_ending
 from tests.pace import one_quick
 from thence.format import errors, patches, tools
 from thence.format.patches import Touch
@@ -203,8 +204,8 @@ def test_nothing_raises_on_any_json(tool: Any, given: Any, result: Any) -> None:
         assert None is script or script.strip()
         assert len(line) <= tools.SUMMARY_LIMIT
         assert [line] == (line.splitlines() or [line])
-    errors.find_ending(tool, result, is_error=given, exit_code=given)
-    ended = errors.find_ending(tool, result)
+    find_ending(tool, result, is_error=given, exit_code=given)
+    ended = find_ending(tool, result)
     shape = errors.error_shape(result)
     assert ended.failed == bool(ended.why)
     assert None is shape or (len(shape) <= errors.SHAPE_LIMIT and "\n" not in shape)
@@ -224,7 +225,7 @@ def test_hostile_text_costs_little(unit: str) -> None:
     for start in ("", "gradle ", "mvn ", "Exit code 1\n", "<tool_use_error>", '{"output":"'):
         tools.touches("Bash", {"command": start + text})
         errors.error_shape(start + text)
-        errors.find_ending("Bash", start + text)
+        find_ending("Bash", start + text)
         tools.summary("Bash", start + text)
 
     assert time.process_time() - started < 10

@@ -30,6 +30,7 @@ from tests.journal.test_blobs import (
     order_of,
     watched,
 )
+from tests.pace import by_pace
 from thence.errors import ThenceError
 from thence.format import codec
 from thence.format.records import Event
@@ -44,9 +45,8 @@ from thence.journal.checkpoint import (
 )
 from thence.journal.log import Disk
 
-WHOLE = settings().max_examples >= 300
-KILLS = 30 if WHOLE else 3
-BIG = (512 if WHOLE else 64) << 20
+KILLS = by_pace(everyday=3, whole=3, prove=30)
+BIG = by_pace(everyday=32, whole=32, prove=512) << 20
 
 Tree = dict[str, tuple[bytes, int]]
 """Files of a workspace: content and permission bits by path."""
@@ -877,6 +877,7 @@ def killed_at_random(code: str, case: Case, seed: int) -> None:
 
 
 @pytest.mark.few(3)
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_kill_during_a_save_harms_nothing(tmp_path: Path, seed: int) -> None:
     """The workspace is as it was, every blob that has a name is whole, and saving goes on."""
@@ -905,6 +906,7 @@ def test_a_kill_during_a_save_harms_nothing(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.few(3)
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_kill_during_a_rewind_leaves_each_file_old_or_new(tmp_path: Path, seed: int) -> None:
     """No file is half, the store verifies, and the next rewind gives the whole tree."""
@@ -938,6 +940,7 @@ def test_a_kill_during_a_rewind_leaves_each_file_old_or_new(tmp_path: Path, seed
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_a_big_file_is_never_whole_in_memory(tmp_path: Path) -> None:
     """Saving, planning and rewinding hold a few blocks, however long the file is."""
     case = Case(tmp_path)

@@ -22,9 +22,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pace import by_pace
 from thence.errors import NotAppendable
 from thence.format.codec import LINE_LIMIT
 from thence.format.layout import rollover
@@ -32,9 +33,8 @@ from thence.journal import history as module
 from thence.journal.history import BLOCK_BYTES, NOWHERE, History, Prompt
 from thence.journal.log import Disk
 
-WHOLE = settings.get_current_profile_name() == "whole"
-KILLS = 150 if WHOLE else 50
-MEGABYTES = 256 if WHOLE else 64
+KILLS = by_pace(everyday=20, whole=30, prove=150)
+MEGABYTES = by_pace(everyday=32, whole=32, prove=256)
 START = datetime(2031, 5, 4, 3, 2, 1, 987654, tzinfo=UTC)
 EVERYTHING = 10**9
 WRITERS, EACH = 4, 500
@@ -349,6 +349,7 @@ def test_search_finds_each_text_once_in_whatever_case(tmp_path: Path) -> None:
     assert [] == history.search("fix", limit=0)
 
 
+@pytest.mark.sampled
 def test_a_few_blocks_of_a_big_history_are_read(tmp_path: Path) -> None:
     """The last fifty cost the same however much there is."""
     line = b'{"type":"prompt","ts":"%s","session_id":"s","project":null,"prompt":"%s"}\n'
@@ -633,13 +634,14 @@ def test_a_sweep_removes_rolled_files_of_a_month_ago(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_damage_costs_only_what_it_touches(tmp_path: Path) -> None:
     """Random bytes changed anywhere: the other prompts are there, in order, and nothing raises."""
     fill(History(tmp_path), said := [f"prompt {n} " + "é\u2028" * (n % 7) for n in range(40)])
     path = tmp_path / "history.jsonl"
     whole = path.read_bytes()
     ends = [0, *itertools.accumulate(len(line) + 1 for line in whole.split(b"\n")[:-1])]
-    for seed in range(600 if WHOLE else 200):
+    for seed in range(by_pace(everyday=60, whole=100, prove=600)):
         chance, data = Random(seed), bytearray(whole)
         hits = [chance.randrange(len(data)) for _ in range(chance.randrange(1, 6))]
         for at in hits:
@@ -882,6 +884,7 @@ def test_threads_share_one_history(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_a_killed_writer_loses_and_doubles_nothing_it_had_kept(tmp_path: Path) -> None:
     """At random times, with lines of many sizes: what `add` returned for is there, once, whole."""
     output, _ = python(KILLED, tmp_path, KILLS, 20).communicate(timeout=600)

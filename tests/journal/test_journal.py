@@ -213,7 +213,7 @@ def test_resuming_a_very_long_session_with_many_branches(journal: Journal) -> No
     again = journal.resume(session.id)
 
     assert [text for _, text in line] == texts(again)
-    assert 100 < len(Transcript.read(path_of(session).read_bytes()).graph.branch_points)
+    assert 100 < len(Transcript.read(path_of(session).read_bytes()).graph.branches)
 
 
 # -- orphans ----------------------------------------------------------------------------

@@ -20,10 +20,10 @@ from tests.agents.groks import Folder
 from tests.agents.transcripts import Script
 from tests.agents.transcripts import write as write_claude
 from thence.agents.sessions import load
-from thence.format.whole import SessionGraph
-from thence.memory.course import SessionTimeline
+from thence.format.session_graph import SessionGraph
 from thence.memory.outcome import Basis, Verdict, judge
 from thence.memory.readouts import readout_of
+from thence.memory.session_timeline import SessionTimeline
 from thence.testing import Draft
 
 AGENTS = ("claude", "codex", "grok", "thence")
@@ -215,7 +215,7 @@ def write(agent: str, home: Path, story: Iterable[str]) -> Path:
 
 def read(agent: str, home: Path, story: Iterable[str]) -> SessionGraph:
     """Return a story as it is read back."""
-    return load(write(agent, home, story)).whole
+    return load(write(agent, home, story)).graph
 
 
 Steps = list[tuple[str, str]]
@@ -415,7 +415,7 @@ def judge_real(data: Path, some: Iterable[Label]) -> list[Judged]:
     """Judge labelled real sessions."""
     out = []
     for one in some:
-        whole = load(data / one.path).whole
+        whole = load(data / one.path).graph
         assert one.uid == whole.uid
         out.append(Judged(one.label, judge(SessionTimeline(readout_of(whole)))))
     return out

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.memory.stored import sweep
-from thence.memory import keep, parcels, sqlite
+from thence.memory import ingest, parcels, sqlite
 from thence.memory import sweep as module
 from thence.memory.packs import Packs
 from thence.memory.prices import tariff
@@ -62,7 +62,7 @@ def broken(folder: str, home: str) -> None:
     """Sweep with readers that die at the third session."""
     os.setsid()
     small()
-    whole, calls = keep.Ingester.read, [0]
+    whole, calls = ingest.Ingester.read, [0]
 
     def keeps(*args: Any, **more: Any) -> Any:
         calls[0] += 1
@@ -70,7 +70,7 @@ def broken(folder: str, home: str) -> None:
             os._exit(9)
         return whole(*args, **more)
 
-    keep.Ingester.read = keeps  # type: ignore[method-assign]
+    ingest.Ingester.read = keeps  # type: ignore[method-assign]
     try:
         sweep(Path(folder), {"claude": [Path(home)]}, address=f"{folder}/s.db")
     except parcels.SweepBroken as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -24,6 +24,14 @@ _PASSING |= {"redacted"}
 
 
 _SERVER: list[str] = []
+
+
+class RealStore(NamedTuple):
+    """A store of all real sessions, in a file."""
+
+    folder: Path
+    roots: dict[str, list[Path]]
+    report: SweepReport
 
 
 def use(server: str | None) -> None:

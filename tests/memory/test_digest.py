@@ -16,7 +16,7 @@ from thence.agents.packages import entry_points
 from thence.format import codec
 from thence.format.facts import Fact, fact_of
 from thence.format.records import JSON
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory import digest as module
 from thence.memory import spelling
 from thence.memory.account import (
@@ -27,13 +27,13 @@ from thence.memory.account import (
     noteworthy,
     relative,
 )
-from thence.memory.course import SessionTimeline, short
 from thence.memory.derivation import DIGEST_VERSION
 from thence.memory.digest import BuiltIn, DigestPart, digest, digesters
 from thence.memory.growth import Growth
 from thence.memory.outcome import TaskPattern
 from thence.memory.readouts import readout_of
 from thence.memory.redact import Redactor
+from thence.memory.session_timeline import SessionTimeline, short
 from thence.memory.signals import Signal
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow
@@ -260,6 +260,32 @@ def test_a_digest_is_bounded_however_long_the_session() -> None:
         for text in (words.first_prompt, words.last_prompt, words.last_reply, *words.corrections)
     )
     assert b"u001b" not in body
+
+
+@pytest.mark.parametrize(
+    ("prompts", "first", "last"),
+    [
+        (
+            ["continue", "Mend the clock.", "Now the bell.", "yes"],
+            "Mend the clock.",
+            "Now the bell.",
+        ),
+        (["Mend the clock.", "yes"], "Mend the clock.", ""),
+        (["hello", "yes"], "hello", ""),
+        (["修复时钟", "继续"], "修复时钟", "继续"),
+    ],
+)
+def test_prompts_that_only_say_to_go_on_are_not_what_was_asked(
+    prompts: list[str], first: str, last: str
+) -> None:
+    """Unless there is nothing else; a word in letters without spaces may be a sentence."""
+    draft = Draft()
+    for text in prompts:
+        draft.prompt(text)
+        draft.reply("Done.")
+    words = told(draft).snippets
+
+    assert (first, last) == (words.first_prompt, words.last_prompt)
 
 
 def test_whatever_a_log_holds_can_be_stored() -> None:

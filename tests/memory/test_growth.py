@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from tests.agents.transcripts import Script
 from tests.format.test_fold import counted
 from tests.memory import logs
 from tests.memory.stored import KEY, dump, opened, sweep
+from tests.pace import by_pace
 from thence.agents import adapters
 from thence.format.readout import Readout
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import read_end, readout_of
 from thence.memory.redact import Redactor
 from thence.memory.sweep import Sweep, SweepReport
 from thence.serve.lines import EventLine
 
-WHOLE = settings.get_current_profile_name() == "whole"
-SIZES = (96, 992, 4000) if WHOLE else (64, 608)
+SIZES = by_pace(everyday=(64, 608), whole=(64, 608), prove=(96, 992, 4000))
 """Turns of the sessions that are compared: four events each, so that all end alike in a page."""
 assert all(4 * turns % PAGE_EVENTS == 0 for turns in SIZES)
 
@@ -49,6 +48,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_a_line_more_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -> None:
     """For a sweep, counted in executed lines; nothing is rebuilt."""
     work = []
@@ -111,6 +111,7 @@ def test_a_line_more_costs_the_same_at_288_000_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
     """For the live stream: the line that was sent is continued, and equals one made anew."""
     work = []
@@ -156,7 +157,7 @@ def anew_of(store: Any, uid: str) -> Readout:
 
 
 @pytest.mark.few(8)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_session_swept_after_random_pieces_is_the_session_swept_once(
     tmp_path: Path, seed: int

@@ -64,6 +64,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_session_swept_after_every_write_is_the_session_swept_once(
     tmp_path: Path, seed: int

@@ -18,7 +18,8 @@ from tests.memory.stored import sweep
 from thence.errors import SessionNotFound
 from thence.format.normal import KINDS
 from thence.memory import index, ranking, sqlite, sqlite_schema
-from thence.memory.search import BadQuery, SearchAnswer, hits, parse
+from thence.memory.ranking import Row
+from thence.memory.search import BadQuery, Query, SearchAnswer, hits, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import STATES
 
@@ -154,6 +155,44 @@ def test_without_time_the_newest_are_searched_and_that_is_told(
     assert answer.capped
     assert "2026-01-01" < (answer.searched_back_to or "")[:10] < "2026-01-12"
     assert ["2026-01-12", "2026-01-11", "2026-01-10"] == days(answer)
+
+
+def test_a_long_word_that_is_nowhere_spares_the_others(
+    many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All words together are looked for only where the longest of them is, with the same answer."""
+    monkeypatch.setattr(index, "BUDGET_S", 60.0)
+    asked: list[str] = []
+    table = index.SqliteWords._table
+
+    def counted(source: index.SqliteWords, name: str, query: Query, cap: int) -> list[Row]:
+        asked.append(query.match)
+        return table(source, name, query, cap)
+
+    monkeypatch.setattr(index.SqliteWords, "_table", counted)
+    answer = many_tables.search(parse(f"{WORD} fills table /srv/app/nowhere.py:1"), 100)
+    spared = [match for match in asked if " AND " in match]
+    asked.clear()
+    few = many_tables.search(parse(f"{WORD} fills table much"), 100)
+
+    assert [] == spared
+    assert 12 == len(answer.matches) == len(few.matches)
+    assert ("any", "all") == (answer.how, few.how)
+    assert 12 == sum(" AND " in match for match in asked)
+
+
+def test_words_that_look_like_marks_of_events_are_found_in_texts_only(
+    home: Path, place: Path
+) -> None:
+    """Every prompt is marked as one; who types such a mark means the word."""
+    for day, text in ((1, "kindusermsg is a token"), (2, "nothing of that kind")):
+        one = script(day)
+        one.user(text)
+        write(home, one, day=day)
+    with contextlib.closing(opened(place, home)) as store:
+        assert ["2026-01-01"] == days(store.search(parse("kindusermsg"), 5))
+        assert ["2026-01-01"] == days(store.search(parse("kinduser*"), 5))
+        assert ["2026-01-02"] == days(store.search(parse("nothing kind -token"), 5))
 
 
 def days(answer: SearchAnswer) -> list[str]:

@@ -18,6 +18,7 @@ from tests.memory import logs, stored
 from tests.memory.logs import DERIVED
 from tests.memory.stored import opened, sweep
 from tests.memory.test_sweep import files_with, real_roots
+from tests.pace import by_pace
 from thence.agents import adapters
 from thence.cli import madeup
 from thence.memory.recall import load_session
@@ -44,7 +45,7 @@ def shown(store: Sqlite | Postgres, kinds: Sequence[str] = DERIVED) -> dict[str,
     """Return the events of each kind that are shown when the sessions of a store are."""
     out: dict[str, Events] = {kind: set() for kind in kinds}
     for row in store.sessions(Filter(evicted=False)):
-        whole = load_session(store, row).whole
+        whole = load_session(store, row).graph
         for one in (*whole.events, *whole.derived):
             if one.kind in out:
                 out[one.kind].add((whole.uid, one.event_id))
@@ -111,17 +112,22 @@ def compare(folder: Path) -> dict[str, Events]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_a_search_by_kind_finds_what_is_shown_after_every_line(tmp_path: Path) -> None:
-    """Calls that fail later, answers that turn out not to be the last; equal to one sweep."""
+    """Calls that fail later, answers that turn out not to be the last; equal to one sweep.
+
+    In `make prove` it is compared after every line, else after some of them.
+    """
     script, home = logs.trials(1), tmp_path / "home"
     lines = [(logs.path(home, script), line) for line in script.data.splitlines(keepends=True)]
     rollout = home / "sessions/2026/01/01" / f"rollout-2026-01-01T00-00-00-{THREAD}.jsonl"
     lines += [(rollout, json.dumps(line).encode() + b"\n") for line in thread()]
     roots = {"claude": [home], "codex": [home]}
-    for path, line in lines:
+    for number, (path, line) in enumerate(lines, start=1):
         grow(path, line)
         sweep(tmp_path / "grown", roots, digests=False)
-        grown = compare(tmp_path / "grown")
+        if number == len(lines) or not number % by_pace(everyday=4, whole=4, prove=1):
+            grown = compare(tmp_path / "grown")
     sweep(tmp_path / "once", roots)
     counts = {kind: len(events) for kind, events in grown.items()}
 
@@ -154,7 +160,7 @@ def test_a_kind_and_a_word_find_the_events_whose_source_has_the_word(tmp_path: P
 
 
 @pytest.mark.few(4)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_pieces_of_sessions_are_found_by_kind(tmp_path: Path, seed: int) -> None:
     """Branches that are left, forks that hold copies of another session's records."""
@@ -283,21 +289,29 @@ def test_sessions_of_every_agent_are_found_by_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_real_sessions_are_found_by_kind(shared: Path, tmp_path: Path) -> None:
-    """Of all agents, in one store."""
-    sweep(tmp_path, real_roots(shared))
-    found = compare(tmp_path)
+@pytest.mark.sampled
+def test_all_real_sessions_are_found_by_kind(request: pytest.FixtureRequest, place: str) -> None:
+    """Of all agents, in one store; in a database those of some homes, in `make prove` all."""
+    if place == "sqlite":
+        folder = request.getfixturevalue("real_store").folder
+    else:
+        folder, step = request.getfixturevalue("tmp_path"), by_pace(8, 8, 1)
+        roots = real_roots(request.getfixturevalue("shared"))
+        sweep(folder, {agent: homes[::step] for agent, homes in roots.items()})
+    found = compare(folder)
 
-    assert all(len(found[kind]) > 20 for kind in DERIVED)
+    assert 30 < sum(map(len, found.values()))
+    assert place == "postgres" or all(len(found[kind]) > 20 for kind in DERIVED)
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_real_sessions_are_found_by_kind_line_by_line(shared: Path, tmp_path: Path) -> None:
     """Some of each size; that all of them fold to the same kinds is tested with the fold."""
     data = shared / "data"
     paths = sorted(data.glob("claude-code/v*/*/claude/projects/*/*.jsonl"))
     few = [path for path in paths if path.read_bytes().count(b"\n") < 60]
-    for path in random.Random(1).sample(few, 4):
+    for path in random.Random(1).sample(few, by_pace(1, 1, 4)):
         folder = tmp_path / path.parent.parent.parent.parent.name / path.stem
         for line in path.read_bytes().splitlines(keepends=True):
             grow(folder / "home/projects/p" / path.name, line)

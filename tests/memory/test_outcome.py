@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from thence.format.facts import Block, fact_of
 from thence.format.output import Table
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.format.wording import (
     ANNOUNCEMENTS,
     CORRECTIONS,
@@ -18,9 +20,9 @@ from thence.format.wording import (
     reports_fault,
     thanks,
 )
-from thence.memory.course import SessionTimeline
-from thence.memory.outcome import RULES, TASKS, TaskPattern, Verdict, judge, task_of
+from thence.memory.outcome import RULES, TASKS, TaskPattern, TaskTally, Verdict, judge, task_of
 from thence.memory.readouts import readout_of
+from thence.memory.session_timeline import SessionTimeline
 from thence.testing import Draft
 
 
@@ -28,6 +30,13 @@ def timeline(draft: Draft) -> SessionTimeline:
     """The timeline of a made-up session."""
     facts = [fact_of(event, line=line) for line, event in enumerate(draft.events)]
     return SessionTimeline(readout_of(SessionGraph(f"thence:{draft.session}", facts)))
+
+
+def tasks(draft: Draft, patterns: Sequence[TaskPattern] = TASKS) -> TaskTally:
+    """The tasks that a made-up session names."""
+    tally = TaskTally()
+    tally.add(timeline(draft), patterns)
+    return tally
 
 
 def verdict(draft: Draft) -> Verdict:
@@ -288,7 +297,7 @@ def test_corrections_are_found_in_any_dress() -> None:
 )
 def test_a_task_is_found_by_how_it_is_named(text: str, ref: str | None) -> None:
     """Tickets, work packages and issues are found; standards and pictures are not."""
-    found = task_of(timeline(asked(text)), branch=None, cwd=None)
+    found = task_of(tasks(asked(text)), branch=None, cwd=None)
 
     assert ref == (found.ref if found else None)
 
@@ -298,13 +307,13 @@ def test_the_branch_is_asked_before_the_prompt_and_commits_last() -> None:
     draft = asked("Work on ABC-2")
     did(draft, "c1", "done", command="git commit -m 'ABC-4 clock'")
     draft.reply("Done.")
-    seen = timeline(draft)
+    seen = tasks(draft)
     branch = task_of(seen, branch="alex/ent-109-text-output", cwd="/w/ABC-3")
     prompt = task_of(seen, branch="main", cwd="/w/ABC-3")
     plain = asked("Work")
     did(plain, "c1", "done", command="git commit -m 'ABC-4 clock'")
-    commit = task_of(timeline(plain), branch="fix-12", cwd="/w/clock")
-    folder = task_of(timeline(plain), branch=None, cwd="/w/ABC-3")
+    commit = task_of(tasks(plain), branch="fix-12", cwd="/w/clock")
+    folder = task_of(tasks(plain), branch=None, cwd="/w/ABC-3")
 
     assert [("ENT-109", "branch"), ("ABC-2", "prompt"), ("ABC-4", "commit"), ("ABC-3", "cwd")] == [
         (one.ref, one.found_in) for one in (branch, prompt, commit, folder) if one
@@ -314,7 +323,7 @@ def test_the_branch_is_asked_before_the_prompt_and_commits_last() -> None:
 def test_patterns_can_be_replaced() -> None:
     """Who names tasks in another way says so, and only that counts."""
     mine = [TaskPattern("story", r"\bstory (\d+)\b", r"S\1")]
-    found = task_of(timeline(asked("ABC-1 is story 7")), branch="ent-9", cwd=None, patterns=mine)
+    found = task_of(tasks(asked("ABC-1 is story 7"), mine), branch="ent-9", cwd=None, patterns=mine)
 
     assert "S7" == (found.ref if found else None)
     assert {"work package", "ticket", "issue", "number"} == {one.name for one in TASKS}

@@ -592,6 +592,7 @@ for n in range(10**6):
 """
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "lines", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in range(20, 400, 20))]
 )

@@ -16,16 +16,17 @@ from thence.agents import Cursor
 from thence.format import fold
 from thence.format.facts import fact_of
 from thence.format.normal import SEQ_STEP, Session, SessionEvent, event_id
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
     DerivedEvent,
     StoredEvent,
+    StoredRefs,
     decode_events,
     decode_refs,
     encode_events,
     events_of_session,
     number_events,
 )
-from thence.format.whole import SessionGraph
 from thence.memory import pages
 from thence.memory.store import SessionChange, SessionRow
 from thence.testing import Draft
@@ -62,6 +63,10 @@ def test_refs_are_read_by_themselves_as_they_are_with_all_else() -> None:
 
     assert {at.seq: at.event.payload_ref for at in rows} == decode_refs(body)
     assert "p#1" == decode_refs(body)[9_999]
+    refs = StoredRefs(UID, body, rows[0].seq)
+    assert [at.event.payload_ref for at in rows] == [
+        refs.ref(at.seq, at.event.event_id) for at in rows
+    ]
 
 
 def test_events_come_back_as_they_were() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thence.memory import pairs
 from thence.memory.pairs import index_text, place_in, search_term, usual_form
 from thence.team.postgres_search import words_in
 
@@ -44,3 +45,12 @@ def test_any_part_of_a_text_is_a_phrase_of_its_words(text: str, data: st.DataObj
         and (words[at + size - 1].startswith(asked[-1]) if asked else True)
         for at in range(len(words) - size + 1)
     )
+
+
+def test_bytes_tell_which_texts_have_no_such_character() -> None:
+    """For every seventh character there is, beside another."""
+    every = [chr(code) for code in range(0x80, 0x40000) if not 0xD800 <= code < 0xE000][::7]
+
+    assert [bool(pairs._ANY.search(sign)) for sign in every] == [
+        pairs.has_characters(f"→ {sign}") for sign in every
+    ]

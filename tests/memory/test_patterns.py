@@ -13,9 +13,8 @@ from thence.agents import adapters
 from thence.agents.sessions import load
 from thence.format import errors
 from thence.format.facts import fact_of
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.account import Digest
-from thence.memory.course import SessionTimeline
 from thence.memory.digest import digest
 from thence.memory.growth import Growth
 from thence.memory.patterns import (
@@ -30,6 +29,7 @@ from thence.memory.patterns import (
 )
 from thence.memory.readouts import readout_of
 from thence.memory.redact import Redactor
+from thence.memory.session_timeline import SessionTimeline
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow
 from thence.memory.sweep import Sweep
@@ -361,7 +361,7 @@ def test_what_a_store_keeps_can_be_asked(shared: Path, tmp_path: Path) -> None:
 def test_a_real_session_says_the_same_twice(shared: Path) -> None:
     """The largest public session gives the same digest whenever it is read."""
     (path,) = (shared / "data/public/codex").rglob("*97b66f6c*.jsonl")
-    first, second = (load(path).whole for _ in range(2))
+    first, second = (load(path).graph for _ in range(2))
 
     assert SessionTimeline(readout_of(first)).line == SessionTimeline(readout_of(second)).line
     assert [e.event_id for e in first.derived] == [e.event_id for e in second.derived]

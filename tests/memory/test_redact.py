@@ -460,7 +460,7 @@ def test_a_json_value_of_any_depth_is_redacted() -> None:
 def test_any_number_of_names_is_judged() -> None:
     """Names are remembered, but never at the price of one."""
     redactor = Redactor(key=KEY)
-    many = {f"password{number}": PASSWORD for number in range(5000)}
+    many = {f"password{number}": PASSWORD for number in range(4200)}
 
     assert {"[REDACTED:password]"} == set(redactor.redact_json(many).values())
     assert {"[REDACTED:password]"} == set(redactor.redact_json([many])[0].values())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from thence.agents import Cursor
 from thence.memory import store
 from thence.memory.retention import (
-    GIB,
+    GB,
     Policy,
     RetentionInventory,
     RetentionItem,
@@ -81,7 +81,7 @@ def actions(planned: RetentionPlan) -> list[tuple[str, str | None]]:
 
 def test_the_defaults_are_those_of_the_design() -> None:
     """Four and six gibibytes raw, one distilled, 45 days, daily."""
-    assert Policy(4 * GIB, 6 * GIB, 45, GIB, "daily") == Policy()
+    assert Policy(4 * GB, 6 * GB, 45, GB, "daily") == Policy()
 
 
 def test_under_the_caps_nothing_goes() -> None:
@@ -133,7 +133,7 @@ def test_the_rule_is_one_sentence_for_all_places() -> None:
     told = rule(Policy())
 
     assert "after 45 days if the original log still exists" in told
-    assert "The only copy of a session is stored until all transcripts exceed 4.3 GB" in told
+    assert "The only copy of a session is stored until all transcripts exceed 4 GB" in told
     assert "after" not in rule(Policy(raw_max_age_days=0))
 
 
@@ -247,11 +247,11 @@ def test_kept_sessions_over_the_hard_cap_are_an_alert() -> None:
 
 def test_the_distilled_cap_alerts_only() -> None:
     """Digests are what this is all for: no step drops one."""
-    planned = decide(item("a", 1), policy=Policy(distilled_cap_bytes=3 * GIB), distilled=4 * GIB)
+    planned = decide(item("a", 1), policy=Policy(distilled_cap_bytes=3 * GB), distilled=4 * GB)
 
     assert [("alert", None)] == actions(planned)
     assert (
-        "digests use 4 GiB, over the limit of 3 GiB; digests are never removed"
+        "digests use 4 GB, over the limit of 3 GB; digests are never removed"
         == planned.items[0].reason
     )
 

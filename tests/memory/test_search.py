@@ -119,9 +119,24 @@ def test_what_cannot_be_meant_is_refused(text: str) -> None:
     assert 2 == caught.value.exit_code
 
 
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("why the password for authentication", '"password for authentication"'),
+        ("tide window", '"tide window"'),
+        ("how did the tide", ""),
+        ("to be or not", '"to be or not"'),
+        ("tide OR window clock", ""),
+    ],
+)
+def test_question_words_are_no_part_of_a_phrase(text: str, phrase: str) -> None:
+    """At its ends; between words they are."""
+    assert phrase == parse(text).phrase
+
+
 def test_unknown_names_are_words() -> None:
     """An error message with a colon in it can be pasted."""
-    assert 'body : ("ValueError bad" AND "thing")' == parse("ValueError:bad thing").match
+    assert '"ValueError bad" AND "thing"' == parse("ValueError:bad thing").match
 
 
 def test_snippet_points_at_what_was_asked_for() -> None:

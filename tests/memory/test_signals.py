@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.format.facts import fact_of
-from thence.format.whole import SessionGraph
-from thence.memory.course import SessionTimeline
+from thence.format.session_graph import SessionGraph
+from thence.memory.error_tally import QUOTE_BYTES
 from thence.memory.readouts import readout_of
-from thence.memory.signals import FINDERS, MAX_PER_KIND, QUOTE_BYTES, Kind, Signal, signals
+from thence.memory.session_timeline import SessionTimeline
+from thence.memory.signals import FINDERS, Kind, Signal, signals
+from thence.memory.work_tally import MAX_PER_KIND
 from thence.testing import Draft
 
 Story = Callable[["Play"], None]

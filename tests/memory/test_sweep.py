@@ -24,16 +24,15 @@ from hypothesis import strategies as st
 from tests.agents.transcripts import Script
 from tests.faults.warm import Warm
 from tests.memory import killed, logs
-from tests.memory.stored import KEY, dump, opened, spent, sweep
+from tests.memory.stored import KEY, RealStore, dump, opened, spent, sweep
 from thence.agents import Source, adapters, files
 from thence.agents.sessions import read_all
 from thence.errors import ThenceError
 from thence.format import fold, lineage
 from thence.format.facts import COPIES_OF
 from thence.format.normal import number_events
-from thence.format.whole import SessionGraph
-from thence.memory import derivation, keep
-from thence.memory import sweep as module
+from thence.format.session_graph import SessionGraph
+from thence.memory import derivation, due_sources, ingest
 from thence.memory.digest import digest
 from thence.memory.packs import pack_name
 from thence.memory.payloads import with_payloads
@@ -400,7 +399,7 @@ def test_excluded_project_is_never_opened(
         opened.append(path)
         return files.start_of(path, length)
 
-    monkeypatch.setattr(module, "start_of", start_of)
+    monkeypatch.setattr(due_sources, "start_of", start_of)
     report = sweep(tmp_path / "s", {"claude": [home]}, exclude=[pattern])
 
     assert left == report.sessions_new
@@ -432,16 +431,16 @@ def test_one_bad_source_does_not_end_the_sweep(
 ) -> None:
     """It is told with its reason, and read the next time."""
     bad = logs.name(2)
-    read = keep.Ingester.read
+    read = ingest.Ingester.read
 
     def keeps(self: Any, adapter: Any, source: Any, *args: Any, **more: Any) -> Any:
         if source.session == bad:
             raise RuntimeError("no")
         return read(self, adapter, source, *args, **more)
 
-    monkeypatch.setattr(keep.Ingester, "read", keeps)
+    monkeypatch.setattr(ingest.Ingester, "read", keeps)
     report = sweep(tmp_path, {"claude": [home]})
-    monkeypatch.setattr(keep.Ingester, "read", read)
+    monkeypatch.setattr(ingest.Ingester, "read", read)
     again = sweep(tmp_path, {"claude": [home]})
 
     assert (1, 4, 1) == (report.failed, report.sessions_new, again.sessions_new)
@@ -768,7 +767,7 @@ def test_unanalysed_go_only_when_analysis_failed(
             raise RuntimeError("analysis is out of order")
         return digest(session, row, **more)
 
-    monkeypatch.setattr(module, "_digest", lambda: digests)
+    monkeypatch.setattr("thence.memory.digest.digest", digests)
     first = sweep(tmp_path, {"claude": [home]})
     before = rows(tmp_path)
     sizes = {f"claude:{name}": row.raw_bytes for name, row in before.items()}
@@ -856,11 +855,10 @@ def real_roots(shared: Path) -> dict[str, list[Path]]:
 
 
 @pytest.mark.slow
-def test_real_totals_are_those_of_the_adapters(shared: Path, tmp_path: Path) -> None:
+def test_real_totals_are_those_of_the_adapters(real_store: RealStore) -> None:
     """Per session and per day, forks and subagents once; and what the API itself counted."""
-    roots = real_roots(shared)
-    report = sweep(tmp_path, roots)
-    stored = spent(tmp_path)
+    folder, roots, report = real_store
+    stored = spent(folder)
     expected: dict[str, tuple[int, int, int]] = {}
     days: Counter[str] = Counter()
     for agent, places in roots.items():
@@ -872,8 +870,8 @@ def test_real_totals_are_those_of_the_adapters(shared: Path, tmp_path: Path) -> 
     assert report.sessions_new > 150
     assert 0 == report.failed
     assert expected == stored
-    assert days == Counter({day: n for day, n in kept_spend(tmp_path).items() if n})
-    again = sweep(tmp_path, roots)
+    assert days == Counter({day: n for day, n in kept_spend(folder).items() if n})
+    again = sweep(folder, roots)
     assert (0, 0, 0) == (again.read, again.lines, again.digested)
 
 
@@ -914,11 +912,9 @@ def _by_day(whole: SessionGraph) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_real_totals_are_those_of_the_api(shared: Path, tmp_path: Path) -> None:
+def test_real_totals_are_those_of_the_api(shared: Path, real_store: RealStore) -> None:
     """Of Codex and Grok, thread by thread, where the log tells all of it."""
-    roots = real_roots(shared)
-    sweep(tmp_path, {agent: roots[agent] for agent in ("codex", "grok")})
-    found = rows(tmp_path)
+    found = rows(real_store.folder)
     checked = 0
     for agent in ("codex", "grok"):
         for path in sorted((shared / "data" / agent).glob("*/truth.json")):

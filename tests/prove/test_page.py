@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import Curve, Figure, Results
-from prove import page
-from prove.report import Report, Told
+from bench.__main__ import NAMES, Curve, Figure, Results
+from prove import budgets, page
+from prove.report import Report, Told, verdict
+from prove.trial import Outcome, Part
 from tests.conftest import ROOT
 from tests.prove.counting import ran
 
@@ -36,6 +37,56 @@ def test_the_sentence_of_a_release_counts_what_was_done(tmp_path: Path) -> None:
     assert "- T4: no disk" in page.left_out(ran(tmp_path).report())
 
 
+def test_a_trial_that_could_not_run_is_not_listed_as_passed(tmp_path: Path) -> None:
+    """It is named as not run and counts nowhere; one that ended before a tool was gone has run."""
+    run = ran(tmp_path)
+    told = run.report()
+    row = next(line for line in page.faults(told).splitlines() if line.startswith("| T4 "))
+    run.state.add("T4", Part("four"), Outcome(1), 1.0)
+    later = run.report()
+    named = {t.name: t for t in later.trials}
+
+    assert row.endswith("| not run: no disk |")
+    assert "violations" not in row
+    assert "T4" in page.not_repeated(told, "abc")
+    assert "0 violations" == verdict(named["T4"])
+    assert "T4" not in page.left_out(later)
+
+
+def test_trials_of_other_code_are_said_to_be_so() -> None:
+    """Nor does a tenth of a release count as one."""
+    report = Report({}, "abc", 1.0, [])
+
+    assert "no trial was repeated" in page.not_repeated(report, "other")
+    assert "T16" in page.not_repeated(report, "abc")
+    report.scale = 0.1
+    assert "no trial was run" in page.not_repeated(report, "abc")
+
+
+def test_every_budget_stands_on_the_page_and_losses_come_first() -> None:
+    """Those without a figure too, before those that held."""
+    figures = [
+        Figure("cli", "thence --help, 50 ms here", 5.5, 4.4, 4.4, 4.4, 1),
+        Figure("redact", "40 MB/s / lines of a log", 1.0, 2.0, 2.0, 2.0, 1),
+    ]
+    lines = budgets.table(Results({}, figures, [], {})).splitlines()[2:]
+    verdicts = [line.rpartition(" | ")[2] for line in lines]
+
+    assert len(budgets.BUDGETS) == len(lines)
+    assert ["**missed** 1 of 1 |", "no figure |", "held |"] == list(dict.fromkeys(verdicts))
+    assert "thence --help, 50 ms here 0.80" in lines[-1]
+    assert lines[0].startswith("| redaction |")
+
+
+def test_every_budget_has_a_benchmark_or_what_shows_it() -> None:
+    """Each names benchmarks that there are, and one of their figures."""
+    for budget in budgets.BUDGETS:
+        names = budget.bench.split("|") if budget.bench else []
+
+        assert names or budget.shown_by
+        assert {*names} <= {*NAMES, "great"}
+
+
 def test_figures_stand_beside_their_budgets() -> None:
     """Held or missed, with the spread; and a row for each operation that grows."""
     figures = [Figure("x", "a / b", 1.0, 0.5, 0.4, 0.6, 3), Figure("x", "c", 1.0, 2.0, 2.0, 2.0, 3)]
@@ -54,7 +105,8 @@ def test_pages_name_only_tables_there_are(path: Path) -> None:
     assert (
         set()
         != names
-        <= {"faults", "left-out", "truth", "truth-agents", "cases", "speed", "growth"}
+        <= {"faults", "left-out", "not-repeated"}
+        | {"truth", "truth-agents", "cases", "speed", "budgets", "growth"}
     )
     assert path.read_text(encoding="utf-8").count("<!-- made:") >= len(names)
 

@@ -41,7 +41,7 @@ def test_totals_are_those_of_the_parts(tmp_path: Path) -> None:
     assert "1-20" == first.seeds
     assert 3 == alone.done
     assert ["three/0/1: the trial itself broke: ValueError('no three in T3')"] == broken.violations
-    assert "cannot run here: no disk" == verdict(cannot)
+    assert "not run: no disk" == verdict(cannot)
     assert 2 == report.violations
     assert [] == list((tmp_path / "tmp").iterdir())
 
@@ -149,4 +149,4 @@ def test_a_trial_that_did_nothing_is_not_called_proven() -> None:
     """All of its tests were skipped: it says why."""
     told = Told("T9", "t", "u", "w", 1, 1, 0, [], {}, ["no ../shared"], "0", 0.0)
 
-    assert "cannot run here: no ../shared" == verdict(told)
+    assert "not run: no ../shared" == verdict(told)

@@ -445,7 +445,7 @@ def tried(house: House, examples: int, method: str = "get") -> dict[str, set[int
     event = house.ask(f"/api/sessions/{uids[0]}/events?limit=1").json["events"][0]["name"]
     seen: dict[str, set[int]] = {}
     for found in schema.get_all_operations():
-        operation = found.ok()  # type: ignore[union-attr]  # else the schema is none, and it raises
+        operation = found.ok()  # else the schema is none, and it raises
         if operation.method == method:
             seen[operation.label] = asked(operation, token, uids, event, examples)
     return seen

@@ -120,7 +120,7 @@ def test_no_real_session_has_a_branch_that_goes_on_from_another(shared: Path) ->
     for path in sorted((shared / "data" / "claude-code").rglob("projects/*/*.jsonl")):
         if path.stat().st_size > 5_000_000:
             continue
-        graph = load(path).whole.graph
+        graph = load(path).graph.graph
         home = {place: n for n, one in enumerate(graph.branches) for place in one.events}
         for number, one in enumerate(graph.branches):
             at = -1 if one.at is None else one.at

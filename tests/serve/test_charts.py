@@ -20,8 +20,8 @@ from tests.serve.conftest import empty
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.readout import Readout, read_window
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import events_of_session
-from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.serve.chart import Chart
 from thence.serve.clock import DisplayClock

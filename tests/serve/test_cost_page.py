@@ -25,8 +25,8 @@ def test_the_parts_add_up_to_the_whole(house: House, by: str) -> None:
     total = house.store.totals((), Filter())[0]
 
     assert made.all.dead == money(total.dead)
-    assert made.all.total == money(total.ticks, total.unpriced)
-    assert made.heading == f"{money(total.ticks, total.unpriced)} in 365 days"
+    assert made.all.total == total.cost_text
+    assert made.heading == f"{total.cost_text} in 365 days"
 
 
 def test_a_day_can_be_looked_at_alone(house: House) -> None:
@@ -61,7 +61,7 @@ def test_weeks_and_months_and_all_time_sum_up_to_the_same(house: House) -> None:
         rows = as_csv(house.context, wanted).splitlines()
         assert rows[0].startswith(f"{per},sessions,")
         assert dollars == round(sum(float(row.split(",")[5]) for row in rows[1:]), 4)
-        assert f"{money(total.ticks, total.unpriced)} all time" == made.heading
+        assert f"{total.cost_text} all time" == made.heading
         assert len(rows) - 1 == len(made.lines)
         spent = next(bar for bar in reversed(made.bars) if bar.parts)
         alone = house.ask(f"{spent.href}&form=csv").body.decode().splitlines()

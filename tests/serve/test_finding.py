@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from weakref import ref
@@ -12,11 +11,13 @@ from weakref import ref
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.memory.test_marking import MARKED_TERMS, MARKED_TEXTS
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, empty
 from tests.serve.test_pages import goes_on, tides, uid_of
 from thence.agents.claude.sample import SampleTranscript
 from thence.memory.dismissals import dismissed_todos
+from thence.memory.marking import marking_of
 from thence.memory.promised import open_promises
 from thence.memory.search import parse
 from thence.memory.store import Filter
@@ -37,13 +38,6 @@ SHOWN = """() => {
 """Whether the row of a hit and the word that was looked for are in view."""
 
 QUERIES = ("clock", "hour", "token", "pytest", "gauge", '"missing hour"', "kind:error failed")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with browsers.launched() as made:
-        yield made
 
 
 def test_every_event_has_a_row_and_the_folds_that_lead_to_it(house: House) -> None:
@@ -79,6 +73,32 @@ def test_words_are_found_in_what_is_folded(house: House) -> None:
     assert () == find(chart, "nosuchwordanywhere").matches == find(chart, "").matches
 
 
+@pytest.mark.parametrize(
+    ("query", "text", "marked"),
+    [
+        ("exit code 2", "exit code 2", ["exit", "code", "2"]),
+        ("exit code", "exit code 2", ["exit", "code"]),
+        ("ex", "exit", ["ex"]),
+        ("rror", "ValueError", ["rror"]),
+        ("x", "none", []),
+    ],
+)
+def test_words_of_a_session_are_whole_then_begun_then_anywhere(
+    own_house: House, query: str, text: str, marked: list[str]
+) -> None:
+    """Wider only where nothing narrower matches; a single character is never a part of a word."""
+    begun = datetime.now(UTC) - timedelta(minutes=30)
+    log = SampleTranscript("marks", own_house.homes.work / "tidepool", begun)
+    log.prompt("The gcode job of 23:13 ended, unexiting: exit code 2, then ValueError.")
+    log.save(own_house.homes.claude)
+    own_house.swept()
+    row = own_house.context.row(f"claude:{log.id}")
+    result = find(charts_of(own_house.context).get(own_house.context, row), query)
+
+    assert bool(marked) is bool(result.matches)
+    assert marked == [text[at:to] for at, to in result.marking.spans(text)]
+
+
 def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts up to a limit stay at hand; a chart that nobody uses any more is not held."""
     charts = [charts_of(house.context).get(house.context, row) for row in house.store.sessions()]
@@ -99,12 +119,9 @@ def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
-def test_opening_a_hit_shows_the_hit(
-    browser: Browser, house: House, width: int, dark: bool
-) -> None:
+def test_opening_a_hit_shows_the_hit(browser: Browser, house: House) -> None:
     """Every hit of several searches: its folds open, its row in view, the word marked."""
-    with browsers.tab(browser, house, width=width, dark=dark) as tab:
+    with browsers.tab(browser, house) as tab:
         opened = 0
         for query in QUERIES:
             for hit in house.store.search(parse(query), 40).matches[:6]:
@@ -119,6 +136,35 @@ def test_opening_a_hit_shows_the_hit(
         assert [] == tab.violations()
         assert [] == tab.errors
         assert opened > 20
+
+
+@pytest.mark.slow
+def test_the_browser_marks_what_snippets_mark(browser: Browser, own_house: House) -> None:
+    """The expression that it gets means the same there, and words end where boxes end."""
+    log = SampleTranscript("marks", own_house.homes.work / "tidepool", datetime.now(UTC))
+    log.prompt("The gcode job of 23:13 ended with exit code 2, not 22 or 2b.")
+    log.text("| exit | code |\n| --- | --- |\n| exit | 2 |\n| 2 | gcode |")
+    log.save(own_house.homes.claude)
+    own_house.swept()
+    texts = [*MARKED_TEXTS, "e\u0301xit 2", "\u0130 exit", "x\u00b2 2"]
+    with browsers.tab(browser, own_house) as tab:
+        page = tab.go(f"/sessions/claude:{log.id}?q=exit+code+2")
+        marks = page.wait_for_function(
+            """() => { const found = [...(CSS.highlights.get("found") ?? [])].map(String);
+                       return found.length ? found : null; }"""
+        ).json_value()
+        seen = page.evaluate(
+            """([sources, texts]) => sources.map((source) => texts.map((text) =>
+                 [...text.matchAll(new RegExp(source, "giu"))].map((match) => match[0])))""",
+            [[marking_of(terms).script for terms in MARKED_TERMS], texts],
+        )
+
+    expected = [
+        [[text[at:to] for at, to in marking_of(terms).spans(text)] for text in texts]
+        for terms in MARKED_TERMS
+    ]
+    assert expected == seen
+    assert ["exit", "code", "2", "exit", "code", "exit", "2", "2"] == marks
 
 
 @pytest.mark.slow
@@ -228,12 +274,11 @@ def test_a_prompt_stays_as_typed_and_every_row_can_be_copied_and_seen_raw(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
 def test_a_discarded_branch_stands_beside_what_took_its_place(
-    browser: Browser, house: House, width: int, dark: bool
+    browser: Browser, house: House
 ) -> None:
     """With edits, tests and cost of each; neither has rows of the other."""
-    with browsers.tab(browser, house, width=width, dark=dark) as tab:
+    with browsers.tab(browser, house) as tab:
         page = tab.go(tides(house))
         page.locator(".branch summary").first.click()
         page.get_by_role("link", name="Compare with its replacement").first.click()

@@ -101,7 +101,7 @@ def log_of(house: House, uid: str) -> Path:
 
 def texts(house: House, uid: str) -> list[str]:
     """All that was ever said in a session, on whatever branch."""
-    events = load(log_of(house, uid)).whole.events
+    events = load(log_of(house, uid)).graph.events
     said = [event.payload for event in events if event.kind in ("user_msg", "assistant_msg")]
     return [one["text"] for one in said if isinstance(one, dict)]
 
@@ -330,7 +330,7 @@ def test_a_call_that_nobody_approves_gets_a_synthetic_result(
 
 
 def _parent(house: House, uid: str, event: dict[str, Any]) -> str:
-    whole = load(log_of(house, uid)).whole
+    whole = load(log_of(house, uid)).graph
     return next(
         fact.node.parent or "" for fact in whole.facts if fact.node.id == event["native_id"]
     )

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.format.histories import History, Script, scripts
 from thence.format.facts import fact_of
 from thence.format.normal import SessionEvent
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
-from thence.format.whole import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.serve.lines import EventLine, StreamPosition, _common
 from thence.testing import Draft

@@ -23,7 +23,7 @@ from thence.cli import nudge
 from thence.cli.madeup import made_id
 from thence.format import layout
 from thence.journal import Journal
-from thence.memory import nudges
+from thence.memory import nudges, watching
 from thence.memory.store import Filter
 from thence.memory.watching import changes
 from thence.serve import clients, live, sweeper
@@ -382,7 +382,7 @@ def test_all_sessions_tell_when_they_change_and_who_waits(
 @pytest.mark.slow
 def test_what_comes_to_rest_is_digested(own_house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at every line, which would cost more than the lines; soon after the last one."""
-    monkeypatch.setattr(sweeper, "IDLE_BEFORE_DIGEST_S", 0.1)
+    monkeypatch.setattr(watching, "IDLE_BEFORE_DIGEST_S", 0.1)
     say(own_house, "one more")
 
     wait_until(lambda: own_house.context.row(UID).change > 1)

@@ -132,7 +132,7 @@ def test_an_agent_is_told_the_true_number_of_hits(machine: House) -> None:
         lines = asked(machine, query="scrape barnacle kind:user_msg", limit=limit)
 
         assert f"thence search, {head}" in lines[0]
-        assert min(limit, 9) == len(lines) - 2
+        assert min(limit, 9) == len(lines) - 3  # the frame, and how to open the first
     lines = asked(machine, query="barnacle", limit=10)
 
     assert "thence search, the first 10 matches, more match;" in lines[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 import unicodedata
 from collections.abc import Iterator
@@ -22,11 +23,12 @@ from thence.memory.packs import pack_name
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.serve.frame import MAX_ANSWER_CHARS
+from thence.serve.frame import MAX_ANSWER_CHARS, MAX_LAST_CHARS
 from thence.serve.questions import TOOLS, Questions
 
 CLOCK = made_id("clock-change")
 SMALL = 600_000
+LINK = "open in the viewer, each event likewise: "
 HEAD = re.compile(
     r"\[([0-9a-f]{16}) data: thence (\w+), .*; quoted from past sessions as recorded\]"
 )
@@ -65,7 +67,7 @@ def inside(answer: str) -> list[str]:
     assert head is not None, lines[0]
     assert f"[{head[1]} end of data]" == lines[-1]
     assert 2 == answer.count(head[1])
-    return lines[1:-1]
+    return [line for line in lines[1:-1] if not line.startswith(LINK)]
 
 
 def event_of(questions: Questions, words: str) -> tuple[str, str]:
@@ -97,7 +99,7 @@ def test_a_derived_kind_is_found_and_leads_to_where_it_comes_from(
     store: Sqlite, questions: Questions, kind: str
 ) -> None:
     """As many as the sessions show; each name is what the next question takes."""
-    wholes = [recall.load_session(store, row).whole for row in store.sessions()]
+    wholes = [recall.load_session(store, row).graph for row in store.sessions()]
     shown = [e for one in wholes for e in one.derived if e.kind == kind and e.state != "internal"]
     lines = inside(questions.answer("search", {"query": f"kind:{kind}", "limit": 50}))
     event, session = event_of(questions, f"kind:{kind}")
@@ -118,6 +120,43 @@ def test_a_hit_leads_to_its_surroundings_and_its_session(questions: Questions) -
     assert any("No module named" in line for line in around)
     assert any(line.endswith(": Run the tests.") for line in outline)
     assert any(line.startswith("error 1x, fixed: ") for line in outline)
+
+
+EVENTS_ASKED: dict[str, dict[str, Any]] = {
+    "search": {"query": "module", "limit": 50},
+    "recall": {"question": "why did the module tidal fail?"},
+    "outline": {"session": CLOCK},
+    "seen_error": {"text": MISSING},
+    "files": {"path": "clock.py"},
+    "todos": {},
+}
+
+
+@pytest.mark.parametrize("tool", EVENTS_ASKED)
+@pytest.mark.parametrize("url", [None, "http://127.0.0.1:7331"])
+def test_an_answer_that_names_events_says_how_to_open_them(
+    store: Sqlite, tool: str, url: str | None
+) -> None:
+    """By a command, and by a link while the viewer runs: an event that the store has."""
+    asked = Questions(store, Redactor(key=KEY).redact, lambda *_: {}, viewer=lambda: url)
+    answer = asked.answer(tool, EVENTS_ASKED[tool])
+    (line,) = [line for line in answer.split("\n") if line.startswith(LINK)]
+    command, _, link = line.removeprefix(LINK).partition(" or ")
+    program, verb, session, option, event = shlex.split(command)
+    uid = recall.session(store, session).session.session_uid
+
+    assert ["thence", "open", "--at"] == [program, verb, option]
+    assert recall.stored_event(store, uid, event)
+    assert ("" if url is None else f"{url}/sessions/{uid}?at={event}") == link
+    assert len(line) <= MAX_LAST_CHARS
+    assert len(answer) <= MAX_ANSWER_CHARS
+
+
+def test_an_answer_that_names_no_event_has_no_link(questions: Questions) -> None:
+    """Costs, and searches that match nothing."""
+    answers = [questions.answer("costs", {}), questions.answer("search", {"query": "quinquereme"})]
+
+    assert [] == [answer for answer in answers if LINK in answer]
 
 
 def test_a_broken_pack_costs_only_the_texts_in_it(tmp_path: Path) -> None:
@@ -177,10 +216,10 @@ def test_files_todos_and_costs_name_their_sessions(questions: Questions) -> None
     ]
     files = inside(questions.answer("files", {"path": paths[0]}))
 
-    assert all(re.match(r"\w+:\S+ \d{4}-\d\d-\d\d \w+: ", line) for line in todos)
+    assert all(re.match(r"\w+:\S+ e\w{6} \d{4}-\d\d-\d\d \w+: ", line) for line in todos)
     assert any(re.match(r"\$\d+\.\d\d in .*: claude$", line) for line in inside(costs))
     assert any(line.startswith(f"claude:{CLOCK[:13]} ") for line in files)
-    assert any(line.startswith("  for: ") for line in files)
+    assert any(line.startswith("  for e") for line in files)
 
 
 def test_a_decision_is_written_and_nothing_else_writes(

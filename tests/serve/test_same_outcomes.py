@@ -26,13 +26,13 @@ from thence.format.graph import State
 from thence.format.normal import DERIVED
 from thence.format.outcomes import CallOutcome
 from thence.format.readout import Readout
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
-from thence.format.whole import SessionGraph
-from thence.memory.course import SessionTimeline
 from thence.memory.growth import Growing
-from thence.memory.keep import Ingester
+from thence.memory.ingest import Ingester
 from thence.memory.packs import Packs
 from thence.memory.readouts import open_loaded, open_session, read_session
+from thence.memory.session_timeline import SessionTimeline
 from thence.memory.store import unpack_facts
 from thence.serve.chart import Chart
 from thence.team.copying import _NoRedaction

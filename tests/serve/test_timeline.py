@@ -22,8 +22,8 @@ from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.normal import SEQ_STEP
 from thence.format.readout import read_window
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
-from thence.format.whole import SessionGraph
 from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import readout_of
 from thence.serve import api

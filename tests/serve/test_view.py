@@ -16,7 +16,7 @@ from thence.agents.sessions import load
 from thence.cli import madeup
 from thence.format.graph import State
 from thence.format.nodes import Is
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.memory.store import Filter
 from thence.serve.chart import Chart, ChartRow
@@ -56,7 +56,7 @@ def all_rows(chart: Chart) -> Iterator[ChartRow]:
 
 def whole_of(folder: Path, script: SampleTranscript) -> Chart:
     """Write a session down and lay it out."""
-    return Chart(readout_of(load(script.save(folder)).whole))
+    return Chart(readout_of(load(script.save(folder)).graph))
 
 
 # -- rows -----------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
             s.text("Dead.")
             s.tip = before
             s.bash("ls", "a\n")
-        return load(s.save(tmp_path)).whole
+        return load(s.save(tmp_path)).graph
 
     made = {size: whole(size) for size in (60, 480)}
 
@@ -337,7 +337,7 @@ def test_every_real_session_is_drawn(shared: Path) -> None:
     files += shared.glob("data/codex/*/codex_home/sessions/**/*.jsonl")
     assert files
     for path in files:
-        chart = Chart(readout_of(load(path).whole))
+        chart = Chart(readout_of(load(path).graph))
         drawing = drawn(chart)
         window = drawing.main()
         outline = SessionOutline(drawing, window, DisplayClock(UTC), "/s")

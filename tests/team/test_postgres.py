@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter, SessionChange, Store, StoreLocked, open_store
 from thence.team import postgres as module
-from thence.team import postgres_access, postgres_events
+from thence.team import postgres_events, postgres_migrations
 from thence.team import postgres_schema as schema
 from thence.team import postgres_search as module_search
 from thence.team.postgres import Postgres, StoreLost
@@ -360,7 +360,7 @@ def test_every_join_of_a_function_carries_the_tenant(store: Postgres) -> None:
     asked = {name: body for name, body in bodies if _tables(body)}
 
     names = "found found_in_pieces found_digests looked met mine removed shown titled words_like"
-    assert set(names.split()) == set(asked)
+    assert {*names.split(), "vectors_stale"} == set(asked)
     for name in asked.keys() - {"mine"}:
         spaced = asked[name].replace("tenant = ", "tenant=").replace("tenant || ''", "tenant")
         assert _tables(asked[name]) <= _tenants(spaced.replace("tenant = ", "tenant=")), name
@@ -447,7 +447,7 @@ def test_fleet_survives_a_migration(
         monkeypatch.context() as patched,
     ):
         patched.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, newer))
-        schema.migrate(db)
+        postgres_migrations.migrate(db)
     done.set()
     for thread in threads:
         thread.join()
@@ -501,10 +501,10 @@ def test_member_of_the_schema_before_searches_after_a_migration(
     role = f"{database}_early"
     postgres.sql(f"CREATE ROLE {role} LOGIN")
     with monkeypatch.context() as patched:
-        later = ("folds", "calls", "event_pages")
+        later = ("folds", "calls", "event_pages", "vectors")
         tables = tuple(name for name in schema.TABLES if name not in later)
         patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
-        patched.setattr(postgres_access, "TABLES", tables)
+        patched.setattr(module, "TABLES", tables)
         owner = opened(postgres, database, tenant="early")
         owner.admit(role, writes=True)
         owner.close()
@@ -549,9 +549,9 @@ def test_program_of_the_schema_before_leaves_no_state_behind(postgres: Cluster) 
 # -- who may read ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
-    """Two teams, each with a reader; and one who may write for the red one."""
+@contextmanager
+def two_teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
+    """Two teams in a new database, each with a reader; and one who may write for the red one."""
     database = postgres.database()
     stored = {name: opened(postgres, database, tenant=name) for name in ("red", "blue")}
     for name, one in stored.items():
@@ -567,9 +567,24 @@ def teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
     members = {role: Postgres(f"{where}&machine=theirs") for role, where in url.items()}
     crossed = url["red"].replace("tenant=red", "tenant=blue")
     members["red in blue"] = Postgres(crossed)
+    postgres.sql("ANALYZE", database)
     yield members
     for one in (*members.values(), *stored.values()):
         one.close()
+
+
+@pytest.fixture(scope="module")
+def teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
+    """Two teams that tests read from, and whose members try what they may not; change nothing."""
+    with two_teams(postgres) as members:
+        yield members
+
+
+@pytest.fixture
+def own_teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
+    """Two teams of one test, which may change them."""
+    with two_teams(postgres) as members:
+        yield members
 
 
 def test_member_reads_her_team(teams: dict[str, Postgres]) -> None:
@@ -629,10 +644,9 @@ TRICKS = (
 @pytest.mark.parametrize("trick", TRICKS)
 @pytest.mark.parametrize("role", ["red", "red_writer"])
 def test_no_trick_of_a_member_shows_another_team(
-    teams: dict[str, Postgres], postgres: Cluster, role: str, trick: str
+    teams: dict[str, Postgres], role: str, trick: str
 ) -> None:
     """Roles, settings, tables and functions of her own: refused, or her own team alone."""
-    postgres.sql("ANALYZE", teams["red"].address.partition("@/")[2].partition("?")[0])
     seen: list[str] = []
     with psycopg.connect(teams[role].address, autocommit=True) as db:
         db.execute("SET search_path TO thence, pg_temp")
@@ -670,25 +684,27 @@ def _looked(store: Postgres, tenant: str) -> int:
     return len(found) + len(events) + len(rows.words(CANARY[:3].lower(), ""))
 
 
-def test_reader_does_not_write(teams: dict[str, Postgres]) -> None:
+def test_reader_does_not_write(own_teams: dict[str, Postgres]) -> None:
     """And a writer writes for her own team alone."""
-    change = session(teams["red_writer"], "new", "hello")
+    change = session(own_teams["red_writer"], "new", "hello")
     with pytest.raises(StoreLost, match="permission denied"):
-        teams["red"].write([change])
-    teams["red_writer"].write([change])
+        own_teams["red"].write([change])
+    own_teams["red_writer"].write([change])
     for table in ("sessions", "members"):
         with pytest.raises(StoreLost, match=r"row-level security|permission denied"):
-            teams["red_writer"]._run(
+            own_teams["red_writer"]._run(
                 f'INSERT INTO {table} SELECT (jsonb_populate_record(t, \'{{"tenant": "blue"}}\''
                 f")).* FROM {table} AS t LIMIT 1"
             )
 
-    assert 2 == len(list(teams["red"].sessions()))
+    assert 2 == len(list(own_teams["red"].sessions()))
 
 
-def test_what_a_member_removes_is_pending_until_the_owner_comes(teams: dict[str, Postgres]) -> None:
+def test_what_a_member_removes_is_pending_until_the_owner_comes(
+    own_teams: dict[str, Postgres],
+) -> None:
     """Who does not own the tables cannot write them anew; nobody finds it all the same."""
-    store = teams["red_writer"]
+    store = own_teams["red_writer"]
     pending = store.remove(["claude:red"], why={})
 
     assert ["claude:red"] == pending

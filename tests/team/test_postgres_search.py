@@ -398,12 +398,12 @@ def test_parts_of_names_have_an_index(postgres: Cluster) -> None:
     """Of many sessions those are looked at whose project may have the part, not all."""
     database = postgres.database()
     store = Postgres(postgres.url(database, tenant="parts", machine="here"))
-    changes = [change_of(store, f"s{at:04}", ["cat"]) for at in range(1000)]
+    changes = [change_of(store, f"s{at:04}", ["cat"]) for at in range(300)]
     store.write(changes)
     postgres.sql("ANALYZE", database)
     names = ("sessions_parts", "sessions")
     told, found = [], []
-    for asked in ("s0777", "S00", "%"):
+    for asked in ("s0277", "S00", "%"):
         with store._db.transaction():
             before = _scans(store, names)
             found.append(len(store.search(parse(f"project:{asked} cat"), limit=1000).matches))

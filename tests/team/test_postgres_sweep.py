@@ -21,6 +21,7 @@ from tests.faults.warm import Warm
 from tests.memory import killed_postgres, logs, stored, test_growth_grok, test_sweep
 from tests.memory.stored import dump, sweep
 from tests.memory.test_sweep import CANARY, home, tmp_path
+from tests.pace import by_pace
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.memory import sweep as module
@@ -176,6 +177,7 @@ def test_sweep_whose_server_is_killed_converges(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_eviction_that_is_killed_is_done_by_the_next_sweep(
     home: Path, tmp_path: Path, warm: Warm, postgres: Cluster
 ) -> None:
@@ -187,7 +189,7 @@ def test_eviction_that_is_killed_is_done_by_the_next_sweep(
     uid = f"claude:{secret.session}"
     database = postgres.database()
     stored.use(postgres.url(database))
-    for point in range(1, 14, 2):
+    for point in range(1, 14, by_pace(5, 5, 2)):
         place = tmp_path / f"s{point}"
         sweep(place, {"claude": [home]})
         warm.start(killed_postgres.evicted, stored.address(place), uid, point).wait()

@@ -13,6 +13,7 @@ from tests.agents.transcripts import Script, usage
 from tests.format.test_fold import counted
 from tests.memory import logs
 from tests.memory.stored import KEY, everything
+from tests.pace import by_pace
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.format.sums import Sums
@@ -226,11 +227,16 @@ def straight(number: int, turns: int) -> Script:
     return made
 
 
+@pytest.mark.sampled
 def test_push_of_one_line_does_not_grow_with_the_session(team: Team) -> None:
-    """Counted in executed lines, for sessions of 1,000 and 10,000 events that are being written."""
+    """Counted in executed lines, for a session ten times as long that is being written.
+
+    Of 1,000 and 10,000 events in `make prove`.
+    """
+    turns_of_both = by_pace((40, 400), (40, 400), (250, 2500))
     work, first = [], 0
     redactor = Redactor(key=KEY)
-    for number, turns in ((1, 250), (2, 2500)):
+    for number, turns in enumerate(turns_of_both, start=1):
         machine = f"m{number}"
         long = straight(number, turns)
         logs.write(team.home(machine), long)

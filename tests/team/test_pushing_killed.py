@@ -16,6 +16,7 @@ import pytest
 from tests.faults.warm import Warm
 from tests.memory import killed_postgres, logs, test_sweep
 from tests.memory.stored import KEY, everything
+from tests.pace import by_pace
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.errors import ThenceError
@@ -123,11 +124,17 @@ class Stage:
         return int(left[0] <= 0)
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    """A parent of processes to kill."""
+    with Warm("tests.memory.killed_postgres") as parent:
+        yield parent
+
+
 @pytest.fixture
-def stage(tmp_path: Path, postgres: Cluster) -> Iterator[Stage]:
+def stage(tmp_path: Path, postgres: Cluster, warm: Warm) -> Stage:
     """A machine that is about to push."""
-    with Warm("tests.memory.killed_postgres") as warm:
-        yield Stage(tmp_path, postgres, warm)
+    return Stage(tmp_path, postgres, warm)
 
 
 def kill(stage: Stage, what: str, *, clients: int, servers: int) -> None:
@@ -151,9 +158,10 @@ def kill(stage: Stage, what: str, *, clients: int, servers: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_killed_push_converges(stage: Stage) -> None:
     """Whoever is killed, wherever it was; a second push then finds nothing to send."""
-    kill(stage, "push", clients=8, servers=2)
+    kill(stage, "push", clients=by_pace(4, 4, 8), servers=by_pace(1, 1, 2))
     store, target = Sqlite(stage.local), Postgres(stage.url)
     with target.sweeping(wait=60):
         report = pushing.Pusher(store, target, Redactor(key=KEY)).run()
@@ -164,6 +172,7 @@ def test_killed_push_converges(stage: Stage) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 def test_killed_push_of_what_grew_converges(stage: Stage, tmp_path: Path) -> None:
     """It goes on behind what is there, whatever had arrived, and comes to what all at once is."""
     before = tmp_path / "before"
@@ -180,14 +189,15 @@ def test_killed_push_of_what_grew_converges(stage: Stage, tmp_path: Path) -> Non
     killed_postgres.push(stage.local, stage.fresh())
     calm = stage.there()
     ends: Counter[int] = Counter()
-    for point in (2, 5, 9, 14, 20, 27, 35):
+    points = (2, 5, 9, 14, 20, 27, 35)[:: by_pace(3, 3, 1)]
+    for point in points:
         killed_postgres.push(str(before / "s.db"), stage.fresh())
         child = stage.warm.start(killed_postgres.pushed, stage.local, stage.url, point)
         ends[child.wait()] += 1
         test_sweep._gone(child.pid)
 
         assert calm == stage.again("push"), point
-    assert ends[-signal.SIGKILL] > 3
+    assert ends[-signal.SIGKILL] > len(points) // 2
 
 
 @pytest.mark.prove
@@ -198,9 +208,10 @@ def test_one_of_two_hundred_kills_is_as_good_as_none(stage: Stage, what: str) ->
 
 
 @pytest.mark.slow
-def test_many_machines_push_at_once(tmp_path: Path, postgres: Cluster) -> None:
+@pytest.mark.sampled
+def test_many_machines_push_at_once(tmp_path: Path, postgres: Cluster, warm: Warm) -> None:
     """No event is lost or doubled, nobody waits for ever; a copy of one session is one session."""
-    machines, sessions = 4, 20
+    machines, sessions = 4, by_pace(6, 6, 20)
     first, uid = logs.script(900), f"claude:{logs.name(900)}"
     database = postgres.database()
     url = postgres.url(database, tenant="crowd")
@@ -217,14 +228,11 @@ def test_many_machines_push_at_once(tmp_path: Path, postgres: Cluster) -> None:
         count += sum(row.events for row in store.sessions() if row.session.session_uid != uid)
         shared = next(row.events for row in store.sessions() if row.session.session_uid == uid)
         store.close()
-    with Warm("tests.memory.killed_postgres") as warm:
-        children = [
-            warm.start(
-                killed_postgres.pushed, f"{tmp_path}/{number}/s.db", f"{url}&machine=m{number}"
-            )
-            for number in range(machines)
-        ]
-        ends = [child.wait() for child in children]
+    children = [
+        warm.start(killed_postgres.pushed, f"{tmp_path}/{number}/s.db", f"{url}&machine=m{number}")
+        for number in range(machines)
+    ]
+    ends = [child.wait() for child in children]
     team = Postgres(f"{url}&machine=*")
     rows = {row.session.session_uid: row.events for row in team.sessions()}
     doubled = team._every(

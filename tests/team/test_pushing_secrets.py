@@ -17,6 +17,7 @@ from tests.agents.transcripts import Script, usage
 from tests.memory import logs
 from tests.memory.stored import KEY
 from tests.memory.test_redact_recall import planted
+from tests.pace import by_pace
 from tests.postgres import Cluster
 from thence.agents import adapters
 from thence.memory.redact import Redactor
@@ -39,7 +40,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]
     gone: list[bytes] = []
     texts = [
         (text, found)
-        for _, text, found in list(planted())[::6]
+        for _, text, found in list(planted())[:: by_pace(12, 12, 6)]
         if not any(piece in clean.redact(text) for piece in found)
     ]
     for number in range(4):
@@ -92,6 +93,7 @@ def values(store: Postgres) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("objects", [False, True], ids=["database", "objects"])
 def test_no_planted_secret_leaves_the_machine(
     pieces: tuple[Path, list[bytes]], tmp_path: Path, postgres: Cluster, objects: bool
@@ -114,7 +116,7 @@ def test_no_planted_secret_leaves_the_machine(
     source = b"".join(path.read_bytes() for path in (folder / "home").rglob("*.jsonl"))
     holds = {table for table, body in told if CANARY.encode() in body}
 
-    assert len(gone) > 200
+    assert len(gone) > by_pace(100, 100, 200)
     assert [] == [piece for piece in gone if piece in everything]
     assert len(gone) // 2 < sum(piece in source for piece in gone)
     assert b"[REDACTED:" in everything

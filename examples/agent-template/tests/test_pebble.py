@@ -52,7 +52,7 @@ def test_thence_finds_it_by_its_entry_point() -> None:
 
 def test_a_session_means_what_it_should(tmp_path: Path) -> None:
     """The answer written last is the live one; the first was paid for all the same."""
-    whole = load(write(tmp_path)).whole
+    whole = load(write(tmp_path)).graph
     cost = whole.session().cost
 
     assert [str(s) for s in whole.states] == ["internal", "live", "dead", "dead", "dead", "live"]

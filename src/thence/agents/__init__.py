@@ -75,7 +75,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.files[0].path if self.files else self.root
 
 
-class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How far one file has been read, and how to know it again."""
 
     device: int
@@ -105,7 +105,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of rows of a database: the version that was read."""
 
 
-class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
+class Cursor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How far a session has been read: a mark per file, by the file's key."""
 
     marks: dict[str, Mark] = {}

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from time import monotonic
 
 from thence.format import codec
 
-MAX_UNPACKED_BYTES = 4 << 30
+MAX_UNPACKED_BYTES = 4 << 30  # a bomb of zeros unpacks to anything; real rollouts are far below
 """Most bytes that are unpacked from one compressed file."""
 
-EDGE_BYTES = 4096
-"""Bytes by which the start and the read end of a file are known again."""
-
-Edges = tuple[bytes, bytes]
-"""The first bytes of a file, and the last ones that were read."""
-
-NO_EDGES: Edges = (b"", b"")
-
 _CHUNK_BYTES = 1 << 20
-_MAX_WINDOW_BYTES = 128 << 20
+_MAX_WINDOW_BYTES = 128 << 20  # what zstd itself allows by default: a frame may ask for gigabytes
 
 
 class Plain:
@@ -123,52 +114,3 @@ def chunks_between(handle: int, offset: int, end: int) -> Iterator[bytes]:
 
 
 Content = Plain | Zstandard
-
-
-class Flow:
-    """The bytes of a file on their way to be cut into lines, and the edges of what was read.
-
-    A line that is longer than any we take is passed over only as long as there is time: a file
-    of nothing but zeros may go on for ever.
-    """
-
-    def __init__(self, content: Content, offset: int, until: float, edges: Edges) -> None:
-        self._content = content
-        self._until = until
-        self.committed = offset
-        """Offset after the last line that was read; while a chunk is, before its first line."""
-        self.gave_up = False
-        self.head, self._committed = edges
-        self._above = self._committed  # the last bytes before the chunk
-        self._chunk = b""
-        self._start = offset
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes from the offset on.
-
-        Who asks for the next chunk has read all lines that end in this one.
-        """
-        at = self.committed
-        for chunk in self._content.chunks(at):
-            self._take(chunk, at)
-            yield chunk
-            if (end := chunk.rfind(b"\n")) >= 0:
-                self.committed = at + end + 1
-            at += len(chunk)
-            if at - self.committed > codec.LINE_LIMIT and monotonic() > self._until:
-                self.gave_up = True
-                return
-
-    def _take(self, chunk: bytes, at: int) -> None:
-        """Keep of the chunk before this one as much as an edge may need."""
-        self._committed = self.last()
-        self._above = (self._above + self._chunk[-EDGE_BYTES:])[-EDGE_BYTES:]
-        self._chunk, self._start = chunk, at
-        self.head += chunk[: EDGE_BYTES - len(self.head)]
-
-    def last(self) -> bytes:
-        """The last bytes before the committed offset."""
-        read = self.committed - self._start
-        if read <= 0:  # a line that began before this chunk is still to be read
-            return self._committed
-        return (self._above + self._chunk[max(read - EDGE_BYTES, 0) : read])[-EDGE_BYTES:]

@@ -19,24 +19,24 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from hashlib import blake2b
 from operator import attrgetter
 from time import monotonic
 from typing import Protocol, runtime_checkable
-from zlib import crc32
 
 import msgspec
 
 from thence.agents import Batch, Cursor, File, Mark, Source
-from thence.agents.contents import (
+from thence.agents.contents import Content, Plain, Zstandard, chunks_between
+from thence.agents.marks import (
     EDGE_BYTES,
-    NO_EDGES,
-    Content,
     Edges,
-    Flow,
-    Plain,
-    Zstandard,
-    chunks_between,
+    Status,
+    hash_of,
+    is_same_file,
+    is_touched,
+    mark_of,
+    match_edges,
+    status_of,
 )
 from thence.format import codec
 from thence.format.facts import Fact
@@ -55,7 +55,10 @@ MAX_LIST_BYTES = 64 << 20
 REWRITTEN = "rewritten"
 SOURCE_GONE = "source gone"
 
+
 _entry_name = attrgetter("name")
+
+_NO_EDGES = (b"", b"")
 
 _carry_cleaner: ContextVar[Callable[[str], str]] = ContextVar("carry_cleaner", default=str)
 
@@ -165,17 +168,12 @@ def is_unchanged(source: Source, cursor: Cursor) -> bool:
         names = file.path, file.beside
         if status is None or names != last:
             try:
-                last, status = names, _status(file, os.lstat(file.path))
+                last, status = names, status_of(file, os.lstat(file.path))
             except OSError:
                 return False
-        if not _is_same_file(mark, status, file.path):
+        if not is_same_file(mark, status, file.path):
             return False
     return True
-
-
-def is_made_at(mark: Mark, path: str) -> bool:
-    """Whether a mark was made of a file that lay at a path."""
-    return mark.place == _place(path)
 
 
 def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
@@ -184,9 +182,9 @@ def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
     A file that differs from its mark is opened, and looked at no further than at its edges.
     """
     path = file.path
-    if _is_same_file(mark, _status(file, status), path):
+    if is_same_file(mark, status_of(file, status), path):
         return status.st_size if not mark.torn else min(mark.offset, status.st_size)
-    if _is_touched(mark, status, path):
+    if is_touched(mark, status, path):
         return 0
     try:
         handle = open_regular(path)
@@ -194,7 +192,7 @@ def bytes_read(mark: Mark, file: File, status: os.stat_result) -> int:
         return 0
     try:
         content = Zstandard(handle) if path.endswith(".zst") else Plain(handle)
-        return mark.offset if _match_edges(mark, content) is not None else 0
+        return mark.offset if match_edges(mark, content) is not None else 0
     except OSError:
         return 0
     finally:
@@ -243,7 +241,7 @@ class _FileReader:
         """Whether the file has to be opened."""
         mark = self._before
         try:
-            status = _status(self._file, os.lstat(self._file.path))
+            status = status_of(self._file, os.lstat(self._file.path))
         except FileNotFoundError:
             if mark is None:
                 self._skip("no such file")
@@ -253,7 +251,7 @@ class _FileReader:
         except (OSError, ValueError) as error:
             self._skip(reason_of(error))
             return False
-        if mark is None or not _is_same_file(mark, status, self._file.path):
+        if mark is None or not is_same_file(mark, status, self._file.path):
             return True
         self._batch.torn |= mark.torn
         return False
@@ -286,7 +284,7 @@ class _FileReader:
         before = self._before
         last = before.generation if before else -1
         carry = before.carry if before else None
-        status = _status(self._file, os.fstat(handle))
+        status = status_of(self._file, os.fstat(handle))
         mark = mark_of(status, self._file.path, generation=last + 1, carry=carry)
         records = self._open_records(self._source, self._file, mark)
         is_list = isinstance(records, ListRecords)
@@ -325,7 +323,7 @@ class _FileReader:
         records = self._open_records(self._source, self._file, mark)
         facts, events, is_record = records.facts, self._batch.events, self._is_record
         quick, make_entry = codec.quick, codec.RawRecord
-        flow = Flow(content, mark.offset, until, edges)
+        flow = _Flow(content, mark.offset, until, edges)
         offset, line = mark.offset, mark.line
         stop = offset + room
         tail: tuple[Place, bytes | None] | None = None
@@ -362,15 +360,15 @@ class _FileReader:
             offset=offset,
             line=line,
             generation=mark.generation,
-            head=_hash(flow.head[: offset + len(tail_bytes)]),
-            anchor=_hash((flow.last() + tail_bytes)[-EDGE_BYTES:]),
+            head=hash_of(flow.head[: offset + len(tail_bytes)]),
+            anchor=hash_of((flow.last() + tail_bytes)[-EDGE_BYTES:]),
             tail=len(tail_bytes),
             torn=torn,
             carry=carry,
         )
 
     def _read_tail(
-        self, tail: tuple[Place, bytes | None], records: Records, flow: Flow
+        self, tail: tuple[Place, bytes | None], records: Records, flow: _Flow
     ) -> tuple[bool, bytes]:
         """Look at a last line without its LF, which the cursor does not pass.
 
@@ -407,15 +405,15 @@ class _FileReader:
         """Decide where to begin: where the last read ended, or at the start once more."""
         before = self._before
         if before is None:
-            return mark_of(status, self._file.path), NO_EDGES
-        touched = _is_touched(before, status, self._file.path)
-        if not touched and (edges := _match_edges(before, content)) is not None:
+            return mark_of(status, self._file.path), _NO_EDGES
+        touched = is_touched(before, status, self._file.path)
+        if not touched and (edges := match_edges(before, content)) is not None:
             return before, edges
         generation = before.generation
         if before.offset or before.tail:
             generation += 1
             self._note_rewrite(generation)
-        return mark_of(status, self._file.path, generation=generation), NO_EDGES
+        return mark_of(status, self._file.path, generation=generation), _NO_EDGES
 
     def _note_rewrite(self, generation: int) -> None:
         """Say that this log is another one from here on, even if it holds nothing any more."""
@@ -460,98 +458,58 @@ def _start_in_line(raw: bytes, at: int, entry: codec.RawRecord | Skipped) -> int
     return start if start >= 0 and not raw[at:start].strip(codec.WHITE) else None
 
 
-class _Statuses(msgspec.Struct, frozen=True):
-    """The status of several files that are read as one."""
-
-    st_dev: int
-    st_ino: int
-    st_size: int
-    st_mtime_ns: int
-    st_ctime_ns: int
-
-
-Status = os.stat_result | _Statuses
-
-
-def _status(file: File, own: os.stat_result) -> Status:
-    """Return the status of a file, together with those that are read with it."""
-    if not file.beside:
-        return own
-    statuses: list[os.stat_result] = [own]
-    for path in file.beside:
-        with contextlib.suppress(OSError, ValueError):
-            statuses.append(os.lstat(path))
-    return _Statuses(
-        own.st_dev,
-        crc32(repr([status.st_ino for status in statuses]).encode()),
-        sum(status.st_size for status in statuses),
-        max(status.st_mtime_ns for status in statuses),
-        max(status.st_ctime_ns for status in statuses),
-    )
-
-
-def mark_of(status: Status, path: str, *, size: int | None = None, **known: JSON) -> Mark:
-    """Return a mark of a file as it is now, and what else is known of it."""
-    return Mark(
-        status.st_dev,
-        status.st_ino,
-        status.st_size if size is None else size,
-        status.st_mtime_ns,
-        ctime_ns=status.st_ctime_ns,
-        place=_place(path),
-        **known,
-    )
-
-
-def _is_same_file(mark: Mark, status: Status, path: str) -> bool:
-    return (
-        mark.mtime_ns == status.st_mtime_ns
-        and mark.inode == status.st_ino
-        and mark.size == status.st_size
-        and mark.device == status.st_dev
-        and (mark.ctime_ns == status.st_ctime_ns or _has_times(mark, status, path))
-    )
-
-
-def _is_touched(mark: Mark, status: Status, path: str) -> bool:
-    """Return whether a file was written since without a change of its size."""
-    return (mark.inode, mark.size) == (status.st_ino, status.st_size) and not _has_times(
-        mark, status, path
-    )
-
-
-def _has_times(mark: Mark, status: Status, path: str) -> bool:
-    """Return whether a file was not written since; a writer may set the mtime, never the ctime."""
-    if mark.ctime_ns != status.st_ctime_ns and mark.ctime_ns and mark.place == _place(path):
-        return False
-    return mark.mtime_ns == status.st_mtime_ns
-
-
-def _place(path: str) -> int:
-    return crc32(path.encode("utf-8", "surrogateescape"))
-
-
-def _match_edges(mark: Mark, content: Content) -> Edges | None:
-    """Return the edges of a file that begins and goes on as it did when it was read, or None."""
-    end = mark.offset + mark.tail
-    edge = min(end, EDGE_BYTES)
-    head = content.piece(0, edge)
-    anchor = content.piece(end - edge, edge)
-    if len(anchor) != edge or (_hash(head), _hash(anchor)) != (mark.head, mark.anchor):
-        return None
-    if mark.tail:  # the tail is read again: the edges end before it
-        least = min(mark.offset, EDGE_BYTES)
-        return head[:least], content.piece(mark.offset - least, least)
-    return head, anchor
-
-
-def _hash(data: bytes) -> str:
-    return blake2b(data, digest_size=12).hexdigest() if data else ""
-
-
 def reason_of(error: OSError | ValueError) -> str:
     """Return why a file could not be read."""
     return (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
+
+
+class _Flow:
+    """The bytes of a file on their way to be cut into lines, and the edges of what was read.
+
+    A line that is longer than any we take is passed over only as long as there is time: a file
+    of nothing but zeros may go on for ever.
+    """
+
+    def __init__(self, content: Content, offset: int, until: float, edges: Edges) -> None:
+        self._content = content
+        self._until = until
+        self.committed = offset
+        """Offset after the last line that was read; while a chunk is, before its first line."""
+        self.gave_up = False
+        self.head, self._committed = edges
+        self._above = self._committed  # the last bytes before the chunk
+        self._chunk = b""
+        self._start = offset
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes from the offset on.
+
+        Who asks for the next chunk has read all lines that end in this one.
+        """
+        at = self.committed
+        for chunk in self._content.chunks(at):
+            self._take(chunk, at)
+            yield chunk
+            if (end := chunk.rfind(b"\n")) >= 0:
+                self.committed = at + end + 1
+            at += len(chunk)
+            if at - self.committed > codec.LINE_LIMIT and monotonic() > self._until:
+                self.gave_up = True
+                return
+
+    def _take(self, chunk: bytes, at: int) -> None:
+        """Keep of the chunk before this one as much as an edge may need."""
+        self._committed = self.last()
+        self._above = (self._above + self._chunk[-EDGE_BYTES:])[-EDGE_BYTES:]
+        self._chunk, self._start = chunk, at
+        self.head += chunk[: EDGE_BYTES - len(self.head)]
+
+    def last(self) -> bytes:
+        """The last bytes before the committed offset."""
+        read = self.committed - self._start
+        if read <= 0:  # a line that began before this chunk is still to be read
+            return self._committed
+        return (self._above + self._chunk[max(read - EDGE_BYTES, 0) : read])[-EDGE_BYTES:]
 
 
 # -- opening and finding --------------------------------------------------------------------

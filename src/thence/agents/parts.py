@@ -89,6 +89,7 @@ def _as_text(value: JSON) -> Record:
     try:
         return {"type": "text", "text": msgspec.json.encode(value).decode()}
     except (ValueError, TypeError, RecursionError, OverflowError):
+        # Nested too deeply, or NaN: no text, but the event stays.
         return {"type": "text", "text": ""}
 
 

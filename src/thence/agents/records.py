@@ -113,6 +113,7 @@ def parse_arguments(arguments: JSON) -> JSON:
     try:
         return msgspec.json.decode(arguments)
     except (ValueError, RecursionError):
+        # Models write arguments that are no JSON; shown as they are.
         return arguments
 
 

@@ -21,9 +21,9 @@ from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Edge, Fact
 from thence.format.nodes import PREVIOUS
 from thence.format.records import Notice, Skipped
-from thence.format.whole import AncestorFacts, SessionGraph
+from thence.format.session_graph import AncestorFacts, SessionGraph
 
-MAX_ANCESTORS = 32
+MAX_ANCESTORS = 32  # a chain that is longer is a cycle that somebody forged
 """How many generations of ancestors are followed."""
 
 
@@ -31,7 +31,7 @@ class LoadedSession(msgspec.Struct):
     """A session and what was found while it was read."""
 
     source: Source
-    whole: SessionGraph
+    graph: SessionGraph
     skipped: list[Skipped]
     """Lines that could not be read; last lines that were cut short among them."""
     notices: list[Notice]

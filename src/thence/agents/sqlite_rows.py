@@ -29,22 +29,23 @@ from thence.agents.files import (
     REWRITTEN,
     SOURCE_GONE,
     Limits,
-    mark_of,
     open_regular,
     reason_of,
     rewritten_fact,
 )
+from thence.agents.marks import mark_of
 from thence.format.codec import LINE_LIMIT, TOO_LONG, RawRecord
 from thence.format.facts import Fact
 from thence.format.records import JSON, Notice, Place, Skipped
 
+# Each try may meet another write; what cannot be read now, the next sweep reads.
 MAX_TRIES: Final = 5
 """How often a database is asked again that was written meanwhile."""
 MAX_WAL_BYTES: Final = 1 << 30
 """Longest write-ahead log that is read."""
 MAX_QUERY_S: Final = 20.0
 """How long one question may take."""
-MAX_IDLE_S: Final = 5.0
+MAX_IDLE_S: Final = 5.0  # a connection keeps files open that the agent may want to replace
 """How long an open database waits for the next question."""
 
 _BUSY_REASON: Final = "it is being written; it is read again later"
@@ -226,7 +227,7 @@ class Database:
     def _open_wal(self) -> tuple[_Bytes, bytes]:
         try:
             handle = open_regular(f"{self.path}-wal")
-        except FileNotFoundError:
+        except FileNotFoundError:  # in another journal mode, or all of it was checkpointed
             return _Bytes(None, 0), b""
         self._handles.append(handle)
         size = os.fstat(handle).st_size
@@ -312,7 +313,7 @@ class Database:
         try:
             now = _stamp(os.fstat(self._handles[0]))
             there = _stamp(os.lstat(self.path))
-        except OSError:
+        except OSError:  # replaced while we read: what was read may be of two versions
             return False
         if now != self.stamp or there != self.stamp or _size_of(f"{self.path}-journal"):
             return False
@@ -332,7 +333,7 @@ def _stamp(status: os.stat_result) -> _Stamp:
 def _size_of(path: str) -> int:
     try:
         return os.lstat(path).st_size
-    except OSError:
+    except OSError:  # gone since it was listed: nothing to read
         return 0
 
 
@@ -449,6 +450,7 @@ def stamp_of(path: str) -> str:
     try:
         main = _stamp(os.lstat(path))
     except (OSError, ValueError):
+        # Gone, or not ours to open: there is nothing that could be known by it.
         return ""
     try:
         wal = os.lstat(f"{path}-wal")

@@ -100,6 +100,7 @@ def read_manifest(body: bytes | None) -> Manifest | None:
     try:
         manifest = msgspec.json.decode(body or b"", type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # Not ours, or of another version: the export is made anew.
         return None
     if (
         manifest.format != FORMAT
@@ -345,7 +346,7 @@ class RemoteTarget:
         with _name_errors(self.address):
             try:
                 body, tag = self._bucket.read_versioned(name)
-            except ObjectAbsent:
+            except ObjectAbsent:  # nothing was exported there yet
                 return None
         if name == MANIFEST:
             self._tag = tag
@@ -358,7 +359,7 @@ class RemoteTarget:
             with _name_errors(self.address):
                 try:
                     self._bucket.fetch(name, path)
-                except ObjectAbsent:
+                except ObjectAbsent:  # removed by somebody, or replaced by a later export
                     return None
         return path
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-BATCH_SESSIONS: Final = 32
+BATCH_SESSIONS: Final = 32  # their payloads are in memory together
 """Sessions that are asked for together."""
 
 STAGED_ROWS: Final = 8_192

@@ -506,7 +506,7 @@ def _on(number: int) -> Day:
     """The date so many days after the first; None before that one and after the year 9999."""
     try:
         return f"{_FIRST + timedelta(days=number)}" if number >= 0 else None
-    except OverflowError:
+    except OverflowError:  # a clock of a log may name any year
         return None
 
 
@@ -521,7 +521,7 @@ def _date(value: JSON) -> Day:
         return None
     try:
         return f"{date.fromisoformat(value)}"
-    except ValueError:
+    except ValueError:  # written by a log: no day rather than a wrong one
         return None
 
 
@@ -562,4 +562,5 @@ def _json(value: Iterable[JSON]) -> str:
     try:
         return msgspec.json.encode(plain, order="deterministic").decode()
     except (UnicodeEncodeError, ValueError, OverflowError, RecursionError):
+        # Lone surrogates, NaN: an empty value keeps the row readable.
         return "{}" if isinstance(plain, dict) else "[]"

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 0.5
 """After so long without a byte, what is held back of a message is recorded."""
-PIECE: Final = 1 << 16
+PIECE: Final = 1 << 16  # what a pipe of Linux holds
 EARLY: Final = 64
 """Prompts that are kept for sessions whose beginning the agent has not answered yet."""
+# Held in memory until its end: an agent that never ends a line must not take all of it.
 MAX_LINE: Final = 64 << 20
 """A longer line passes, and is not recorded."""
 
@@ -79,7 +80,7 @@ class _Way:
         """Pass on what waits, as much as the other side takes."""
         try:
             sent = os.write(self.target, self.waiting[:PIECE])
-        except BlockingIOError:
+        except BlockingIOError:  # the other side reads slowly; the rest goes when it can
             return
         except OSError:  # nobody reads any more
             self.is_open = False
@@ -134,7 +135,7 @@ def _passing_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Pass the signals that end programs on to the agent; its end is ours."""
 
     def pass_on(number: int, _frame: object) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it ended by itself
             process.send_signal(number)
 
     names = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -418,6 +419,7 @@ def _decode(line: bytes) -> Object:
     try:
         message = msgspec.json.decode(line) if line.strip() else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Not ours to judge: it is passed on as it came.
         return {}
     return message if isinstance(message, dict) else {}
 

@@ -25,8 +25,8 @@ from thence.format.facts import Block, Fact, text_in
 from thence.format.graph import State
 from thence.format.joins import sum_usages
 from thence.format.records import JSON, Usage, text_of
+from thence.format.session_graph import add_about
 from thence.format.stored import StoredEvent
-from thence.format.whole import add_about
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
@@ -39,7 +39,7 @@ OURS: Final = "thence"
 """The key of what is ours in `extra`."""
 MAIN: Final = "main"
 _JOINT: Final = "\n\n"
-_TICKS: Final = 10**10
+_TICKS: Final = 10**10  # to a dollar, as in format/figures
 
 Object = dict[str, Any]
 
@@ -54,7 +54,7 @@ def trajectory_of(loaded: LoadedSession, *, agent: str, by: str) -> Object:
     """
     from thence.memory.readouts import readout_of
 
-    session = readout_of(loaded.whole)
+    session = readout_of(loaded.graph)
     root = _Document(session, parcel_of(loaded.generations[0]), agent).root()
     root["extra"][OURS]["by"] = by
     copied = list(_copied_steps(session))

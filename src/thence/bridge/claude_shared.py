@@ -97,6 +97,7 @@ class _Desk:
         sizes = self._shelf.sizes(_project(project))
         new = [name for name in sizes if name not in self._listed]
         for name, value in zip(new, self._shelf.read(new, sizes), strict=True):
+            # Written by another version: not listed, not lost.
             with contextlib.suppress(msgspec.ValidationError):
                 self._listed[name] = msgspec.convert(value, TranscriptKey)
         return [self._listed[name] for name in sizes if name in self._listed]
@@ -307,7 +308,7 @@ class _Values:
     def _get(self, name: str, size: int) -> bytes:
         try:
             return self._shelf.get(name, 0, size)
-        except ObjectAbsent:
+        except ObjectAbsent:  # removed by another machine since it was listed
             return b""
         except BackendError as error:
             raise _store_error(error) from error
@@ -322,6 +323,7 @@ class _Values:
                     return None
                 return read(zstandard.decompress(data))
             except (zstandard.ZstdError, ValueError, StopIteration):
+                # Torn or foreign: as if it had not been written.
                 return None
 
         if self._pool is None or len(names) < 2:

@@ -103,6 +103,7 @@ class Values:
             ops = [_op(op) for op in record["ops"]]
             return StoredDelta(kind, ops, str(record["base"]), 0, int(record["since"]))
         except (KeyError, TypeError, ValueError):
+            # Damaged, or written by another version: as if it were not there.
             return None
 
     def get(self, name: str) -> TypedValue | None:

@@ -28,7 +28,6 @@ import msgspec
 from thence import config
 from thence.agents import Cursor
 from thence.bridge.sync_bundles import FolderSeen
-from thence.bridge.sync_places import write_atomically
 from thence.memory.projects import git_folder, remote_of, repository_of
 from thence.memory.store import Filter, SessionChange, Store
 
@@ -83,13 +82,15 @@ def read_book(home: Path) -> FolderBook:
     try:
         return msgspec.json.decode((home / FILE).read_bytes(), type=FolderBook)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        # What it says is found again; a broken one must not stop a sync.
         return FolderBook()
 
 
 def save_book(home: Path, book: FolderBook) -> None:
     """Write what a home knows of folders, durable on return."""
     config.make_private(home)
-    write_atomically(home / FILE, msgspec.json.encode(book))
+    with config.replacing(home / FILE) as file:
+        file.write(msgspec.json.encode(book))
 
 
 def look(folder: str, known: Repository | None = None) -> Repository | None:
@@ -136,6 +137,7 @@ def _root_commit(git: Path) -> str:
             check=False,
         )
     except (subprocess.TimeoutExpired, OSError):
+        # A git that hangs or is missing: the folder has no root commit then.
         return ""
     roots = done.stdout.decode("ascii", "replace").split() if done.returncode == 0 else []
     return min(roots, default="")
@@ -213,7 +215,7 @@ def _same_places(folders: Sequence[str]) -> dict[str, str]:
     """Return the names of folders that are other names of one: links, or another case."""
     groups: dict[tuple[int, int], list[str]] = {}
     for folder in folders:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):  # not there any more: it is the same as no other
             status = Path(folder).stat()
             groups.setdefault((status.st_dev, status.st_ino), []).append(folder)
     out: dict[str, str] = {}

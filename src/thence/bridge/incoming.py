@@ -20,7 +20,7 @@ from thence.bridge.frames import Parcel, parcel_of
 from thence.errors import NotReadable
 from thence.format.records import JSON
 from thence.memory.exclusion import Exclusion
-from thence.memory.keep import Ingester
+from thence.memory.ingest import Ingester
 from thence.memory.store import Filter, ImportedFrom, Inventory, SessionRow, Store
 
 if TYPE_CHECKING:

@@ -98,6 +98,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
             try:
                 return large.load(key, size)
             except ThenceError:
+                # Gone or damaged: whoever asks for the value is told so.
                 return None
 
         return Thread(thread_id, batches, load=load, save=save)

@@ -217,7 +217,7 @@ def _settings(settings: Any) -> Any:
     """The SDK's settings, made of a mapping if need be; None where the SDK is not installed."""
     try:
         from agents.memory.session_settings import coerce_session_settings
-    except ImportError:
+    except ImportError:  # before the SDK had settings of a session
         return settings
     return coerce_session_settings({} if settings is None else settings)
 

@@ -39,7 +39,7 @@ BATCH_BYTES: Final = 2 << 20
 """About how large one request to a collector is."""
 _TICKS: Final = 10**10
 _INTERNAL, _CLIENT = 1, 3
-_ERROR: Final = 2
+_ERROR: Final = 2  # STATUS_CODE_ERROR of the protocol
 _MAIN: Final = "main"
 
 Attributes = dict[str, Any]

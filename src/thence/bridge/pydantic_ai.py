@@ -170,23 +170,23 @@ def repair_messages(messages: list[Message], orphans: repair.Orphans) -> list[Me
     waiting: list[Part] = []
     for message in messages:
         if message.get("kind") == "request":
-            own_parts = [
-                p for p in _own(message) if not (_answers(p) and p["tool_call_id"] in stray)
-            ]
-            if waiting or own_parts:
-                out.append({**message, "parts": waiting + own_parts})
+            parts = waiting + [part for part in _own(message) if not _is_stray(part, stray)]
             waiting = []
-            continue
-        if waiting:
-            out.append(_request(waiting))
-        parts = [_treat_orphan(p, open_calls, orphans) for p in _own(message)]
-        left = [part for part in parts if part is not None]
-        if left:
-            out.append({**message, "parts": left})
-        waiting = [
-            _answer(p) for p in left if orphans == "answer" and p.get("tool_call_id") in open_calls
-        ]
+        else:
+            if waiting:
+                out.append(_request(waiting))
+            treated = (_treat_orphan(part, open_calls, orphans) for part in _own(message))
+            parts = [part for part in treated if part is not None]
+            unanswered = [part for part in parts if part.get("tool_call_id") in open_calls]
+            waiting = [_answer(part) for part in unanswered] if orphans == "answer" else []
+        if parts:
+            out.append({**message, "parts": parts})
     return [*out, _request(waiting)] if waiting else out
+
+
+def _is_stray(part: Part, stray: set[str]) -> bool:
+    """Return whether a part answers a call that is not there."""
+    return _answers(part) and part["tool_call_id"] in stray
 
 
 def _own(message: Message) -> list[Part]:

@@ -109,8 +109,8 @@ def share_file(
         "type": TYPE,
         "version": VERSION,
         "by": by,
-        "session": clean.whole.uid,
-        "title": redactor.redact(clean.whole.title or ""),
+        "session": clean.graph.uid,
+        "title": redactor.redact(clean.graph.title or ""),
         "redacted": counts,
     }
     lines.insert(0, head)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TYPE: Final = "thence-sync"
 VERSION: Final = 1
-MAX_CONTENT_BYTES: Final = 1 << 30
+MAX_CONTENT_BYTES: Final = 1 << 30  # what comes from a shared folder may be anybody's
 """A bundle that unpacks to more is refused."""
 BUNDLE_NAME: Final = re.compile(r"[0-9a-f]{32}")
 MAX_BUNDLE_BYTES: Final = 1 << 30
@@ -166,7 +166,7 @@ def opened(name: str, body: bytes, key: Key) -> Bundle | None:
         return None
     try:
         content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CONTENT_BYTES)
-    except zstandard.ZstdError:
+    except zstandard.ZstdError:  # cut short on its way: fetched again, as its name is its hash
         return None
     if content_name(key.secret, content) != name:
         return None
@@ -249,4 +249,5 @@ def opened_ring(body: bytes, key: Key) -> Ring | None:
         content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CONTENT_BYTES)
         return msgspec.msgpack.decode(content, type=Ring)
     except (zstandard.ZstdError, msgspec.DecodeError, msgspec.ValidationError):
+        # Cut short, or of another version: as if the key did not open it.
         return None

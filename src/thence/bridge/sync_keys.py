@@ -22,6 +22,7 @@ _CHECK_BYTES: Final = 2
 _CONSONANTS: Final = "bdfghjklmnprstvz"
 _VOWELS: Final = "aiou"
 _BECH32: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+# The generator of BIP 173, as age keys are written in Bech32.
 _POLYMOD: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 
 
@@ -117,7 +118,7 @@ class Key:
         """Return what was encrypted with this key; None if that was another, or it is damaged."""
         try:
             made: bytes = self._pyrage.decrypt(body, [self._identity])
-        except self._pyrage.DecryptError:
+        except self._pyrage.DecryptError:  # made by another phrase: not for us, and no error
             return None
         return made
 

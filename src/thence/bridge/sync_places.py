@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ _BUCKETS: Final = ("s3://", "s3a://", "gs://", "az://", "azure://", "abfs://", "
 _GIT: Final = re.compile(r"git\+.+|git://.+|ssh://.+|https?://.+|[\w.-]+@[\w.-]+:.+|.+\.git/?")
 _BRANCH: Final = "refs/heads/thence"
 _FETCHED: Final = "refs/thence/fetched"
-_TRIES: Final = 20
+_TRIES: Final = 20  # two machines that push in turn; each try fetches what the other has pushed
 GIT_TIMEOUT_S: Final = 300.0
 
 
@@ -91,7 +90,7 @@ class FolderPlace:
         """Return a bundle; None when it is gone."""
         try:
             handle = os.open(self._folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
+        except OSError:  # gone or a link: another machine may have removed it meanwhile
             return None
         with os.fdopen(handle, "rb") as file:
             return file.read(MAX_BUNDLE_BYTES)
@@ -100,31 +99,13 @@ class FolderPlace:
         """Add a bundle, durable and visible to others on return; nothing if it is there."""
         path = self._folder / name
         if not path.exists():
-            write_atomically(path, body)
+            with config.replacing(path) as file:
+                file.write(body)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove bundles; those that are gone already do not matter."""
         for name in names:
             (self._folder / name).unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, body: bytes) -> None:
-    """Write a file that only its owner can read: the new one or the old one, never a part."""
-    passing = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        passing.replace(path)
-    finally:
-        passing.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 class BucketPlace:
@@ -250,7 +231,7 @@ class GitPlace:
     def _push(self, commit: str) -> bool:
         try:
             self._git("push", "--quiet", "--no-verify", self._remote, f"{commit}:{_BRANCH}")
-        except NotReadable:
+        except NotReadable:  # another machine was first: fetch, then try again
             return False
         return True
 
@@ -263,7 +244,7 @@ class GitPlace:
     def _tip(self) -> str | None:
         try:
             return self._git("rev-parse", "--verify", "--quiet", _FETCHED).decode().strip()
-        except NotReadable:
+        except NotReadable:  # nothing was pushed yet
             return None
 
     def _tree(self) -> dict[str, str]:

@@ -14,7 +14,6 @@ import msgspec
 
 from thence import config
 from thence.bridge.sync_bundles import FolderSeen, Part, SyncedPin
-from thence.bridge.sync_places import write_atomically
 from thence.errors import BadConfig
 
 FOLDER: Final = "sync"
@@ -101,18 +100,20 @@ class Desk:
     def save_setup(self, setup: Setup) -> None:
         """Write the setup, durable on return."""
         config.make_private(self.folder)
-        write_atomically(self.folder / _SETUP, msgspec.json.encode(setup))
+        with config.replacing(self.folder / _SETUP) as file:
+            file.write(msgspec.json.encode(setup))
 
     def state(self) -> SyncState:
         """Return how far this home came; nothing where that is lost."""
         try:
             return self._read(_STATE, SyncState, is_json=False) or SyncState()
-        except BadConfig:
+        except BadConfig:  # then all is sent once more; who has it ignores it
             return SyncState()
 
     def save_state(self, state: SyncState) -> None:
         """Write the state, durable on return."""
-        write_atomically(self.folder / _STATE, msgspec.msgpack.encode(state))
+        with config.replacing(self.folder / _STATE) as file:
+            file.write(msgspec.msgpack.encode(state))
 
     def leave(self) -> None:
         """Remove keys and state of this home."""

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-IN_A_ROW = 64
+IN_A_ROW = 64  # a loop that only ever runs our calls would starve its other tasks
 """Calls that were done at once before everybody else on the loop gets a turn."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
@@ -113,6 +113,9 @@ MOVED = {
 """Commands of earlier versions, and what they are now. They still work."""
 
 
+HELP_WIDTH = 80
+"""Columns that help fills at most."""
+
 MODULES = {"import": "import_"}
 """Modules of commands whose names Python keeps for itself."""
 
@@ -135,6 +138,17 @@ class Lazy(click.Group):
     """A group whose commands live in modules of the same name, imported when called."""
 
     # ruff: noqa: ARG002 - the signatures are click's
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Measure the terminal as click does; its way imports every format of archives."""
+        extra.setdefault("terminal_width", max(min(screen.width(), HELP_WIDTH) - 2, 50))
+        return super().make_context(info_name, args, parent, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name all commands without importing one."""
@@ -313,7 +327,7 @@ def _nobody_reads() -> bool:
         poll = select.poll()
         poll.register(1, 0)
         return any(event & select.POLLERR for _, event in poll.poll(0))
-    except OSError:
+    except OSError:  # no descriptor at all: printing tells more than we could
         return False
 
 

@@ -52,7 +52,7 @@ def _resume(row: SessionRow) -> str:
         return f"thence resume {native} --with AGENT"
     try:
         return plan_resume(row, wiring.adapters()).line
-    except ThenceError:
+    except ThenceError:  # nothing here resumes it; a copy for another agent can go on
         return f"thence resume {native} --with AGENT"
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, tell
-from thence.cli.terminal import as_json, clean, cut, say, style, width
+from thence.cli.columns import DIM, agent_label, tell, tilde, title_text, when
+from thence.cli.terminal import as_json, clean, cut, say, style, width, wrap
 
-TOKENS = 1_500
+if TYPE_CHECKING:
+    from thence.memory.recap import RecalledSession, Recap
+
+TOKENS: Final = 1_500
+MAX_ROWS: Final = 3
+"""Rows of the terminal that one fact about a session takes at most."""
 
 
 @click.command(
@@ -33,22 +41,66 @@ def command(question: tuple[str, ...], tokens: int, number: int, *, json: bool) 
     import msgspec
 
     from thence.memory.notes import read_notes
-    from thence.memory.recap import lines, recap
+    from thence.memory.recap import CHARACTERS_PER_TOKEN, recap, sections
 
     with wiring.store(must_exist=True) as store:
         page = recap(store, read_notes(wiring.home()), " ".join(question), sessions=number)
     if json:
         say(as_json(msgspec.to_builtins(page)))
         return 0
-    room = width()
-    tell(_line(text, room) for text in lines(page, tokens))
+    hint = _open_hint(page)
+    parts = sections(page, tokens - len(hint) // CHARACTERS_PER_TOKEN)
+    rows = [[*_section(session, texts), ""] for session, texts in parts]
+    tell([*chain.from_iterable(rows), hint] if hint else list(chain.from_iterable(rows))[:-1])
     return 0
 
 
-def _line(text: str, room: int) -> str:
-    """Return a line as a terminal shows it: that of a session bold, what is said of it plain."""
-    line = cut(clean(text), room)
-    if not text.startswith(" "):
-        return style(line, bold=True)
-    head, colon, rest = line.partition(": ")
-    return style(head + colon, fg=DIM) + rest
+def _section(session: RecalledSession | None, texts: list[str]) -> list[str]:
+    """Return the rows of one session, headed as other screens head it; or of what precedes them."""
+    from thence.memory.recap import NAME
+    from thence.memory.search import OUTCOME_NAMES
+
+    room = width()
+    if session is None:
+        return [row for text in texts for row in wrap(text, room)]
+    agent, _, native = session.session_uid.partition(":")
+    ended = when(session.ended_at)
+    about = (
+        f"{agent_label(agent)} {native[:NAME]}",
+        f"{ended.astimezone():%Y-%m-%d}" if ended else "undated",
+        OUTCOME_NAMES.get(session.outcome, session.outcome),
+        "transcript removed" if session.is_evicted else "",
+        tilde(session.project or ""),
+    )
+    return [
+        style(cut(title_text(session.title), room), bold=True),
+        style(cut(clean(" · ".join(filter(None, about))), room), fg=DIM),
+        *(row for text in texts[1:] for row in _rows(text, room)),
+    ]
+
+
+def _rows(text: str, room: int) -> list[str]:
+    """Return one fact about a session, in a few rows at most."""
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    rows = wrap(text.strip(), room - len(indent))
+    if len(rows) > MAX_ROWS:
+        rows[MAX_ROWS - 1 :] = [cut(f"{rows[MAX_ROWS - 1]} …", room - len(indent))]
+    head, colon, rest = rows[0].partition(":")
+    return [
+        f"{indent[:-2]}{style(head + colon, fg=DIM)}{rest}",
+        *(f"{indent}{row}" for row in rows[1:]),
+    ]
+
+
+def _open_hint(page: Recap) -> str:
+    """Return how to read on at an event of the best session; empty if no event is named."""
+    from thence.memory.recall import event_name
+    from thence.memory.recap import NAME
+
+    for session in page.sessions:
+        failed = (failure.event_id for failure in session.failed)
+        events = (*(quote.event_id for quote in session.quotes), *failed)
+        if (event := next(filter(None, events), None)) is not None:
+            native = session.session_uid.partition(":")[2][:NAME]
+            return f"open one:  thence show {native} --around {event_name(event)}"
+    return ""

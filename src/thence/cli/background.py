@@ -46,12 +46,12 @@ def find_running(home: Path) -> RunningServer | None:
     """Return the server of a home; None if none runs in the background."""
     try:
         handle = os.open(home / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
+    except OSError:  # never started in this home
         return None
     with os.fdopen(handle, "rb") as file:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except BlockingIOError:  # somebody holds it: that is the server
             return _read(file.read(4096))
     return None
 
@@ -119,7 +119,7 @@ def stop(home: Path) -> RunningServer | None:
     there = find_running(home)
     if there is None:
         return None
-    with contextlib.suppress(ProcessLookupError):
+    with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
         os.kill(there.pid, signal.SIGTERM)
     end = time.monotonic() + STOP_SECONDS
     while find_running(home) is not None:

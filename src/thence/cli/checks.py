@@ -73,8 +73,6 @@ def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
     path = getattr(store, "path", None)
     if not isinstance(path, Path):
         yield Finding("store", "ok", "not a local file; check it with the tools of your database")
-        if problem := wiring.semantic_problem(store):
-            yield Finding("", "note", problem, "set session_memory.semantic to false")
         for words, fix in getattr(store, "lacks", list)():
             yield Finding("", "note", words, fix)
         return
@@ -234,7 +232,7 @@ def modes(home: Path) -> Iterator[Finding]:
     for path in [home, *home.rglob("*")] if home.is_dir() else ():
         try:
             here = path.lstat()
-        except OSError:
+        except OSError:  # removed while we look
             continue
         if not stat.S_ISLNK(here.st_mode) and here.st_mode & 0o077:
             wrong.append((path, here.st_mode & 0o777))
@@ -292,7 +290,7 @@ def _kind(home: Path, mounts: str) -> str | None:
     """Return the kind of file system that a path is on, where this system tells."""
     try:
         lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+    except OSError:  # not Linux: nothing is known of the file system
         return None
     best, kind = "", None
     here = f"{home.resolve()}/"
@@ -338,6 +336,7 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
 
     now = present()
     roots = wiring.roots(known)
+    without: list[str] = []
     for agent in names():
         if agent not in roots:
             continue
@@ -348,12 +347,19 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
                 "hooks", "warning", clean(f"{agent_label(agent)}: {error.message}"), error.hint
             )
             continue
+        if not status["installed"] and not status["brief"] and not status["gone"]:
+            without.append(agent)
+            continue
         mark, words, _ = describe_status(status, now)
         level: Level = "warning" if mark == "▲" else "note" if mark == "○" else "ok"
         fix = fix_of(status) if level != "ok" else None
         if level == "ok" and store is not None and (silent := _silent(store, agent, status)):
             level, words, fix = "warning", silent, f"thence hook install {agent}"
         yield Finding("hooks", level, f"{agent_label(agent)}: {words}", fix, status)
+    if without:
+        labels = ", ".join(agent_label(agent) for agent in without)
+        words = f"not installed for {several(len(without), 'agent')}: {labels}"
+        yield Finding("hooks", "note", words, "thence setup", {"without": without})
 
 
 def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
@@ -404,7 +410,7 @@ def queue(home: Path) -> Iterator[Finding]:
     """Tell how many nudges nobody has taken yet."""
     try:
         entries = [entry for entry in os.scandir(home / "queue") if entry.is_file()]
-    except OSError:
+    except OSError:  # no hook was ever heard
         return
     old = [
         e for e in entries if time.time() - e.stat(follow_symlinks=False).st_mtime > SILENT_AFTER_S
@@ -526,7 +532,7 @@ def run_all(*, deep: bool) -> list[Finding]:
             wiring.settings()
             known = wiring.adapters()
             store = stack.enter_context(wiring.store()) if wiring.has_store() else None
-        except ThenceError as error:
+        except ThenceError as error:  # what needs no store is still worth saying
             return [Finding("setup", "bad", error.message, error.hint), *_run(_homely(home, 0))]
         read = list(_run([("sources", lambda: sources(store, known))]))
         unread = sum(finding.details.get("unread", 0) for finding in read)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
 DEFAULT_ROWS = 30
-BUDGET_USED_UP = 2
+BUDGET_USED_UP = 2  # agents read it as "stop, and show this to the user"
 """The exit code by which agents take it that a hook stops them."""
 _UNPRICED_SHOWN = 3
 PERIODS = ("day", "week", "month")
@@ -132,7 +132,7 @@ class CostLines:
         if not self.parts:
             yield "no cost data for these sessions"
             return
-        of = f"{money(total.ticks, total.unpriced)} in {several(total.sessions, 'session')}"
+        of = f"{total.cost_text} in {several(total.sessions, 'session')}"
         parts = [of]
         if total.dead:
             share = f" ({total.dead / total.ticks:.0%})" if total.ticks else ""
@@ -165,17 +165,18 @@ class CostLines:
             else []
         )
         unknown = total.unpriced and not total.ticks
+        live = money(total.live, total.unpriced, is_bound=total.is_lower_bound)
         return [
-            TextCell("▲", "yellow") if total.unpriced else TextCell(" "),
+            TextCell("▲", "yellow") if total.is_minimum else TextCell(" "),
             TextCell(self._name(total.key[0])),
             TextCell(f"{total.sessions:,}"),
             *tokens,
-            TextCell("unknown" if unknown else money(total.live, total.unpriced)),
+            TextCell("unknown" if unknown else live),
             TextCell(money(total.dead) if total.dead else "·", DIM),
             TextCell(
                 money(total.side) if total.side else "·", "bright_magenta" if total.side else DIM
             ),
-            TextCell("unknown" if unknown else money(total.ticks, total.unpriced)),
+            TextCell("unknown" if unknown else total.cost_text),
         ]
 
     def _name(self, key: str | None) -> str:

@@ -275,7 +275,7 @@ def _redact(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
 def _trajectory(loaded: LoadedSession) -> str:
     from thence.bridge.atif import trajectory_of
 
-    agent = _label(loaded.whole.uid).lower().replace(" ", "-")
+    agent = _label(loaded.graph.uid).lower().replace(" ", "-")
     document = trajectory_of(loaded, agent=agent, by=f"thence {__version__}")
     return text.dumps(document, separators=(",", ":"))
 

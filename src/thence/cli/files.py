@@ -11,6 +11,7 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, TextCell, ago, present, short_ids, tell, title_text, when
 from thence.cli.terminal import as_json, clean, cut, justify, say, several, style, width
+from thence.memory.recall import event_name
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -100,7 +101,8 @@ def _session(session: Mapping[str, JSON], name: str, at: datetime, room: int) ->
     reasons = [reason for reason in why if reason["edits"]] or why
     for reason in reasons[:MAX_REASONS]:
         did = _counts([reason])
-        yield style(justify(f"      › {clean(reason['prompt'])}", did, room), fg=DIM)
+        event = event_name(reason["event_id"])
+        yield style(justify(f"      {event} › {clean(reason['prompt'])}", did, room), fg=DIM)
     if len(reasons) > MAX_REASONS:
         yield style(f"      and {len(reasons) - MAX_REASONS} more prompts", fg=DIM)
 

@@ -115,6 +115,7 @@ def prove(home: Path, needles: list[str]) -> ErasureProof:
         if path.is_symlink() or not path.is_file():
             continue
         files.append(path)
+        # Removed by a process that is still working.
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             present: set[str] = set()
             tail = b""  # a text may lie across two pieces

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from thence.journal import Journal
     from thence.journal.cleanup import CleanupStep
     from thence.memory.retention import PlannedRemoval, RetentionPlan
+    from thence.memory.retention_run import RetentionRun
     from thence.memory.store import Store
 
 _COLOURS = {"drop_unanalysed": "red", "alert": "yellow", "remove": "red", "prune": "red"}
@@ -63,25 +63,28 @@ def command(
     if not wiring.has_store():
         return _without_store(journal, steps, dry_run=dry_run, yes=yes, json=json)
     with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
-        collection = Collection(store)
-        plan = collection.plan() if dry_run else collection.final()
+        run = _retention_run(store)
+        plan = run.plan() if dry_run else run.plan_finally()
         if not json:
             tell(lines(plan, steps, width(), would=dry_run))
             _warn(journal)
         pending: list[str] = []
+        losses: dict[str, str] = {}  # what went without a digest, and why
         if not dry_run:
             if plan.of("drop_unanalysed") or any(step.what in _LOSES for step in steps):
                 confirm(yes=yes, json=json, what="continue")
-            pending = collection.carry_out(plan)
+            removed = run.carry_out(plan)
+            wiring.let_go(store)
+            pending, losses = removed.pending, removed.lost
             _clean_up(journal, steps)
-    problems = write_losses(collection.losses)
+    problems = write_losses(losses)
     if json:
-        losses = {"losses": collection.losses, "notes": problems}
-        say(as_json(_object(plan, steps, dry_run=dry_run) | {"pending": pending, **losses}))
-    elif collection.losses:
-        words = [f"LOST: {describe_losses(collection.losses)}", *problems]
+        more = {"pending": pending, "losses": losses, "notes": problems}
+        say(as_json(_object(plan, steps, dry_run=dry_run) | more))
+    elif losses:
+        words = [f"LOST: {describe_losses(losses)}", *problems]
         tell(style(line, fg="red") for sentence in words for line in wrap(clean(sentence), width()))
-    return SKIPS if collection.losses else 0
+    return SKIPS if losses else 0
 
 
 def _size(text: str) -> int:
@@ -127,58 +130,22 @@ def _clean_up(journal: Journal, steps: Sequence[CleanupStep]) -> None:
             journal.history.sweep()
 
 
-class Collection:
-    """What the store holds, planned against the policy of this home."""
+def _retention_run(store: Store) -> RetentionRun:
+    """Return the policy of this home, ready to be carried out."""
+    from thence.memory.retention_run import RetentionRun, running_sessions
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._policy = wiring.policy()
-        self._running = _running_sessions()
-        self.losses: dict[str, str] = {}
-        """What went without a digest, and why."""
+    def analyse(uids: Sequence[str]) -> set[str]:
+        wiring.sweep_of(store).run({})  # no folders: what is here and not digested, is
+        known = store.known().sessions
+        return {uid for uid in uids if uid not in known or known[uid].analysed is None}
 
-    def plan(self, failed: frozenset[str] = frozenset()) -> RetentionPlan:
-        """Plan for what is there now."""
-        from thence.memory import retention
-        from thence.memory.places import only_copies
-
-        known = self._store.known()
-        inventory = retention.inventory(known, self._running, failed, only_copies(known))
-        return retention.plan(self._policy, inventory, datetime.now(UTC))
-
-    def final(self) -> RetentionPlan:
-        """Analyse what the plan wants analysed first, and plan again until it asks no more."""
-        plan = self.plan()
-        if not plan.again:
-            return plan
-        wiring.sweep_of(self._store).run({})  # no folders: what is here and not digested, is
-        known = self._store.known().sessions
-        failed = frozenset(uid for uid, session in known.items() if session.analysed is None)
-        plan = self.plan(failed)
-        return plan if not plan.again else self.plan(frozenset(known))
-
-    def carry_out(self, plan: RetentionPlan) -> list[str]:
-        """Let go of what the plan names; the uids of which some page may still hold words."""
-        pending: list[str] = []
-        for lost in (False, True):
-            items = plan.of("drop_unanalysed" if lost else "evict")
-            why = {item.session_uid: item.reason for item in items if item.session_uid}
-            if why:
-                pending += self._store.remove(list(why), why=why, lost=lost)
-            if lost:
-                self.losses = why
-        wiring.let_go(self._store)
-        return pending
-
-
-def _running_sessions() -> set[str]:
-    known = wiring.adapters()
-    return {
-        f"{name}:{live.session}"
-        for name, places in wiring.roots(known).items()
-        for place in places
-        for live in known[name].live(place)
-    }
+    adapters = wiring.adapters()
+    return RetentionRun(
+        store,
+        wiring.policy(),
+        running=lambda: running_sessions(adapters, wiring.roots(adapters)),
+        analyse=analyse,
+    )
 
 
 # -- telling --------------------------------------------------------------------------------

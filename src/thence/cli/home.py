@@ -52,7 +52,7 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.format.figures import argument
-from thence.memory.bills import totals_by_day
+from thence.memory.bills import sum_totals, totals_by_day
 from thence.memory.budgets import BudgetUse, budget_warnings
 from thence.memory.notes import age_removal_start
 from thence.memory.retention import brief_rule, rule
@@ -146,10 +146,6 @@ class Home:
         self._days = [msgspec.structs.replace(total, key=total.key[::-1]) for total in spent]
         self._week = {
             total.key[0]: total for total in store.totals(["agent"], Filter(after=self._back(7)))
-        }
-        self._unbilled = {
-            since: _agents_with_missing_usage(store, since)
-            for since in (self._back(1), self._back(7))
         }
         self.total = store.totals()[0]
         self.hooks_heard: Mapping[str, datetime] = {}
@@ -297,31 +293,7 @@ class Home:
             return
         yield ""
         dates = self._dates(CHART_DAYS if room >= WIDE else 7)
-        starts = self._back(1), self._back(7)
-        rows: list[list[TextCell]] = [
-            [
-                TextCell(" "),
-                TextCell(agent_label(agent or "")),
-                *_figures(self._on(agent, dates[-1]), agent in self._unbilled[starts[0]]),
-                *_figures(week, agent in self._unbilled[starts[1]]),
-                TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
-            ]
-            for agent, week in sorted(self._week.items(), key=lambda pair: pair[0] or "")
-        ]
-        today = _sum(self._on(agent, dates[-1]) for agent in self._week)
-        week = _sum(self._week.values())
-        if len(rows) > 1:
-            figures = [
-                cell
-                for total, since in zip((today, week), starts, strict=True)
-                for cell in _figures(total, bool(self._unbilled[since]))
-            ]
-            rows.append([TextCell(" "), TextCell("all"), *figures, TextCell("")])
-        if week.dead:
-            costs = [TextCell(money(total.dead), DIM) for total in (today, week)]
-            name = TextCell("incl. discarded branches", DIM)
-            row = [TextCell(" "), name, TextCell(""), costs[0], TextCell(""), costs[1]]
-            rows.append([*row, TextCell("")])
+        rows = [*self._spending_by_agent(dates), *self._spending_in_all(dates[-1])]
         daily = "per day" if len(dates) == 7 else f"per day, {len(dates)} days"
         heads = [
             ["", "", "", "today", "", "last 7 days", ""],
@@ -333,6 +305,29 @@ class Home:
         yield from table([_SPENDING[at] for at in shown], narrowed, room)
         if legend := mark_legend(cell.text for row in rows for cell in row):
             yield style(cut(f"    {legend}", room), fg=DIM)
+
+    def _spending_by_agent(self, dates: Sequence[str]) -> Iterator[list[TextCell]]:
+        """Yield the row of each agent: its last day, its week, and a bar for each day."""
+        for agent, total in sorted(self._week.items(), key=lambda pair: pair[0] or ""):
+            yield [
+                TextCell(" "),
+                TextCell(agent_label(agent or "")),
+                *_figures(self._on(agent, dates[-1])),
+                *_figures(total),
+                TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
+            ]
+
+    def _spending_in_all(self, today: str) -> Iterator[list[TextCell]]:
+        """Yield the row of all agents, if there are several, and that of discarded branches."""
+        day = sum_totals([self._on(agent, today) for agent in self._week])
+        week = sum_totals(list(self._week.values()))
+        if len(self._week) > 1:
+            yield [TextCell(" "), TextCell("all"), *_figures(day), *_figures(week), TextCell("")]
+        if week.dead:
+            name = TextCell("incl. discarded branches", DIM)
+            costs = [TextCell(money(total.dead), DIM) for total in (day, week)]
+            nothing = TextCell("")
+            yield [TextCell(" "), name, nothing, costs[0], nothing, costs[1], nothing]
 
     def _size(self, room: int) -> str:
         """Return what the store takes, against its limits."""
@@ -438,30 +433,10 @@ def _about(much: int) -> str:
     return f"about {max(round(much / SWEEP_BYTES_PER_S), 1)} s"
 
 
-def _figures(total: Total, is_bound: bool) -> tuple[TextCell, TextCell]:  # noqa: FBT001
+def _figures(total: Total) -> tuple[TextCell, TextCell]:
     if not total.sessions:
         return TextCell("·", DIM), TextCell("·", DIM)
-    cost = money(total.ticks, total.unpriced, is_bound=is_bound)
-    return TextCell(f"{total.sessions}"), TextCell(cost)
-
-
-def _agents_with_missing_usage(store: Store, since: int) -> set[str]:
-    """Return the agents whose costs since a time are minimums, because bills are missing."""
-    return {row.session.flavor for row in store.sessions(Filter(after=since)) if row.lower_bound}
-
-
-def _sum(totals: Iterable[Total]) -> Total:
-    out = Total(())
-    for total in totals:
-        out = Total(
-            (),
-            sessions=out.sessions + total.sessions,
-            live=out.live + total.live,
-            dead=out.dead + total.dead,
-            side=out.side + total.side,
-            unpriced=out.unpriced + total.unpriced,
-        )
-    return out
+    return TextCell(f"{total.sessions}"), TextCell(total.cost_text)
 
 
 def _spent(total: Total) -> JSON:
@@ -470,6 +445,7 @@ def _spent(total: Total) -> JSON:
         "usd": _usd(total),
         "dead_usd": total.dead / TICKS,
         "unpriced_tokens": total.unpriced,
+        "is_lower_bound": total.is_minimum,
     }
 
 

@@ -194,7 +194,7 @@ def sweep_soon() -> None:
     from thence.cli import main
 
     time.sleep(SWEEP_DELAY_S)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # a lower priority is a courtesy, not a need
         os.nice(10)
     # From here on a nudge starts a new sweep: this one may already have passed its session.
     try:

@@ -7,13 +7,11 @@ change leaves all other text as it is, and is refused where that cannot be.
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from thence.cli import yaml_text
+from thence.cli import toml_text, yaml_text
 
 if TYPE_CHECKING:
     from thence.agents.profiles import HookFile
@@ -77,13 +75,10 @@ def _refused(place: TextPlace, why: str) -> TextRefused:
 
 # -- tables in TOML -------------------------------------------------------------------------
 
-_TABLE: Final = re.compile(r"^[ \t]*\[\[[ \t]*hooks[ \t]*\]\][ \t]*(?:#[^\n]*)?$", re.MULTILINE)
-_HEADER: Final = re.compile(r"^[ \t]*\[", re.MULTILINE)
-
 
 def _table_commands(place: TextPlace, text: str) -> HookCommands:
     try:
-        tables = tomllib.loads(text.removeprefix("\ufeff")).get("hooks", [])
+        tables = toml_text.parse(text).get("hooks", [])
     except (ValueError, RecursionError) as error:
         raise _refused(place, f"not TOML: {error}") from error
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
@@ -93,32 +88,21 @@ def _table_commands(place: TextPlace, text: str) -> HookCommands:
 
 
 def _add_tables(place: TextPlace, text: str, command: str) -> str:
-    gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
-    end = "" if text and not text.endswith("\n") else "\n"
-    more = "".join(f"{name} = {json.dumps(value)}\n" for name, value in place.file.more.items())
-    lines = [
-        f'[[hooks]]\n{place.file.event_name} = "{event}"\ncommand = {json.dumps(command)}\n'
-        f"timeout = {place.file.timeout}\n{more}"
-        for event in place.file.events
-    ]
-    return text + gap + "\n".join(lines).removesuffix("\n") + end
+    file = place.file
+    for event in file.events:
+        table = {file.event_name: event, "command": command, "timeout": file.timeout, **file.more}
+        text = toml_text.with_table(text, ["hooks"], table, is_list=True)
+    return text
 
 
 def _drop_tables(place: TextPlace, text: str) -> str:
-    """Return the text without our tables; the blank line before each goes too."""
-    for match in reversed(list(_TABLE.finditer(text))):
-        following = _HEADER.search(text, match.end())
-        end = following.start() if following else len(text)
-        try:
-            (table,) = tomllib.loads(text[match.start() : end])["hooks"]
-        except ValueError:  # a table inside it, or no list at all
-            continue
-        if place.is_ours(table.get("command")):
-            before, after = text[: match.start()], text[end:]
-            if before.endswith("\n\n") and not after.startswith("\n"):
-                before = before[:-1] if after or text.endswith("\n") else before[:-2]
-            text = before + after
-    return text
+    def is_our_table(table: object) -> bool:
+        return isinstance(table, dict) and place.is_ours(table.get("command"))
+
+    try:
+        return toml_text.without(text, ["hooks"], is_our_table)
+    except toml_text.NotEditable as error:
+        raise _refused(place, str(error)) from error
 
 
 # -- a script per event ---------------------------------------------------------------------

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import itertools
 import json
 import os
 import re
 import shlex
 import stat
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
-from thence.cli import hook_texts, json_text, launcher
+from thence import config
+from thence.cli import hook_texts, json_text, launcher, toml_text
 from thence.errors import BadConfig
 
 if TYPE_CHECKING:
@@ -157,17 +156,24 @@ def state(place: HookPlace, home: Path) -> HookState:
     if body is None:
         return HookState(installed=False)
     if place.is_notify:
-        notify = toml_of(place.path, body).get("notify") or []
-        ours = is_ours(notify, CAPTURE)
-        same = ours and notify == [
-            *_notify(place, home, _previous_program(notify)),
-            *_previous_program(notify),
-        ]
-        return HookState(
-            installed=ours, elsewhere=ours and not same, gone=_gone(notify) if ours else ""
-        )
+        return _notify_state(place, body, home)
     if place.is_text:
         return _text_state(place, body, home)
+    return _json_state(place, body, home)
+
+
+def _notify_state(place: HookPlace, body: bytes, home: Path) -> HookState:
+    """Look how our program stands in `notify`."""
+    notify = toml_of(place.path, body).get("notify") or []
+    if not is_ours(notify, CAPTURE):
+        return HookState(installed=False)
+    then = _previous_program(notify)
+    is_same = notify == [*_notify(place, home, then), *then]
+    return HookState(installed=True, elsewhere=not is_same, gone=_gone(notify))
+
+
+def _json_state(place: HookPlace, body: bytes, home: Path) -> HookState:
+    """Look how our commands stand in lists by event."""
     data = json_of(place.path, body)
     ours_by_event = {
         event: [entry for entry in entries if _is_our_entry(entry, place.roles)]
@@ -312,17 +318,10 @@ def carry_out(edit: Edit, *, keep: bool) -> None:
 
 def write(path: Path, body: bytes, mode: int) -> None:
     """Write a file whole or not at all."""
-    passing = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        with config.replacing(path, mode=mode) as file:
             file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        passing.chmod(mode)
-        passing.replace(path)
     except OSError as error:
-        passing.unlink(missing_ok=True)
         raise EditRefused(
             f"{path} cannot be written: {error.strerror}", hint="nothing was changed"
         ) from (error)
@@ -530,8 +529,7 @@ def _format_json(data: dict[str, Any], like: bytes | None) -> bytes:
 
 # -- notify ---------------------------------------------------------------------------------
 
-_NOTIFY = re.compile(r"(?:^|(?<=\ufeff))[ \t]*notify[ \t]*=[ \t]*", re.MULTILINE)
-BOM: Final = "\ufeff"
+BOM: Final = toml_text.BOM
 _SHELL_START: Final = "for said; do :; done; "
 THEN: Final = "--then"
 """What stands between our part of `notify` and the program that was there before."""
@@ -540,7 +538,7 @@ THEN: Final = "--then"
 def toml_of(path: Path, body: bytes) -> dict[str, Any]:
     """Read settings in TOML, or refuse them."""
     try:
-        return tomllib.loads(body.decode().removeprefix(BOM))
+        return toml_text.parse(body.decode())
     except (ValueError, RecursionError) as error:
         raise EditRefused(f"{path}: not TOML: {error}", hint="fix it, then try again") from error
 
@@ -569,10 +567,11 @@ def _with_notify(place: HookPlace, body: bytes, home: Path) -> bytes:
         body = _clear_notify(place, body)
         notify = _previous_program(notify)
     then = notify or []
-    value = [*_notify(place, home, then), *then]
-    return _edit_notify(
-        place, body, value, _before_theirs(body.decode(), value[: -len(then)] if then else [])
-    )
+    ours, text = _notify(place, home, then), body.decode()
+    with _editing_notify(place, [*ours, *then]):
+        if then:
+            return toml_text.with_first(text, ["notify"], ours).encode()
+        return toml_text.with_value(text, ["notify"], ours).encode()
 
 
 def _without_notify(place: HookPlace, body: bytes, before: bytes | None) -> bytes | None:
@@ -586,7 +585,10 @@ def _clear_notify(place: HookPlace, body: bytes) -> bytes:
     """Return the file without our part of `notify`."""
     then = _previous_program(toml_of(place.path, body).get("notify"))
     text = body.decode()
-    return _edit_notify(place, body, then, _without_ours(text) if then else _without_all(text))
+    with _editing_notify(place, then):
+        if then:
+            return toml_text.without_first(text, ["notify"], THEN).encode()
+        return toml_text.without(text, ["notify"]).encode()
 
 
 def _previous_program(notify: Any) -> list[str]:
@@ -594,64 +596,17 @@ def _previous_program(notify: Any) -> list[str]:
     return notify[notify.index(THEN) + 1 :] if THEN in notify else []
 
 
-def _edit_notify(place: HookPlace, body: bytes, value: list[str], tries: Iterator[str]) -> bytes:
-    """Return the first text in which `notify` has this value and nothing else has changed."""
-    wanted = {name: old for name, old in toml_of(place.path, body).items() if name != "notify"}
-    if value:
-        wanted["notify"] = value
-    line = f"notify = {json.dumps(value, ensure_ascii=False)}" if value else ""
-    for new in itertools.chain(tries, _replacements(body.decode(), line)):
-        try:
-            if tomllib.loads(new.removeprefix(BOM)) == wanted:
-                return new.encode()
-        except ValueError:
-            continue
-    raise EditRefused(
-        f"{place.path}: cannot find where notify is set",
-        hint=f"add it yourself, above the first [table]: {line or 'no notify'}",
-    )
-
-
-def _before_theirs(text: str, ours: list[str]) -> Iterator[str]:
-    """Yield texts with our words before those of a list, whose own text stays as it is."""
-    words = "".join(f"{json.dumps(word, ensure_ascii=False)}, " for word in ours)
-    for match in _NOTIFY.finditer(text if ours else ""):
-        start = match.end() + 1  # behind the bracket
-        yield text[:start] + words + text[start:]
-
-
-def _without_ours(text: str) -> Iterator[str]:
-    """Yield texts without the words before the user's own."""
-    for match in _NOTIFY.finditer(text):
-        start = match.end() + 1
-        end = text.find(f'"{THEN}", ', start)
-        if end >= 0:
-            yield text[:start] + text[end + len(f'"{THEN}", ') :]
-
-
-def _without_all(text: str) -> Iterator[str]:
-    """Yield texts without the assignment; a comment behind it stays."""
-    for match in _NOTIFY.finditer(text):
-        for end in (bracket.end() for bracket in re.finditer(r"\]", text[match.end() :])):
-            rest = text[match.end() + end :]
-            comment = re.match(r"[ \t]*(#[^\n]*\n?)", rest)
-            blank = re.match(r"[ \t]*\r?(\n|\Z)", rest)
-            if comment:
-                yield text[: match.start()] + rest[comment.start(1) :]
-            elif blank:
-                yield text[: match.start()] + rest[blank.end() :]
-
-
-def _replacements(text: str, line: str) -> Iterator[str]:
-    """Yield texts with this line in place of the assignment, whole lines of it, or at the top."""
-    line = f"{line}\n" if line else ""
-    for match in _NOTIFY.finditer(text):
-        end = match.end()
-        while end < len(text):
-            end = text.find("\n", end) + 1 or len(text)
-            yield text[: match.start()] + line + text[end:]
-    bom = BOM if text.startswith(BOM) else ""
-    yield bom + line + text.removeprefix(BOM)
+@contextlib.contextmanager
+def _editing_notify(place: HookPlace, value: list[str]) -> Iterator[None]:
+    """Say of settings that cannot be changed what to write there by hand."""
+    try:
+        yield
+    except toml_text.NotEditable as error:
+        line = f"notify = {json.dumps(value, ensure_ascii=False)}" if value else "no notify"
+        raise EditRefused(
+            f"{place.path}: notify: {error}",
+            hint=f"add it yourself, above the first [table]: {line}",
+        ) from error
 
 
 def _is_texts(value: object) -> bool:

@@ -1,6 +1,6 @@
 """`thence show --stats`: what one session file holds, counted, and what became of it.
 
-The counts are the file's own, by the definitions of `format.counts`; a glued line is bad, and
+The counts are the file's own, by the definitions of `cli.file_counts`; a glued line is bad, and
 what was saved from it is a field of its own. Beside them stands what only the session can tell:
 states, live and dead events, ties to others. The file is read as a stream. A session too large
 to be put together in memory is counted all the same, and a notice says what is missing.
@@ -21,6 +21,7 @@ from thence.agents.contents import Plain, Zstandard
 from thence.agents.files import MAX_LIST_BYTES, measure_source, open_regular
 from thence.agents.sessions import check_readable, find_source, load_source
 from thence.cli import options
+from thence.cli.file_counts import Counts
 from thence.cli.reading import exit_code, flow, notices, skipped_line
 from thence.cli.screen import tell
 from thence.cli.terminal import (
@@ -37,7 +38,6 @@ from thence.cli.terminal import (
 )
 from thence.errors import NotReadable
 from thence.format import codec
-from thence.format.counts import Counts
 from thence.format.records import JSON, Notice, Place, Skipped
 from thence.memory.readouts import open_loaded
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from thence.format.joins import Spent
 
-MAX_ANALYSED_BYTES = 96 << 20
+MAX_ANALYSED_BYTES = 96 << 20  # a session takes about six times its file in memory
 """Bytes of the largest session that is put together here."""
 
 MAX_ANALYSED_RECORDS = 150_000

@@ -94,7 +94,7 @@ def look(home: Path) -> Launcher:
     try:
         text = path.read_text("utf-8", "replace")
         is_runnable = os.access(path, os.X_OK)
-    except OSError:
+    except OSError:  # a home that was never set up has none
         return Launcher(path, "none")
     python, nudge = (_value(pattern, text) for pattern in (_PYTHON, _NUDGE))
     if not is_runnable or not os.access(python, os.X_OK) or not Path(nudge).is_file():
@@ -112,13 +112,8 @@ def write(home: Path) -> None:
     """Write the launcher that starts this thence, whole or not at all."""
     path = path_in(home)
     config.make_private(path.parent)
-    passing = path.with_name(f"{NAME}.{os.getpid()}.tmp")
-    try:
-        passing.write_text(script(home), "utf-8")
-        passing.chmod(0o700)
-        passing.replace(path)
-    finally:
-        passing.unlink(missing_ok=True)
+    with config.replacing(path, mode=0o700, sync=False) as file:
+        file.write(script(home).encode())
 
 
 def ensure(home: Path) -> None:

@@ -179,12 +179,6 @@ class Listing:
         self._ids = short_ids([row.session.native_session_id for row in self.rows])
         self._has_machines = any(row.machine is not None for row in self.rows)
         self.total = _total(store, wanted, self.rows if running else None)
-        self._is_bound = any(row.lower_bound for row in self.rows) or (
-            not running
-            and not self.total.unpriced
-            and self.total.sessions > len(self.rows)
-            and _has_missing_usage(store, wanted)
-        )
 
     def object(self, row: SessionRow) -> JSON:
         """Return a session as others read it: its fields, and what a list shows besides."""
@@ -210,7 +204,7 @@ class Listing:
             yield from table(columns_of, cells, room, head=wide and bool(rows))
         yield self._sums(room)
         costs = [row_cost(row) for row in self.rows]
-        costs.append(money(self.total.ticks, self.total.unpriced, is_bound=self._is_bound))
+        costs.append(self.total.cost_text)
         if self.rows and (legend := mark_legend(costs)):
             yield style(cut(legend, room), fg=DIM)
 
@@ -264,8 +258,7 @@ class Listing:
         total = self.total
         if not total.sessions:
             return "no session is running" if self._running else self._no_match()
-        cost = money(total.ticks, total.unpriced, is_bound=self._is_bound)
-        parts = [several(total.sessions, "session"), cost]
+        parts = [several(total.sessions, "session"), total.cost_text]
         if total.dead:
             parts.append(f"{money(total.dead)} on discarded branches")
         words = ", ".join(parts)
@@ -316,18 +309,6 @@ def _graph(row: SessionRow, *, open_turn: bool) -> str:
     agents = any(edge.link == "subagent" and edge.child for edge in row.edges)
     drawn += "◦" if agents or states.get("side") else ""
     return f"╾{drawn}{'╼' if open_turn else '╴'}"
-
-
-def _has_missing_usage(store: Store, wanted: Filter) -> bool:
-    """Return whether bills of any session are missing, also of those that are not listed."""
-    import msgspec
-
-    page = msgspec.structs.replace(wanted, limit=PAGE_ROWS, offset=0)
-    while rows := list(store.sessions(page)):
-        if any(row.lower_bound for row in rows):
-            return True
-        page = msgspec.structs.replace(page, offset=page.offset + PAGE_ROWS)
-    return False
 
 
 def _total(store: Store, wanted: Filter, rows: Sequence[SessionRow] | None) -> Total:

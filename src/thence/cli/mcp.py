@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from thence.memory.store import Store
     from thence.serve.questions import Questions
 
-PORT = 7332
+PORT = 7332  # one more than the viewer's, so that both run side by side
 
 _agents = click.argument("agents", nargs=-1, type=registering.NAMES)
 
@@ -55,7 +55,7 @@ def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
 
 def questions(store: Store) -> Questions:
     """Return what may be asked of this home."""
-    from thence.cli import notes
+    from thence.cli import notes, viewer
     from thence.memory.dismissals import dismissed_todos
     from thence.memory.labels import searchable_notes
     from thence.serve.questions import Questions
@@ -66,6 +66,7 @@ def questions(store: Store) -> Questions:
         lambda text, session: notes.write("decision", text, session, origin="mcp"),
         lambda: searchable_notes(wiring.home()),
         lambda: dismissed_todos(wiring.home()),
+        viewer=viewer.running_url,
     )
 
 

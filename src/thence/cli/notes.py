@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from thence.memory.notes import Kind, Note, Origin
     from thence.memory.store import Store
 
+# A command that waits for a hub that is down is worse than a note that is not posted.
 HUB_TIMEOUT_S: Final = 5.0
 """Seconds that a hub may take to answer."""
 MAX_LISTED: Final = 20

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from functools import cached_property
 
-from thence.cli.calls import answer_of, run_of, telling_line
 from thence.cli.columns import agent_label, when
 from thence.cli.reading import flow, notices, promises, skipped_line
 from thence.cli.terminal import (
@@ -31,7 +30,7 @@ from thence.cli.terminal import (
     style,
     wrap,
 )
-from thence.format import joins, output, tools
+from thence.format import joins, output, testruns, tools
 from thence.format.facts import Edge, full_output, text_in
 from thence.format.figures import money, short_id
 from thence.format.graph import Branch, State
@@ -624,3 +623,24 @@ def _last(path: str | None) -> str:
 def _tie(edge: Edge) -> str:
     name = edge.uid(edge.agent) if edge.agent else edge.session
     return f"{tie(edge)} {name} ({edge.how})"
+
+
+# -- what of a result is worth a line ---------------------------------------------------------
+
+
+def answer_of(text: str) -> str:
+    """The first line that is no mark-up of the harness."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return next((line for line in lines if not line.startswith("<")), "".join(lines[:1]))
+
+
+def telling_line(text: str, *, at_end: bool) -> str:
+    """The line of a failure that says most: a program's last, a tool's first."""
+    lines = output.lines(output.open_envelope(text)[1].replace("<tool_use_error>", ""))
+    return (lines[-1] if at_end else lines[0]).strip() if lines else ""
+
+
+def run_of(tests: testruns.Tests) -> str:
+    """Say how many tests failed, passed and were skipped."""
+    named = (("failed", tests.failed), ("passed", tests.passed), ("skipped", tests.skipped))
+    return ", ".join(f"{number:,} {name}" for name, number in named if number)

@@ -274,6 +274,7 @@ def read_record(home: Path) -> dict[Name, list[str]]:
     try:
         record = json.loads(hooking.body_of(home / FILE) or b"{}")
     except (ValueError, RecursionError, ThenceError):
+        # Then nothing counts as installed by us, so nothing is removed.
         return {}
     installed: Any = record.get("installed") if isinstance(record, dict) else None
     if not isinstance(installed, dict):

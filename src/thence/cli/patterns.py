@@ -1,4 +1,4 @@
-"""`thence patterns`: what comes back in many sessions, with what helped and where it was seen."""
+"""`thence patterns`: what comes back in many sessions, where it was seen, then what helped."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, short_id, tell
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
+from thence.memory.recall import event_name
 
 if TYPE_CHECKING:
     from thence.memory.patterns import Pattern
 
 DEFAULT_ROWS = 5
 """Patterns of one kind that are shown before the rest is counted."""
+MAX_EVIDENCE = 3
+"""Places of one pattern that are shown before the rest is counted."""
+MAX_CURES = 2
 
 _HEADS = {
     "recurring_error": ("recurring errors", "red"),
@@ -59,7 +63,7 @@ def command(
 
 
 def lines(matches: Sequence[Pattern], sessions: int, number: int, room: int) -> Iterator[str]:
-    """Yield patterns, kind by kind, each with what helped and where to look."""
+    """Yield patterns, kind by kind, each with where it was seen, then what helped."""
     if not matches:
         yield f"no patterns in {several(sessions, 'session')} yet"
         return
@@ -78,11 +82,16 @@ def lines(matches: Sequence[Pattern], sessions: int, number: int, room: int) -> 
 
 def _pattern(pattern: Pattern, colour: str, room: int) -> Iterator[str]:
     yield style("  ▲ ", fg=colour) + cut(_flat(pattern.text), room - 4)
-    for cure in pattern.cures[:2]:
+    shown = pattern.evidence[:MAX_EVIDENCE]
+    for proof in shown:
+        event = f" {event_name(proof.events[0])}" if proof.events else ""
+        seen = f"{short_id(proof.uid.partition(':')[2])}{event}"
+        yield style(cut(f"      {seen}  {_flat(proof.quote)}".rstrip(), room), fg=DIM)
+    if (more := pattern.sessions - len({proof.uid for proof in shown})) > 0:
+        yield style(f"      and {several(more, 'more session')}", fg=DIM)
+    for cure in pattern.cures[:MAX_CURES]:
         helped = f"fixed in {several(cure.sessions, 'session')}: {_flat(cure.what)}"
         yield style("    ✓ ", fg="green") + cut(helped, room - 6)
-    seen = ", ".join(short_id(proof.uid.partition(":")[2]) for proof in pattern.evidence[:4])
-    yield style(cut(f"      {seen}", room), fg=DIM)
 
 
 def _flat(text: str) -> str:

@@ -82,6 +82,7 @@ class PushMarks:
         try:
             marks = msgspec.msgpack.decode(self._path.read_bytes(), type=dict[str, PushMark])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            # Then the store is asked how far it came.
             return {}
         return {uid: (mark, True) for uid, mark in marks.items()}
 
@@ -90,6 +91,7 @@ class PushMarks:
         import msgspec
 
         passing = self._path.with_name(f"{self._path.name}.new")
+        # A cache: without it the next push asks the store.
         with contextlib.suppress(OSError, UnicodeEncodeError):
             config.make_private(self._path.parent)
             passing.touch(mode=0o600)

@@ -63,8 +63,8 @@ def promises(session: Readout) -> list[Todo]:
 
     What the sessions left open that this one continues is open here as well.
     """
-    from thence.memory.course import SessionTimeline
     from thence.memory.outcome import judge
+    from thence.memory.session_timeline import SessionTimeline
 
     own = ReadoutPart(session, session.graph.chain(boundaries=False))
     parts = [*session.inherited(boundaries=False), own]

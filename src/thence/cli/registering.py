@@ -12,12 +12,11 @@ import contextlib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from thence.cli import hooking, launcher, options, wiring, yaml_text
+from thence.cli import hooking, json_text, launcher, options, toml_text, wiring, yaml_text
 from thence.cli.hooking import EditRefused
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 NAME: Final = "thence"
 NAMES: Final = options.AgentName("servers")
-_ENTRY: Final = re.compile(rf'"{NAME}"[ \t\r\n]*:[ \t\r\n]*(?=\{{)')
 
 
 class ServerPlace(NamedTuple):
@@ -262,29 +260,26 @@ def _with(place: ServerPlace, body: bytes | None, entry: dict[str, Any]) -> tupl
         shown = [f"{place.key}:", f"  {NAME}: {json.dumps(entry)}"]
         tries = _into_yaml(place, text, entry, end)
     else:
-        shown = _table(place, entry)
-        gap = "" if not text.strip() else "\n" if end else "\n\n"
-        tries = iter([text + gap + "\n".join(shown) + end])
+        path = [place.key] if place.file.is_list else [place.key, NAME]
+        shown = toml_text.render(path, entry, is_list=place.file.is_list).splitlines()
+        after = toml_text.with_table(text, path, entry, is_list=place.file.is_list)
+        tries = iter([after.removesuffix("\n") + end])
     return _first_valid(place, tries, wanted), shown
 
 
 def _into_json(key: str, text: str, server: dict[str, Any], end: str) -> Iterator[str]:
     entry = f'"{NAME}": {json.dumps(server)}'
-    if not text.strip():
-        yield f'{{\n  "{key}": {{\n    {entry}\n  }}\n}}{end}'
-        return
-    for match in _servers_in(key).finditer(text):
-        rest = text[match.end() :]
-        comma = "" if rest.lstrip().startswith("}") else ","
-        yield f"{text[: match.end()]}\n    {entry}{comma}{rest}"
-    first = text.index("{") + 1
-    comma = "" if text[first:].lstrip().startswith("}") else ","
-    yield f'{text[:first]}\n  "{key}": {{\n    {entry}\n  }}{comma}{text[first:]}'
-
-
-def _servers_in(key: str) -> re.Pattern[str]:
-    """Return what matches the beginning of the object with the servers."""
-    return re.compile(rf'"{re.escape(key)}"[ \t\r\n]*:[ \t\r\n]*\{{')
+    bom, bare = (hooking.BOM, text[1:]) if text.startswith(hooking.BOM) else ("", text)
+    ours = f'{{\n  "{key}": {{\n    {entry}\n  }}\n}}'
+    if not bare.strip():
+        yield ours + end
+    elif key in json.loads(bare):
+        after = json_text.append(bare, [key], entry)
+        # A file of our own form goes with our entry; this one was there before.
+        yield bom + (after if after.strip() != ours else f'{{"{key}": {{{entry}}}}}{end}')
+    else:
+        with_key = json_text.append(bare, [], f'"{key}": {{}}')
+        yield bom + json_text.append(with_key, [key], entry)
 
 
 def _into_yaml(place: ServerPlace, text: str, entry: dict[str, Any], end: str) -> Iterator[str]:
@@ -293,15 +288,6 @@ def _into_yaml(place: ServerPlace, text: str, entry: dict[str, Any], end: str) -
     except yaml_text.NotUnderstood:
         return
     yield after.removesuffix("\n") + end
-
-
-def _table(place: ServerPlace, server: dict[str, Any]) -> list[str]:
-    out = [f"[[{place.key}]]" if place.file.is_list else f"[{place.key}.{NAME}]"]
-    out += [f"{name} = {json.dumps(value)}" for name, value in server.items() if name != "env"]
-    if env := server.get("env"):
-        pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
-        out.append(f"env = {{ {pairs} }}")
-    return out
 
 
 # -- taking out -----------------------------------------------------------------------------
@@ -338,38 +324,18 @@ def _out_of_yaml(place: ServerPlace, text: str) -> Iterator[str]:
 
 def _out_of_json(place: ServerPlace, text: str) -> Iterator[str]:
     """Yield the text without an entry of our name: with what was made for it, or only itself."""
-    key = place.key
-    for match in _ENTRY.finditer(text):
-        _, end = json.JSONDecoder().raw_decode(text, match.end())
-        before, after = text[: match.start()], text[end:]
-        alone = _servers_in(key).search(before)
-        if alone and not before[alone.end() :].strip() and after.lstrip().startswith("}"):
-            head, tail = before[: alone.start()].rstrip(), after.lstrip()[1:]
-            tail = tail.removeprefix(",")
-            yield head + tail
-            yield head.removesuffix(",") + tail
-        if after.lstrip().startswith(","):
-            yield before.rstrip(" \t\r\n") + after.lstrip()[1:]
-        yield before.rstrip().removesuffix(",") + after
+    bom, bare = (hooking.BOM, text[1:]) if text.startswith(hooking.BOM) else ("", text)
+    if json.loads(bare)[place.key].keys() == {NAME}:
+        yield bom + json_text.remove(bare, [place.key])
+    yield bom + json_text.remove(bare, [place.key, NAME])
 
 
 def _out_of_toml(place: ServerPlace, text: str) -> Iterator[str]:
-    key = place.key
-    table = rf"^[ \t]*\[{re.escape(key)}\.{NAME}\][ \t]*$"
-    if place.file.is_list:
-        table = rf"^[ \t]*\[\[{re.escape(key)}\]\][ \t]*$"
-    for match in re.finditer(table, text, re.MULTILINE):
-        end = len(text)
-        for line in re.finditer(r"^[ \t]*\[", text[match.end() :], re.MULTILINE):
-            start = match.end() + line.start()
-            if not re.match(rf"[ \t]*\[{re.escape(key)}\.{NAME}\.", text[start:]):
-                end = start
-                break
-        before = text[: match.start()]
-        if end == len(text) and not text.endswith("\n"):
-            yield before.removesuffix("\n\n")
-        yield (before[:-1] if before.endswith("\n\n") else before) + text[end:]
-        yield before.removesuffix("\n\n") + text[end:]
+    with contextlib.suppress(toml_text.NotEditable):
+        if place.file.is_list:
+            yield toml_text.without(text, [place.key], lambda server: server.get("name") == NAME)
+        else:
+            yield toml_text.without(text, [place.key, NAME])
 
 
 def _first_valid(place: ServerPlace, tries: Iterator[str], *wanted: dict[str, Any]) -> bytes:
@@ -380,8 +346,8 @@ def _first_valid(place: ServerPlace, tries: Iterator[str], *wanted: dict[str, An
             if place.file.form == "yaml":
                 data = _read(place, bare.encode())
             else:
-                data = json.loads(bare or "{}") if place.is_json else tomllib.loads(bare)
-        except (ValueError, EditRefused):
+                data = json.loads(bare or "{}") if place.is_json else toml_text.parse(bare)
+        except (ValueError, EditRefused):  # not a text that says anything: the next try
             continue
         if any(data == accepted for accepted in wanted):
             return text.encode()

@@ -154,6 +154,7 @@ def _refresh_folders(store: Store) -> None:
     from thence.memory.store import StoreLocked
 
     if not wiring.is_read_only():
+        # Another sweep does it; what is known will do.
         with suppress(StoreLocked), store.sweeping():
             wiring.refresh_folders(store, here=str(Path.cwd()))
 

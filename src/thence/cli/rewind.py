@@ -116,7 +116,7 @@ def _line(name: str, path: Path, to: str, *, dry_run: bool, yes: bool, json: boo
     from thence.memory.readouts import readout_of
     from thence.memory.recall import place_of
 
-    session_read = readout_of(load(path).whole)
+    session_read = readout_of(load(path).graph)
     move = _move(session_read, place_of(session_read, to))
     if not json:
         verb = "would leave" if dry_run else "leave"

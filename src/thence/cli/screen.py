@@ -13,7 +13,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from json import dumps
 from typing import Final, Literal, TextIO
 
 import click
@@ -56,7 +55,7 @@ def _size(name: str, at: int) -> int:
         return int(text)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)[at]
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # no terminal: as wide as is usual
         return 0
 
 
@@ -103,7 +102,9 @@ def say(lines: Iterable[str]) -> None:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return dumps(match[0])[1:-1]
+    import json
+
+    return json.dumps(match[0])[1:-1]
 
 
 def _in_ascii(lines: Iterable[str]) -> Iterator[str]:

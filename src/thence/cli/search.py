@@ -108,8 +108,7 @@ def command(
         began = time.monotonic()
         matches = search(store, asked, number + 1, offset)  # one more tells whether that is all
         more = len(matches.matches) > number
-        hints = (*matches.hints, *filter(None, [wiring.semantic_problem(store)]))
-        matches = replace(matches, matches=matches.matches[:number], hints=hints)
+        matches = replace(matches, matches=matches.matches[:number])
         answer = hits(matches, asked, store.blobs)
         took = round(1000 * (time.monotonic() - began))
         if json:

@@ -30,7 +30,6 @@ MAX_SHOWN: Final = 5
 """Sessions of a home that are read whole, from each end of the list."""
 _MODULES: Final = {
     "google-re2": "re2",
-    "genai-prices": "genai_prices",
     "markdown-it-py": "markdown_it",
 }
 """Modules of packages that have another name."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from thence import __version__
+from thence import __version__, config
 from thence.cli import options, wiring
 from thence.cli.columns import tell
 from thence.cli.terminal import as_json, clean, say, several, size
@@ -55,7 +54,7 @@ def command(
     from thence.memory.labels import Label
 
     loaded = load_named(wanted)  # as it is stored, redacted; else as its file has it
-    uid = loaded.whole.uid
+    uid = loaded.graph.uid
     redactor = wiring.redactor()
     label = wiring.labels().get(uid, Label())
     by = f"thence {__version__}"
@@ -79,7 +78,7 @@ def _page(loaded: LoadedSession, name: str | None) -> bytes:
     from thence.format import forms
     from thence.memory.readouts import readout_of
 
-    session = readout_of(redact_session(loaded, wiring.redactor()).whole)
+    session = readout_of(redact_session(loaded, wiring.redactor()).graph)
     return "\n".join(forms.page(session, name=name)).encode("utf-8", "replace")
 
 
@@ -92,16 +91,11 @@ def _file_name(uid: str, *, html: bool, is_encrypted: bool) -> str:
 def _write(path: Path, body: bytes, *, force: bool) -> None:
     if path.exists() and not force:
         raise NotReadable(f"{path} exists", hint="choose another name with -o, or add --force")
-    passing = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        with config.replacing(path, sync=False) as file:
             file.write(body)
-        passing.replace(path)
     except OSError as error:
         raise NotAppendable(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        passing.unlink(missing_ok=True)
 
 
 def _lines(

@@ -155,7 +155,7 @@ def clients(known: dict[str, Adapter], *, deep: bool) -> Iterator[Finding]:
 
 
 def _changed_at(source: Source) -> float:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # gone: as old as can be
         return os.lstat(source.path).st_mtime
     return 0.0
 

@@ -33,11 +33,6 @@ MAX_NAMED = 3
 
 REST_PER_SWEEP_SECOND, MAX_REST_S = 1.0, 5.0
 """How long a watching sweep rests, for each second that it took; it leaves the machine to work."""
-IDLE_BEFORE_DIGEST_S, MAX_DIGEST_DELAY_S, DIGEST_PAUSE_FACTOR = 5.0, 60.0, 9.0
-"""Seconds without a change after which what was swept is digested; after which that is done though
-there is no quiet; and how much longer than digesting took the rest of it waits."""
-DIGEST_LIMIT_S = 0.3
-"""Seconds of digesting after which a watching sweep looks for new lines again."""
 
 EMBED_LIMIT_S = 60.0
 """Seconds of embedding after which a sweep that nobody watches leaves the rest to the next."""
@@ -202,8 +197,6 @@ class SweepRun:
         """Make vectors that are missing, where semantic search is on; all if somebody watches."""
         vectors = getattr(store, "vectors", None)
         if vectors is None:
-            if problem := wiring.semantic_problem(store):
-                report.notes.append(problem)
             return
         from thence.memory.reports import Progress
 
@@ -238,18 +231,25 @@ class SweepRun:
     def watch(self, store: Store) -> int:
         """Sweep, then again whenever files change; ends when it is stopped."""
         from thence.memory import nudges
-        from thence.memory.watching import changes, narrow_to
+        from thence.memory.watching import (
+            DIGEST_LIMIT_S,
+            IDLE_BEFORE_DIGEST_S,
+            DigestPace,
+            changes,
+            narrow_to,
+        )
 
         folders = [path for paths in self._roots.values() for path in paths]
         changed = changes(folders, wiring.home() / nudges.FOLDER, rest=IDLE_BEFORE_DIGEST_S)
         self._tell(
             self._sweep(store, self._known, self._roots, wait=wiring.SWEEP_WAIT_S), first=True
         )
-        due = time.monotonic() + MAX_DIGEST_DELAY_S
+        pace = DigestPace()
         for paths in changed:
             known, roots = narrow_to(self._known, self._roots, paths)
-            # To digest a session all of it is read, for every line that it grows by.
-            digests = not paths or time.monotonic() > due
+            if paths:
+                pace.note_change()
+            digests = not paths or pace.is_due
             report = self._sweep(
                 store,
                 known,
@@ -259,12 +259,7 @@ class SweepRun:
                 digest_limit_s=DIGEST_LIMIT_S,
             )
             if digests:
-                later = (
-                    DIGEST_PAUSE_FACTOR * report.seconds
-                    if report.undigested
-                    else MAX_DIGEST_DELAY_S
-                )
-                due = time.monotonic() + later
+                pace.note_digests(report.seconds, is_unfinished=bool(report.undigested))
             self._tell(report)
             time.sleep(
                 min(REST_PER_SWEEP_SECOND * report.seconds, MAX_REST_S)

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from thence.serve.gate import AuthMiddleware
 
 HOST = "127.0.0.1"
-PORT = 7331
+PORT = 7331  # outside what systems give out for connections of their own
 ANSWER_LIMIT_S = 5.0
 """Seconds that whoever listens on our port has to answer."""
+QUICK_LIMIT_S = 0.5
+"""The same, where an agent waits for an answer that is worth sending without the link."""
 
 
 class PortTaken(ThenceError):
@@ -42,19 +44,33 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def is_ours(guard: AuthMiddleware) -> bool:
+def is_ours(guard: AuthMiddleware, limit_s: float = ANSWER_LIMIT_S) -> bool:
     """Whether a server of this home listens there; nothing secret is sent to find out."""
     import http.client
 
-    link = http.client.HTTPConnection(guard.host, guard.port, timeout=ANSWER_LIMIT_S)
+    link = http.client.HTTPConnection(guard.host, guard.port, timeout=limit_s)
     try:
         link.request("GET", "/")
         realm = link.getresponse().getheader("www-authenticate") or ""
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException):  # something else answers there, or nothing
         return False
     finally:
         link.close()
     return guard.realm in realm
+
+
+def running_url() -> str | None:
+    """Return the URL of the viewer of this home, without a ticket; None if none runs."""
+    from thence.cli import background
+    from thence.serve import gate
+
+    home = wiring.home()
+    if not (home / gate.KEY).exists():
+        return None
+    running = background.find_running(home)
+    guard = gate.AuthMiddleware(HOST, running.port if running else PORT, key=gate.home_key(home))
+    is_running = running is not None or is_ours(guard, QUICK_LIMIT_S)
+    return f"http://{gate.authority(guard.host, guard.port)}" if is_running else None
 
 
 def open_again(guard: AuthMiddleware, *, page: str = "", json: bool, opens: bool) -> int:

@@ -107,23 +107,15 @@ def store(*, must_exist: bool = True) -> Iterator[Store]:
 
 
 def _use_encoder(opened: Store) -> None:
-    """Let a store search by meaning where the settings say so; only one in SQLite can."""
-    from thence.memory.sqlite import Sqlite
-
-    if isinstance(opened, Sqlite) and settings()["session_memory.semantic"]:
-        from thence.memory.encoder import MiniLM
+    """Let a store search by meaning where the settings say so."""
+    if settings()["session_memory.semantic"]:
+        from thence.memory.encoder import MiniLM, SemanticStore
 
         # In the background of other work: one thread, and no library may look for a network.
         for name, value in (("OPENBLAS_NUM_THREADS", "1"), ("HF_HUB_OFFLINE", "1")):
             os.environ.setdefault(name, value)
-        opened.use_encoder(MiniLM())
-
-
-def semantic_problem(opened: Store) -> str:
-    """Return why a store does not search by meaning though the settings ask for it; else empty."""
-    if not settings()["session_memory.semantic"] or getattr(opened, "vectors", None) is not None:
-        return ""
-    return "semantic search needs a store in SQLite; this store is searched by words only"
+        if isinstance(opened, SemanticStore):
+            opened.use_encoder(MiniLM())
 
 
 def _translate_errors(opened: Store) -> contextlib.AbstractContextManager[None]:
@@ -387,7 +379,7 @@ def latest_redactor() -> Redactor:
     """Return the redactor of this home; made again only when the settings have changed."""
     try:
         file = (home() / config.FILE).stat()
-    except OSError:
+    except OSError:  # no settings: the rules that ship with us
         return _redactor_of(home(), 0, 0)
     return _redactor_of(home(), file.st_mtime_ns, file.st_size)
 

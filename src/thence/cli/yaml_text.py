@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 Path = Sequence[str]
@@ -153,19 +153,26 @@ def _children(lines: list[str], parent: YamlItem | None) -> list[YamlItem]:
         raise NotUnderstood("no mapping at the left edge")
     if indent < least or (indent == least and parent is not None and not is_list):
         return []
-    starts = [n for n in content if _indent(lines[n]) == indent and _starts(lines[n], is_list)]
-    out = []
-    for number, following in zip(starts, [*starts[1:], end], strict=True):
-        last = max(n for n in content if number <= n < following)
-        match = None if is_list else _KEY.match(lines[number])
-        key, rest = (match[2].strip("\"'"), match[3]) if match else ("", "")
-        out.append(YamlItem(key, indent, number, last + 1, rest))
-    if any(_indent(lines[n]) < indent for n in content) or content[0] not in starts:
+    items = list(_items_of(lines, content, is_list=is_list))
+    if any(_indent(lines[n]) < indent for n in content):
         raise NotUnderstood("a value that is neither a mapping nor a list")
-    names = [child.key for child in out if child.key]
+    names = [item.key for item in items if item.key]
     if len(names) != len(set(names)):
         raise NotUnderstood("a key occurs twice")
-    return out
+    return items
+
+
+def _items_of(lines: list[str], content: list[int], *, is_list: bool) -> Iterator[YamlItem]:
+    """Yield the items of a block whose lines with content are these."""
+    indent = _indent(lines[content[0]])
+    starts = [n for n in content if _indent(lines[n]) == indent and _starts(lines[n], is_list)]
+    if starts[:1] != content[:1]:
+        raise NotUnderstood("a value that is neither a mapping nor a list")
+    for start, following in zip(starts, [*starts[1:], content[-1] + 1], strict=True):
+        last = max(n for n in content if start <= n < following)
+        match = None if is_list else _KEY.match(lines[start])
+        key, rest = (match[2].strip("\"'"), match[3]) if match else ("", "")
+        yield YamlItem(key, indent, start, last + 1, rest)
 
 
 def _starts(line: str, is_list: bool) -> bool:  # noqa: FBT001 - two forms
@@ -237,7 +244,7 @@ def _out_of_flow(lines: list[str], parent: YamlItem, is_ours: IsOurs) -> str:
     for match in re.finditer(r'(?:"[^"]*": )?(?=[\[{])', line):
         try:
             _, end = _decode(line, match.end())
-        except ValueError:
+        except ValueError:  # not ours: we write JSON, and this is none
             continue
         if match.start() > line.index(parent.key) + len(parent.key) + 2 and is_ours(
             line[match.start() : end]
@@ -277,5 +284,5 @@ def _scalar(text: str) -> Any:
     text = text.strip()
     try:
         return _decode(text)[0] if text[:1] in '"{[' and text else text.strip("'")
-    except ValueError:
+    except ValueError:  # a bare word of YAML, which JSON does not know
         return text

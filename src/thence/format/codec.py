@@ -152,7 +152,7 @@ def quick(raw: bytes) -> dict[str, JSON] | None:
     """Read a line that is one plain object, as nearly all are; None when `parse` has to look."""
     try:
         value = _any(raw)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # the slow path says what is wrong with it
         return None
     return value if type(value) is dict else None
 
@@ -294,6 +294,7 @@ def _awaits_value(text: str) -> bool:
     except json.JSONDecodeError as error:
         return error.msg == "Expecting value" and error.pos >= len(error.doc) > 0
     except (ValueError, RecursionError, MemoryError):
+        # Deeper than the parser goes: that it goes on cannot be ruled out.
         return True
     return False
 
@@ -382,6 +383,7 @@ def decode(
             try:
                 event = _fast(raw)
             except (ValueError, RecursionError):
+                # Not plain: the slow path decides whether it is bad.
                 pass
             else:
                 if not event.extra:
@@ -435,6 +437,7 @@ def dump(value: JSON) -> bytes:
     try:
         return _encoder.encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
+        # Surrogates or huge numbers: the slow encoder writes all of them.
         return _encode_text(value)
 
 

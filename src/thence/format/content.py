@@ -199,7 +199,7 @@ def _is_address(url: str) -> bool:
 def _decode_base64(data: str) -> bytes | None:
     try:
         return binascii.a2b_base64(data, strict_mode=True) if data.isascii() else None
-    except ValueError:
+    except ValueError:  # not what it says it is: no image
         return None
 
 

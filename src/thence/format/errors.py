@@ -139,15 +139,6 @@ _NOISE = expression(
 _WELL = Ending(failed=False)
 
 
-def find_ending(
-    tool: str, result: object, *, is_error: bool | None = None, exit_code: int | None = None
-) -> Ending:
-    """Return how a call ended, by the best evidence there is; see `judge`."""
-    if is_error is False and exit_code is None and not isinstance(result, dict):
-        return _WELL  # nothing but an exit code or a flag could say otherwise
-    return judge(evidence_of(tool, result), is_error=is_error, exit_code=exit_code)
-
-
 def evidence_of(tool: str, result: object) -> Evidence:
     """Return what the result of a tool's call says of how the call ended."""
     layers = list(_layers(result))

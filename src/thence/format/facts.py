@@ -363,13 +363,6 @@ def _merge_status(earlier: CallStatus, more: CallStatus) -> CallStatus:
     )
 
 
-def normalise(
-    events: Sequence[Event], states: Sequence[State], uid: str, *, channel: str = "main"
-) -> list[SessionEvent]:
-    """Turn our own events into normalised ones, in written order, not yet numbered."""
-    return events_of([fact_of(event, channel=channel) for event in events], states, uid)
-
-
 def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[SessionEvent]:
     """Turn facts into normalised events, one per block, in written order, not yet numbered.
 

@@ -12,7 +12,7 @@ import shlex
 from datetime import datetime
 from typing import Final
 
-TICKS: Final = 10**10
+TICKS: Final = 10**10  # the smallest unit that an agent records: grok's ticks
 """Units of money in a dollar."""
 
 _JOINED: Final = (
@@ -70,7 +70,7 @@ def short(number: int) -> str:
 
 
 def size(count: int) -> str:
-    """Say a number of bytes: `57 bytes`, `4.1 KB`, `380 KB`, `1.2 GB`."""
+    """Say a number of bytes: `57 bytes`, `4.1 KB`, `380 KB`, `4 GB`."""
     if count < 1000:
         return "1 byte" if count == 1 else f"{count} bytes"
     amount = float(count)
@@ -78,7 +78,8 @@ def size(count: int) -> str:
         amount /= 1000
         if amount < 999.5 or unit == "GB":
             break
-    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
+    digits = f"{amount:.1f}".removesuffix(".0") if amount < 9.95 else f"{amount:,.0f}"
+    return f"{digits} {unit}"
 
 
 def several(number: int, noun: str) -> str:

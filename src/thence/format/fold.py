@@ -42,10 +42,10 @@ from thence.format.sealing import (
     sealed_notes,
     spoken_files,
 )
+from thence.format.session_graph import SessionGraph, title_of
 from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
 from thence.format.sums import Sums, about_of, add_sums, edge_key, lower_bound, session_of
 from thence.format.tools import tool_kind
-from thence.format.whole import SessionGraph, title_of
 from thence.format.written import in_written_order, name_repeats, named_repeat
 
 VERSION = 8

@@ -82,6 +82,7 @@ class Graph:
         links = Links(nodes, partial=partial)
         self._breaks = links.breaks
         self._copies = links.copies
+        self._is_above, self._is_under = links.is_above, links.is_under
         self._place = links.place
         self._points_back = links.points_back
         self.parents = links.parents
@@ -90,7 +91,7 @@ class Graph:
         """The same with the gaps at boundaries and cleared contexts closed."""
         self._again: dict[str, list[int]] = {}
         self._views: dict[int, list[int]] = {}
-        self._walks = 4 * len(nodes) + 1000
+        self._live_chains: dict[tuple[bool, bool], list[int]] = {}
 
     # -- questions ----------------------------------------------------------------------
 
@@ -147,38 +148,12 @@ class Graph:
             known.update(dict.fromkeys(path, at))
             yield at
 
-    @cached_property
-    def branch_points(self) -> list[int]:
-        """Where two or more lines of conversation part.
-
-        Results that hang off their own calls and blocks of one response are no branches, and
-        neither is what keeps the books.
-        """
-        with_them = self._with_response
-        return [
-            at
-            for at, kids in self.children.items()
-            if len(kids) > 1
-            and at >= 0
-            and sum(1 for kid in kids if not self._hangs(kid) and kid not in with_them) > 1
-        ]
-
-    def _hangs(self, i: int) -> bool:
-        """Whether an event hangs off its parent without being a line of its own."""
-        return bool(self.nodes[i].flags & _OFF_LINE) or self._is_lone_answer(i)
-
     def _is_lone_answer(self, i: int) -> bool:
         """Whether an event answers its own parent's call and nobody goes on from it."""
         answers, parent = self.nodes[i].answers, self.parents[i]
         if not answers or parent < 0 or self._is_parent[i]:
             return False
         return not set(answers).isdisjoint(self.nodes[parent].calls)
-
-    @cached_property
-    def _with_response(self) -> frozenset[int]:
-        """Live blocks of a response that stand beside the line, not on it."""
-        line = set(self.chain(boundaries=False, beside=False))
-        return frozenset(i for i in self._live if i not in line)
 
     # -- the live line ------------------------------------------------------------------
 
@@ -335,18 +310,17 @@ class Graph:
         after the event it belongs to. Internal events are on the path when the links lead
         through them; `states` tells them.
         """
-        if to is None and boundaries and beside:
-            return list(self._live_chain)
-        last = self.end if to is None else to
-        if last is None:
-            return []
+        if to is not None:
+            return self._chain_to(to, boundaries, beside)
+        known, how = self._live_chains, (boundaries, beside)
+        if how not in known:
+            known[how] = [] if self.end is None else self._chain_to(self.end, *how)
+        return list(known[how])
+
+    def _chain_to(self, last: int, boundaries: bool, beside: bool) -> list[int]:  # noqa: FBT001
         path = self._apply_boundaries(last) if boundaries else self._plain(last)
         path.reverse()
         return self._with_company(path) if beside else path
-
-    @cached_property
-    def _live_chain(self) -> list[int]:
-        return [] if self.end is None else self.chain(self.end)
 
     def _plain(self, last: int) -> list[int]:
         """Walk up through boundaries as if there were none."""
@@ -468,7 +442,7 @@ class Graph:
         anchor = find(span.anchor, -1)
         if anchor < 0 or anchor == boundary:
             return None
-        near = self.parents[boundary] == anchor or self._under(anchor, boundary)
+        near = self.parents[boundary] == anchor or self._is_under(anchor, boundary)
         if span.head is None and span.tail is None:
             return (anchor, -1, -1) if near else None
         head, tail = find(span.head or "", -1), find(span.tail or "", -1)
@@ -499,57 +473,6 @@ class Graph:
                 return True
             span = older.get(span[1])
         return False
-
-    def _under(self, anchor: int, boundary: int) -> bool:
-        """Whether the anchor was written a few steps under its boundary."""
-        for _ in range(8):
-            if anchor < 0:
-                return False
-            if anchor == boundary:
-                return True
-            anchor = self.parents[anchor]
-        return False
-
-    def _is_above(self, head: int, tail: int) -> bool:
-        """Whether `head` is on the line that leads to `tail`.
-
-        A short walk tells it nearly always. A log that asks for long ones again and again is
-        walked over once, for all further questions.
-        """
-        lines = self.line_parents
-        while self._walks > 0:
-            if tail == head:
-                return True
-            if tail < 0 or (tail < head and self._points_back):
-                return False
-            self._walks -= 1
-            tail = lines[tail]
-        enter, leave = self._intervals
-        return tail >= 0 and enter[head] <= enter[tail] and leave[tail] <= leave[head]
-
-    @cached_property
-    def _intervals(self) -> tuple[list[int], list[int]]:
-        """When a walk over all lines enters and leaves each node: ancestry in constant time."""
-        size = len(self.nodes)
-        first, following = [-1] * (size + 1), [-1] * size  # children of -1 stand last
-        for i in range(size - 1, -1, -1):
-            parent = self.line_parents[i]
-            following[i], first[parent] = first[parent], i
-        enter, leave = [-1] * size, [-1] * size
-        clock, i = 0, first[-1]
-        while i >= 0:
-            clock += 1
-            enter[i] = clock
-            if first[i] >= 0:
-                i = first[i]
-                continue
-            while i >= 0 and following[i] < 0:
-                leave[i] = clock
-                i = self.line_parents[i]
-            if i >= 0:
-                leave[i] = clock
-                i = following[i]
-        return enter, leave
 
     # -- what stands beside the line ----------------------------------------------------
 

@@ -54,7 +54,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
         return errors.Ending(outcome.failed, outcome.exit_code, outcome.reason)
 
 
-class Spent(msgspec.Struct, frozen=True):
+class Spent(msgspec.Struct, frozen=True, gc=False):
     """Tokens of a session, those of dead branches and of subagents apart."""
 
     live: Usage = Usage()
@@ -118,6 +118,7 @@ def _pair_call(
     statuses: Mapping[str, CallStatus],
 ) -> Call:
     status = statuses.get(call.call or "")
+    # Some agents put the time into the result, others into a record of its own.
     if status is None and result is not None and result.took_ms is not None:
         status = CallStatus(call.call or "", took_ms=result.took_ms)
     asked = blocks.get(call.event_id)
@@ -151,7 +152,7 @@ def bills(events: Iterable[SessionEvent]) -> dict[int, Usage]:
     for event in events:
         if event.usage is None or not _counts(event):
             continue
-        key = event.usage_key or f"{event.event_id}"
+        key = event.usage_key or f"{event.event_id}"  # a bill without a key is of one record only
         best_so_far = best.get(key)
         if best_so_far is None or _outbids(event, best_so_far):
             best[key] = event
@@ -160,7 +161,7 @@ def bills(events: Iterable[SessionEvent]) -> dict[int, Usage]:
 
 def _outbids(new: SessionEvent, old: SessionEvent) -> bool:
     if new.is_sidechain != old.is_sidechain:
-        return old.is_sidechain
+        return old.is_sidechain  # a sidechain begins with copies of what its parent said
     output = (new.usage or Usage()).output_tokens, (old.usage or Usage()).output_tokens
     return output[0] > output[1]
 
@@ -231,6 +232,7 @@ class Watch(msgspec.Struct, omit_defaults=True):
             self.is_at_work = not is_lost
         if event.kind != "user_msg" or not self.has_prompt:
             return ""
+        # The further blocks of a prompt that was judged already.
         if self.is_in_prompt and event.block:
             return ""
         if self.is_at_work and tone != "goes on":
@@ -283,11 +285,13 @@ def derive_events(
         *_from_calls(pairs),
         *_from_files(events, blocks or {}),
         *_retries(pairs, set(start.failed)),
+        # A copy: the walk changes it, and the state before must stay.
         *_interventions(line, pairs, blocks or {}, stops, copy(start.watch)),
         *_rests(line),
         *(log_ends(line) if before is None else ()),
     ]
     order = {event.event_id: at for at, event in enumerate(events)}
+    # Behind what they come from, and the same order at every derivation.
     return sorted(out, key=lambda e: (order.get(e.derived_from or 0, 0), e.kind, e.event_id))
 
 
@@ -330,10 +334,11 @@ def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
         call, result, outcome = pair.call, pair.result, pair.outcome
         if pair.effect.runner is not None:
             line = _tests_line(pair.effect.runner, outcome.tests)
+            # A run that never ended neither passed nor failed.
             yield _derive(call, "test_run", line, failed=outcome.is_red if outcome.ended else None)
         if outcome.edited:
             yield _derive(call, "edit", call.summary)
-        if result is not None and outcome.failed:
+        if result is not None and outcome.failed:  # without a result nobody knows whether it failed
             yield _derive(result, "error", outcome.error[:240], failed=True)
 
 
@@ -367,6 +372,7 @@ def _retries(pairs: Iterable[Call], failed: set[Aim]) -> Iterable[SessionEvent]:
         call, what = pair.call, aim(pair)
         if what in failed:
             yield _derive(call, "retry", f"again: {call.summary}")
+        # Only a success ends it: a call that was cut short proves nothing.
         if pair.outcome.ended and not pair.outcome.failed:
             failed.discard(what)
         elif pair.effect.retry_key is not None:
@@ -379,6 +385,7 @@ def aim(pair: Call) -> Aim:
     What a rewritten log no longer holds is apart: nobody knows what it came after.
     """
     call, effect = pair.call, pair.effect
+    # A command is the same through whichever tool it was run.
     where = "shell" if effect.is_script else call.tool or ""
     channel = call.channel if call.why is None else f"{call.channel}, {call.why}"
     return channel, where, call.event_id if effect.retry_key is None else effect.retry_key
@@ -413,6 +420,7 @@ def _interventions(
             reason = "interrupted"
         else:
             reason = watch.reason(event, tone, is_lost=event.event_id in lost)
+        # A stop and the prompt after it are one intervention.
         if reason and not watch.has_stepped_in:
             yield _derive(event, "human_intervention", reason)
         has_stopped = event.kind != "user_msg" and bool(reason)

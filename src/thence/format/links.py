@@ -49,6 +49,8 @@ class Links:
         self.parents = self._link()
         self._cut_cycles()
         self.line_parents = self._lines()
+        self._walks = 4 * len(nodes) + 1000
+        """How many steps may be walked to tell who is above whom, all questions together."""
 
     def _index(self) -> dict[str, int]:
         """Map ids to places.
@@ -206,3 +208,56 @@ class Links:
             self._steps -= 1
             start = lines[start]
         return start >= 0
+
+    # -- who is above whom --------------------------------------------------------------
+
+    def is_above(self, head: int, tail: int) -> bool:
+        """Whether `head` is on the line that leads to `tail`.
+
+        A short walk tells it nearly always. A log that asks for long ones again and again is
+        walked over once, for all further questions.
+        """
+        lines = self.line_parents
+        while self._walks > 0:
+            if tail == head:
+                return True
+            if tail < 0 or (tail < head and self.points_back):
+                return False
+            self._walks -= 1
+            tail = lines[tail]
+        enter, leave = self._intervals
+        return tail >= 0 and enter[head] <= enter[tail] and leave[tail] <= leave[head]
+
+    @cached_property
+    def _intervals(self) -> tuple[list[int], list[int]]:
+        """When a walk over all lines enters and leaves each node: ancestry in constant time."""
+        size = len(self.nodes)
+        first, following = [-1] * (size + 1), [-1] * size  # children of -1 stand last
+        for i in range(size - 1, -1, -1):
+            parent = self.line_parents[i]
+            following[i], first[parent] = first[parent], i
+        enter, leave = [-1] * size, [-1] * size
+        clock, i = 0, first[-1]
+        while i >= 0:
+            clock += 1
+            enter[i] = clock
+            if first[i] >= 0:
+                i = first[i]
+                continue
+            while i >= 0 and following[i] < 0:
+                leave[i] = clock
+                i = self.line_parents[i]
+            if i >= 0:
+                leave[i] = clock
+                i = following[i]
+        return enter, leave
+
+    def is_under(self, anchor: int, boundary: int) -> bool:
+        """Whether the anchor was written a few steps under its boundary."""
+        for _ in range(8):
+            if anchor < 0:
+                return False
+            if anchor == boundary:
+                return True
+            anchor = self.parents[anchor]
+        return False

@@ -62,7 +62,7 @@ Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running
 _encode = msgspec.json.Encoder().encode
 
 
-class Cost(msgspec.Struct, frozen=True):
+class Cost(msgspec.Struct, frozen=True, gc=False):
     """What a session took. `cache_tokens` are those written to and read from the cache."""
 
     input_tokens: int = 0
@@ -73,7 +73,7 @@ class Cost(msgspec.Struct, frozen=True):
     retries: int = 0
 
 
-class Session(msgspec.Struct, frozen=True):
+class Session(msgspec.Struct, frozen=True, gc=False):
     """One sitting of one agent on one piece of work."""
 
     session_uid: str

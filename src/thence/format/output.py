@@ -117,7 +117,7 @@ def decode_output(text: str) -> str:
         return text
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # an output that only looks like JSON
         return text
     if not isinstance(value, dict) or value.keys() != {"output", "metadata"}:
         return text

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from thence.format import repair, spills
-from thence.format.facts import Edge, full_output
+from thence.format.facts import Edge, Fact, full_output
 from thence.format.gather import MADE_RESULT
 from thence.format.graph import Graph, State
 from thence.format.joins import Call, Spent
@@ -23,10 +23,10 @@ from thence.format.nodes import Is, Node
 from thence.format.normal import Session, SessionEvent, event_ids
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON, Usage, word
+from thence.format.session_graph import REWRITTEN
 from thence.format.stored import RecordLink, StoredEvent
 from thence.format.tools import Effect
 from thence.format.turn import TurnNow, turn_of
-from thence.format.whole import REWRITTEN
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState
@@ -244,6 +244,10 @@ class Readout:
 
     def turn(self) -> TurnNow:
         """Return where the last turn stands."""
+        return self._turn
+
+    @cached_property
+    def _turn(self) -> TurnNow:
         return turn_of(self.graph, torn=self.head.torn)
 
     def line(self, to: int | None = None, *, boundaries: bool = True) -> list[ReadoutPart]:
@@ -443,9 +447,14 @@ def read_window(
     `fetch` returns the stored events with some ids.
     """
     anchors = {fact.node.id: fact.node for fact in state.anchors}
+    ids = [*anchor_events(uid, state.anchors), *state.rows]
+    return Readout(uid, fetch(ids), head, read=read, anchors=anchors)
+
+
+def anchor_events(uid: str, anchors: Iterable[Fact]) -> list[int]:
+    """Return the ids of the events of the records that a window continues."""
     name = event_ids(uid)
-    ids = [name(fact.node.id, at, 0) for fact in state.anchors for at in range(len(fact.blocks))]
-    return Readout(uid, fetch([*ids, *state.rows]), head, read=read, anchors=anchors)
+    return [name(fact.node.id, at, 0) for fact in anchors for at in range(len(fact.blocks))]
 
 
 def _share_lines(groups: Iterable[Sequence[StoredEvent]]) -> bool:

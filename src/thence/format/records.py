@@ -330,6 +330,7 @@ def parse_payload(event: Event) -> Payload | Malformed | None:
     try:
         return msgspec.convert(fields, shape)
     except (ValueError, RecursionError) as error:
+        # Foreign data never raises: counted and shown as malformed.
         return Malformed(str(error))
 
 
@@ -368,7 +369,7 @@ def time_text(number: JSON, *, per_second: int = 1) -> JSON:
         return number
     try:
         moment = _EPOCH + timedelta(milliseconds=round(number * 1000 / per_second))
-    except (OverflowError, ValueError):
+    except (OverflowError, ValueError):  # a number that is no time of this calendar
         return ""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -112,8 +112,10 @@ def mend(
     ids = _new_ids(calls, out)
     turns = _merge_turns(_shown(parts, ids, out, orphans, reasons or {}))
     if any(_ends_in_thought(turn) for turn in turns):
+        # Taking a thought away may leave a turn empty, so neighbours meet: merged once more.
         turns = _merge_turns([_without_last_thought(turn, out) for turn in turns])
     if turns and turns[0][0] == "assistant":
+        # The API takes no list that begins with the model.
         turns.insert(0, ("user", [{"type": "text", "text": MISSING_START}]))
         out.opened = True
     out.messages = [{"role": role, "content": content} for role, content in turns]
@@ -201,6 +203,7 @@ class _Pairing:
         """Take up a call; None when it is the same as one that is still open."""
         key = _key(block.get("id"))
         groups = self._open.setdefault(key, [])
+        # Clients write a call twice when they stream; the same input is the same call.
         if key and groups and _same_call(groups[-1][1][-1].block, block):
             return None
         made = _Call(block, key)
@@ -227,6 +230,7 @@ class _Pairing:
 
     def _again(self, answered: _Call, block: Block, key: str) -> None:
         result = answered.result or {}
+        # A crash was mended with ours, and the real one came late: it wins.
         if is_synthetic(result):
             answered.result = block
         elif not is_synthetic(block) and result.get("content") != block.get("content"):
@@ -289,6 +293,7 @@ def stopped_calls(events: Iterable[Event]) -> dict[str, str]:
 
 def call_id(name: str, nth: int = 0) -> str:
     """Return an id that the API takes for the nth call of an id: its own, else one made of it."""
+    # One that works stays: it is the id in the client's own log.
     if nth == 0 and _ID.fullmatch(name):
         return name
     text = f"{name}\0{nth}" if nth else name
@@ -305,6 +310,7 @@ def _new_ids(calls: list[_Call], out: Mended) -> dict[int, str]:
         key = call.key
         nth = times.get(key, 0)
         made = call_id(key, nth)
+        # Also not one that a later call was written with.
         while made in used or (made != key and made in written):
             nth += 1
             made = call_id(key, nth)
@@ -343,6 +349,7 @@ def _shown(
                 if orphans != "answer":
                     continue
                 out.answered.append(name)
+            # Results stand right behind the message of their call: the API refuses any other order.
             visible.append(_shaped_call(block.block, name))
             result = block.result or synthetic_result(name, why)
             answers.append(_shaped_result(result, name, out.reworded))
@@ -354,7 +361,7 @@ def _shaped_call(call: Block, name: str) -> Block:
     """Return a call with a name and an input as the API takes them."""
     tool, arguments = content.tool_name(call.get("name")), content.tool_input(call.get("input"))
     is_same = tool is call.get("name") and arguments is call.get("input") and call.get("id") == name
-    if is_same and len(call) == 4:
+    if is_same and len(call) == 4:  # type, id, name, input: nothing that would have to go
         return call
     return {"type": "tool_use", "id": name, "name": tool, "input": arguments}
 
@@ -364,7 +371,7 @@ def _shaped_result(result: Block, name: str, reworded: dict[str, int]) -> Block:
     wrong = result.get("is_error")
     made = content.result_content(result.get("content"), reworded, failed=wrong is True)
     is_same = made is result.get("content") and result.get("tool_use_id") == name
-    if is_same and len(result) == 3:
+    if is_same and len(result) == 3:  # type, tool_use_id, content: nothing that would have to go
         return result
     shaped = {"type": "tool_result", "tool_use_id": name, "content": made}
     return {**shaped, "is_error": wrong} if isinstance(wrong, bool) else shaped
@@ -409,6 +416,7 @@ def synthetic(
     session: str, call: str, *, ts: str, prev_uuid: str | None, why: str = INTERRUPTED
 ) -> Event:
     """Return the event that answers an orphan. Two repairers of one session make the same one."""
+    # Its id is made of session and call, so that two resumers of a crash write one event.
     return Event(
         type="user",
         ts=ts,
@@ -442,6 +450,7 @@ def problems(messages: list[ApiMessage]) -> list[str]:
         seen.update(calls)
         after = blocks(messages[at + 1].get("content")) if at + 1 < len(messages) else []
         answered = [b.get("tool_use_id") for b in after if b.get("type") == "tool_result"]
+        # Sorted, as parallel calls may be answered in any order.
         if role == "assistant" and sorted(answered, key=str) != sorted(calls):
             out.append(f"message {at}: calls {calls}, results {answered}")
         out += [f"message {at}: {why}" for why in _bad_blocks(message, first=at == 0)]

@@ -18,7 +18,7 @@ from thence.format.facts import Block, Fact, occurrences
 from thence.format.graph import State
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import SessionEvent
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 
 WINDOW_RECORDS, SIDE_RECORDS = 24, 6
 """Records that stay in the window: of the main channel, and of each sidechain or ledger."""

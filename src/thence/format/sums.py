@@ -17,13 +17,13 @@ from thence.format.graph import State
 from thence.format.normal import Session, SessionEvent
 from thence.format.records import JSON, Usage
 from thence.format.sealing import View
-from thence.format.stored import StoredEvent
-from thence.format.whole import (
+from thence.format.session_graph import (
     NEVER_BILLED,
     UNDERSTATED,
     SessionGraph,
     merge_about,
 )
+from thence.format.stored import StoredEvent
 
 _GONE = (State.DEAD, State.ROLLED_BACK)
 

@@ -111,6 +111,41 @@ def todo_steps(steps: Iterable[Step]) -> list[Step]:
     return out
 
 
+class ListEntries(msgspec.Struct, frozen=True):
+    """What a call writes on a list."""
+
+    family: str
+    texts: tuple[str, ...]
+    replaces: bool
+    """What is not among them is no longer on the list."""
+
+
+def is_list_tool(tool: str) -> bool:
+    """Return whether a tool keeps a list of todos."""
+    return tool in _LISTS or tool in _TASKS
+
+
+def entries_of(step: Step) -> ListEntries | None:
+    """Return what a call writes on its list; None if it writes none."""
+    if step.failed or step.tool not in _LISTS:
+        return None
+    field, family, merges = _LISTS[step.tool]
+    fields = _fields(step.input)
+    rows = _decode_json(fields.get(field))
+    texts = tuple(filter(None, map(_row_text, rows))) if isinstance(rows, list) else ()
+    return ListEntries(family, texts, fields.get("merge", merges) is not True)
+
+
+def evidence_of(step: Step) -> Step:
+    """Return a call with no more of its input than what may show that it fulfils something."""
+    value = _decode_json(step.input)
+    text = _flat(value, _EVIDENCE)
+    if len(text) < _EVIDENCE or not isinstance(value, dict):
+        return msgspec.structs.replace(step, result=None)
+    paths = {name: value[name] for name in _PATHS if isinstance(value.get(name), str)}
+    return msgspec.structs.replace(step, input={**paths, "": text}, result=None)
+
+
 def _statements_at_end(steps: list[Step], ended_well: bool) -> Iterator[Step]:  # noqa: FBT001
     """Yield the steps without sentences that cannot be pending; check lists stay."""
     last = None
@@ -178,6 +213,7 @@ def _decode_json(value: Any) -> Any:
     try:
         return msgspec.json.decode(value) if isinstance(value, str) else value
     except (msgspec.DecodeError, ValueError, RecursionError):
+        # Some clients send lists as text, some as values.
         return value
 
 
@@ -201,6 +237,12 @@ def _flat(value: Any, limit: int) -> str:
 def _normal(text: str) -> str:
     """Text as an identity: case, emphasis, spacing and closing punctuation do not matter."""
     return " ".join(re.sub(r"[`*~]", "", text[:LINE]).casefold().split()).rstrip(".,;:! ")
+
+
+def _row_text(row: Any) -> str:
+    fields = {"content": row} if isinstance(row, str) else _fields(row)
+    names = ("content", "step", "subject", "text", "title", "description")
+    return next((text for n in names if (text := _string(fields.get(n)).strip())), "")
 
 
 # --- the ledger ---
@@ -364,8 +406,7 @@ class _Ledger:
     ) -> _Item | None:
         """The todo of one row, updated. Without `seen` it is a task: known by its id alone."""
         fields = {"content": row} if isinstance(row, str) else _fields(row)
-        names = ("content", "step", "subject", "text", "title", "description")
-        text = next((text for n in names if (text := _string(fields.get(n)).strip())), "")
+        text = _row_text(row)
         ident = _string(fields.get("id"))
         item = self.known.get((family, ident)) if ident else None
         if item and text and seen is not None:

@@ -328,7 +328,7 @@ def _decode_json(value: object) -> object:
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # some clients send arguments as text, some as values
             return value
     return value
 

@@ -105,17 +105,17 @@ class Scratch:
         with contextlib.suppress(OSError):
             self._disk.close(self.handle)
         if self._name is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # renamed already, or nobody's any more
                 os.unlink(self._name, dir_fd=self._folder)
 
 
 def tidy(folder: int, *, disk: Disk = DISK) -> None:
     """Remove what killed writers left in an open folder. Only space is at stake: never fails."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # tidying is a courtesy; the next one tries again
         oldest = time.time() - LEFTOVER_AGE_S
         names = [name for name in os.listdir(folder) if _SCRATCH.fullmatch(name)]
         for name in names:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # another process removed it, or writes it
                 _remove_leftover(folder, name, oldest, disk)
 
 

@@ -202,6 +202,7 @@ class _Workspace:
         if file and not stat.S_ISREG(here.st_mode):
             _refuse(path, f"is {_kind(here)}")
         for closed in self._closed:
+            # Not made yet, so nothing can be in it.
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 if os.path.samestat(closed.stat(), here):
                     _refuse(path, "belongs to the session's own records")
@@ -280,6 +281,7 @@ class Checkpoints:
 
     def _save_one(self, path: str, gone: frozenset[str]) -> SavedFile:
         for _ in range(READ_ATTEMPTS):
+            # It was renamed while we looked; read again below.
             with contextlib.suppress(Moving), self._workspace.file(path, gone=gone) as opened:
                 if opened is None:
                     return SavedFile(path, None, None, 0, "absent")
@@ -343,7 +345,7 @@ class Checkpoints:
                 _refuse(saved.path, "is no path that we write")
             with self._workspace.file(saved.path, gone=gone) as opened:
                 change = self._change(saved, opened)
-        except ThenceError as error:
+        except ThenceError as error:  # one file that cannot be restored must not hide the others
             return _Step(FileChange(saved.path, "cannot", reason=error.message), saved)
         return _Step(change, saved, stamp(opened[1]) if opened else None)
 
@@ -484,7 +486,7 @@ def _lines(data: bytes | None) -> list[str] | None:
     """Cut text at LF; None when it is no text."""
     try:
         lines = (data or b"").decode().split("\n")
-    except UnicodeDecodeError:
+    except UnicodeDecodeError:  # no text: shown as a change of bytes
         return None
     if "\0" in (last := lines.pop()) or any("\0" in line for line in lines):
         return None

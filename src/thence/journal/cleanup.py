@@ -342,7 +342,7 @@ def _is_still(path: Path, handle: int) -> bool:
     here = os.fstat(handle)
     try:
         there = path.stat(follow_symlinks=False)
-    except FileNotFoundError:
+    except FileNotFoundError:  # removed or sealed meanwhile
         return False
     return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
@@ -381,7 +381,7 @@ def _digest_of_sealed(path: Path) -> str:
         try:
             for some in zstandard.ZstdDecompressor().read_to_iter(file, read_size=_BLOCK_BYTES):
                 digest.update(some)
-        except zstandard.ZstdError:
+        except zstandard.ZstdError:  # then the hashes differ, and the original stays
             return "broken"
     return digest.hexdigest()
 

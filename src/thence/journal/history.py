@@ -239,7 +239,7 @@ class History:
         handle = self._disk.open(self.folder / f"{HISTORY}.lock", _GUARD, 0o600)
         ours = False
         try:
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BlockingIOError):  # another process tidies: once is enough
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 ours = True
             yield ours
@@ -301,7 +301,7 @@ class History:
         """How large files are, and when they were last written; those that are gone left out."""
         out: dict[Path, tuple[int, float]] = {}
         for path in paths:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # rotated away since it was listed
                 status = path.stat()
                 out[path] = (status.st_size, status.st_mtime)
         return out
@@ -351,6 +351,7 @@ class History:
         old = []
         for number in sorted(self._names().keys() - {0}):
             path = self.folder / rollover(number)
+            # Unreadable: kept, as its age is unknown.
             with contextlib.suppress(OSError), self._open_for_reading(path) as handle:
                 times = (_seconds(p.ts) for p in self._parse(handle, reverse=True))
                 last = next((time for time in times if time > -math.inf), None)
@@ -456,7 +457,7 @@ class History:
                     if (number := rollover_of(path.name)) is not None:
                         with contextlib.suppress(FileNotFoundError):  # renamed just now
                             names[number] = _file(path.lstat())
-            except FileNotFoundError:
+            except FileNotFoundError:  # no history yet
                 return {}
             except OSError as error:
                 self.notes.append(Notice("not readable", f"{self.folder}: {error.strerror}"))
@@ -536,6 +537,7 @@ def _is_of(line: bytes, session_id: str) -> bool:
     try:
         return msgspec.json.decode(line, type=_Line).session_id == session_id
     except (ValueError, RecursionError):
+        # Not understood: as if it were, so that forgetting forgets too much.
         return True
 
 
@@ -565,7 +567,7 @@ def _seconds(ts: str) -> float:
     """Seconds since 1970 of a time in a line; before all time when it is none."""
     try:
         moment = datetime.fromisoformat(ts)
-    except ValueError:
+    except ValueError:  # older than all that have a time
         return -math.inf
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 

@@ -199,6 +199,7 @@ async def watch(idle: Idle) -> None:
         while not idle.closed:
             changed.clear()
             if not idle.poll():
+                # That is what was waited for: nothing changed.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), _wait(idle))
     finally:

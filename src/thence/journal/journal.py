@@ -76,6 +76,7 @@ class Journal:
         self._timeouts = (idle_timeout, approval_timeout)
         self._budget = (spill_per_result, spill_per_session)
         self.history = History(self.root, retain_days=history_retain_days, enabled=enabled)
+        # Weak: a session that nobody holds must not stay open for our sake.
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     # -- making -------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class Journal:
     def _begin(self, made: _Beginning, session: str) -> tuple[_Place, ReadBack]:
         """Write the first line of a session."""
         folder = self._catalog.folder(made.cwd)
-        if parts_of(folder, session):
+        if parts_of(folder, session):  # also sealed or rolled segments: an id is never used twice
             raise Conflict(f"session {session[:64]} exists", hint="resume it, or give another id")
         run = self._open(folder, session)
         header = Header(
@@ -105,6 +106,7 @@ class Journal:
         event = Event("header", now_text(), uuid7(), None, _plain(header))
         if run is not None:
             run.append(codec.encode(event))
+            # Before anybody hears the id: a crash must not lose a session that was begun.
             run.sync()
         back = ReadBack(
             header=header,
@@ -121,6 +123,7 @@ class Journal:
         if not self.enabled:
             return None
         durable = self._durability != "none"
+        # In a project's own folder: transcripts must not be committed with its code.
         make_folder(folder, durable=durable)
         if self._local is not None:
             side = self._catalog.side(session)
@@ -156,6 +159,7 @@ class Journal:
     def _parts(self, place: _Place) -> SessionParts:
         """The side files of a session; what was spilled and saved is its oldest ancestor's."""
         session, cwd, family = place.session, place.cwd, place.family
+        # A fork may rewind to what its ancestor saved.
         saved = self.root / layout.CHECKPOINTS / family[-1]
         spill = partial(self._spill, family[-1])
         return SessionParts(
@@ -200,6 +204,7 @@ class Journal:
 
     def _checkpoints(self, saved: Path, cwd: str, folder: Path) -> Checkpoints:
         """Open the saved files of a lineage. No rewind may touch the journal's own files."""
+        # A rewind that restored a journal would take back what is recorded.
         own = [self.root, folder]
         if self._local is not None:
             own += [self._local / layout.LOCAL_SESSIONS, self._local / layout.LOCAL_SIDECHAINS]
@@ -234,6 +239,7 @@ class Journal:
             origin = lineage.holder(name, at) if at is not None else None
             if at is not None and origin is None:
                 raise _no_event(at, name)
+            # To drop an orphan its call must be known, so the ancestor is read at once.
             if mode == "fork" and orphans != "drop":
                 origin = origin or lineage.last_line(name)
                 if origin is not None:
@@ -263,9 +269,10 @@ class Journal:
         if at is not None and not ours:
             if lineage.holder(name, at) is None:
                 raise _no_event(at, name)
+            # An event of an ancestor: our own line goes on as it is, then it is rewound to.
             back = lineage.load(name)
         if at is None and orphans == "drop" and back.tip not in (None, back.end):
-            recovery = back.recovery
+            recovery = back.recovery  # what the first reading found is what is told
             back = lineage.load(name, at=back.tip)
             back.recovery = recovery
         run = self._open(folder, name, back.end)
@@ -335,6 +342,7 @@ class Journal:
     ) -> None:
         """Mend what was taken over, and do not let the ancestry grow without bound."""
         _mend(going, back, orphans)
+        # Each resume reads the ancestors' files: a boundary with the state ends the chain of them.
         if lineage.depth(family) >= MAX_ANCESTRY_DEPTH and back.chain:
             going.compact("", keep_from=back.chain[0].uuid)
 
@@ -369,6 +377,7 @@ class Journal:
     @property
     def open_sessions(self) -> list[Session]:
         """Sessions made here that somebody still holds and nobody has closed."""
+        # A copy: a session that is collected meanwhile changes the set.
         return [session for session in list(self._sessions) if not session.closed]
 
     def flush_on_signals(self) -> Callable[[], None]:
@@ -502,6 +511,7 @@ def _mend(going: Session, back: ReadBack, orphans: repair.Orphans) -> None:
     """Answer what a crash left open, by appending; two resumers write the same events."""
     if orphans != "answer" or back.settled:
         return
+    # A stopped call is told from one that a crash cut off.
     stopped = repair.stopped_calls(back.since)
     for call in [block["id"] for block in going.mended().open_calls]:
         why = stopped.get(call, repair.INTERRUPTED)

@@ -268,7 +268,7 @@ def last_model(back: ReadBack) -> str | None:
     snapshot = back.snapshot
     try:
         return word(snapshot["domains"]["model"]["value"]["model"]) or None
-    except (TypeError, KeyError):
+    except (TypeError, KeyError):  # a snapshot of another version names no model
         return None
 
 
@@ -370,6 +370,7 @@ def _checkpoints_in(segments: Segments) -> list[Checkpoint]:
     while at >= 0:
         line = segments.read(at + 1, segments.line_end(at + 1))
         for event in codec.decode(line).events:
+            # Of another version: not offered, and not lost.
             with contextlib.suppress(msgspec.ValidationError):
                 out.append(msgspec.convert(event.payload, Checkpoint))
         at = segments.find_back(_CHECKPOINT, at)

@@ -261,6 +261,7 @@ class Log:
     def _hand_on(self) -> None:
         """After a sync, which served nobody if it failed: let one who still waits sync next."""
         while self._retired:
+            # Of a log that failed: nothing more is lost with it.
             with contextlib.suppress(OSError):
                 self._disk.close(self._retired.pop())
         self._served += [lock for wanted, lock in self._waiting if wanted <= self._durable]
@@ -358,6 +359,7 @@ class Log:
                 raise SegmentSealed(
                     f"{self.path.name} was sealed", hint="resume the session: it goes on"
                 ) from None
+            # Another process was first: go on in its file.
             with contextlib.suppress(FileExistsError):
                 return self._disk.open(self.path, make, 0o600), True
             return self._disk.open(self.path, _FLAGS, 0o600), False
@@ -382,7 +384,7 @@ class Log:
         if self._syncing:
             self._retired.append(handle)
             return
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the disk has failed already, and that is what is told
             self._disk.close(handle)
 
     def _error(self, doing: str, error: OSError) -> NotAppendable:
@@ -406,7 +408,7 @@ class Log:
         """
         for handle in (self._handle, *self._retired):
             if handle >= 0:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # only our copy: the parent has its own
                     os.close(handle)
         self._retired = []
         self._durable = self._appended  # what is not yet synced is the parent's to sync

@@ -65,5 +65,6 @@ def _steps_in_snapshot(snapshot: JSON) -> list[Step]:
             return msgspec.convert(snapshot[_CALLS], list[Step])
         listed = snapshot["domains"]["todos"]["value"]
     except (ValueError, KeyError, TypeError, RecursionError):
+        # A snapshot of another version: what comes after it is read all the same.
         return []
     return [Step("", "assistant", tool="TodoWrite", input={"todos": listed})]

@@ -328,7 +328,7 @@ def _straight(data: bytes, start: int) -> _Part | None:
                 last = event.uuid
                 _match(event, waiting)
             at = stop + 1
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # not plain: the graph decides what it is
         return None
     if at != len(data) or waiting or first.extra:
         return None
@@ -459,10 +459,7 @@ def _from_all(
     to = first if end is None and at is None else end  # nothing was said yet: after the header
     live = at is None and end is not None and end == graph.end
     chain = [] if to is None else graph.chain(None if live else to)
-    plain = all(node.span is None for node in graph.nodes)
-    line = chain if plain or to is None else graph.chain(to, boundaries=False)
-    if line and first is not None and line[0] != first:
-        line = [first, *line]
+    line = _line_to(graph, chain, to, first)
     events = [(transcript.events[i], _span(transcript.places[i])) for i in chain]
     tip = graph.tip if live else to
     tip = first if tip is None and to is not None else tip
@@ -478,6 +475,18 @@ def _from_all(
         starts_with_summary=any(transcript.events[i].type == "summary" for i in chain[:1]),
         bytes_read=size,
     )
+
+
+def _line_to(graph: Graph, chain: list[int], to: int | None, first: int | None) -> list[int]:
+    """Return the line that leads to an event, from the header on, whatever compactions left out.
+
+    Without a compaction the chain that the model sees is that line.
+    """
+    if to is None or all(node.span is None for node in graph.nodes):
+        line = chain
+    else:
+        line = graph.chain(to, boundaries=False)
+    return [first, *line] if line and first is not None and line[0] != first else line
 
 
 def _live_end(transcript: Transcript) -> int | None:

@@ -151,7 +151,7 @@ class SegmentedLog:
     def _open(self, path: Path) -> Log:
         """Open a log. Who only asks whether it is in use holds it for no longer than a moment."""
         for pause in _PAUSES_S:
-            with contextlib.suppress(SessionBusy):
+            with contextlib.suppress(SessionBusy):  # somebody looks whether it is in use
                 return Log(path, durability=self._durability, sealable=True)
             time.sleep(pause)
         return Log(path, durability=self._durability, sealable=True)

@@ -172,10 +172,12 @@ class _Watch:
         """Write how far the turns came. By now that is a courtesy: the events are durable."""
         try:
             for session in sessions:
+                # One that cannot be written must not keep the others from it.
                 with contextlib.suppress(ThenceError, OSError):
                     if not session.transcript_flushed:
                         session.flush(state="interrupted")
             if self._journal is not None:
+                # The process ends; transcripts come first.
                 with contextlib.suppress(ThenceError, OSError):
                     self._journal.history.sync()
         finally:

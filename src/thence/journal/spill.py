@@ -111,11 +111,12 @@ def _to_json(value: JSON) -> bytes | None:
     try:
         return _encoder.encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError):
+        # Surrogates or huge numbers: spelled out below.
         pass
     try:
         spelled = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return spelled.encode("utf-8", "surrogatepass")
-    except (ValueError, RecursionError, TypeError):
+    except (ValueError, RecursionError, TypeError):  # no JSON at all: stays where it is
         return None
 
 

@@ -4,35 +4,37 @@ A digest is what is left when the raw session is evicted: how it went and why we
 took, which tools, tests and files it used, what went wrong, what is still open. Pointers are event
 ids, quotes are redacted already. Invariants: the same facts give the same digest, in whatever
 order they came; it has at most `MAX_DIGEST_BYTES`, and says what was left out.
+All that it counts is in a `DigestTally`, which goes on where it was when the session grows.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from thence.format import shell
-from thence.format.joins import Call
-from thence.format.normal import SessionEvent
 from thence.format.records import JSON
-from thence.format.wording import corrects
+from thence.format.testruns import Tests
 from thence.memory import derivation
-from thence.memory.course import (
-    SessionTimeline,
-    TestRun,
-    ToolError,
-    cut_short,
-    event_text,
-    prompt_text,
-    short,
+from thence.memory.error_tally import Fix
+from thence.memory.outcome import (
+    TASKS,
+    EndingTally,
+    Outcome,
+    TaskPattern,
+    TaskTally,
+    judge,
+    task_of,
 )
-from thence.memory.outcome import TASKS, Outcome, TaskPattern, judge, task_of
-from thence.memory.pulls import opened_pulls
-from thence.memory.signals import error_line
+from thence.memory.pulls import opened_pulls, pull_names
+from thence.memory.session_timeline import SessionTimeline, cut_short, event_text, short
+from thence.memory.signals import SignalTally
 from thence.memory.store import SessionRow
+from thence.memory.tally import Place, best
+from thence.memory.todo_tally import TodoTally
+from thence.memory.work_tally import MAX_BRANCHES, BranchTally
 
 MAX_DIGEST_BYTES: Final = 64 << 10
 """Bytes a digest has at most."""
@@ -42,6 +44,8 @@ MAX_SNIPPET_BYTES: Final = 2_000
 
 _FIRST_PROMPT_BYTES: Final = 600  # bytes of the first prompt
 _LAST_REPLY_BYTES: Final = 700  # bytes of the last reply
+_GO_AHEAD_CHARACTERS: Final = 12
+_MAX_CORRECTIONS: Final = 8
 _MAX_ENTRIES: Final = {
     "tools": 40,
     "errors": 20,
@@ -49,7 +53,7 @@ _MAX_ENTRIES: Final = {
     "files": 60,
     "commands": 20,
     "todos": 20,
-    "branches": 12,
+    "branches": MAX_BRANCHES,
     "subagents": 20,
     "interventions": 12,
     "tests": 12,
@@ -88,13 +92,6 @@ class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
     refused: int = 0
     """Denied or interrupted; not among the failed ones."""
     took_ms: int = 0
-
-
-class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was done before an error did not come back."""
-
-    event: int
-    what: str
 
 
 class ErrorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -240,17 +237,191 @@ class Digest(msgspec.Struct, omit_defaults=True):
     """What other digesters say, by their names."""
 
 
+# -- what is counted ------------------------------------------------------------------------
+
+
+class SubagentTally(msgspec.Struct, omit_defaults=True):
+    """What one subagent did so far."""
+
+    events: int = 0
+    calls: int = 0
+    failed: int = 0
+    tokens: int = 0
+    asked: str | None = None
+
+
+class RunnerTally(msgspec.Struct, omit_defaults=True):
+    """Runs of one runner of tests so far, and what the last of them says."""
+
+    runs: int = 0
+    red: int = 0
+    last_red: bool = False
+    last: int = 0
+    tests: Tests | None = None
+
+
+def _is_go_ahead(prompt: str) -> bool:
+    """Return whether a prompt only says to go on: one short word, such as "yes" or "continue"."""
+    return prompt.isascii() and len(prompt) <= _GO_AHEAD_CHARACTERS and len(prompt.split()) == 1
+
+
+class SnippetTally(msgspec.Struct, omit_defaults=True):
+    """What was said, in short, so far."""
+
+    prompts: int = 0
+    first_prompt: str = ""
+    last_prompt: str = ""
+    last_reply: str = ""
+    corrections: list[str] = []
+
+    def add(self, timeline: SessionTimeline) -> None:
+        """Quote the next part of a session."""
+        turns = [turn for turn in timeline.turns if turn.prompt and turn.text.strip()]
+        for at, turn in enumerate(turns, self.prompts):
+            if not at or (_is_go_ahead(self.first_prompt) and not _is_go_ahead(turn.text)):
+                self.first_prompt = short(turn.text, _FIRST_PROMPT_BYTES)
+            if not self.last_prompt or not _is_go_ahead(turn.text):
+                self.last_prompt = short(turn.text, 200)
+            if not at:
+                continue
+            if len(self.corrections) < _MAX_CORRECTIONS and timeline.correction(turn) is not None:
+                self.corrections.append(short(turn.text, 160))
+        self.prompts += len(turns)
+        replies = (event for event in reversed(timeline.spoken) if event.kind == "assistant_msg")
+        if (reply := next(replies, None)) is not None:
+            self.last_reply = short(event_text(reply), _LAST_REPLY_BYTES)
+
+
+class DigestTally(msgspec.Struct, omit_defaults=True):
+    """All that the digest of a session counts. Plain data; goes on where it was."""
+
+    signals: SignalTally = msgspec.field(default_factory=SignalTally)
+    ending: EndingTally = msgspec.field(default_factory=EndingTally)
+    tasks: TaskTally = msgspec.field(default_factory=TaskTally)
+    todos: TodoTally = msgspec.field(default_factory=TodoTally)
+    snippets: SnippetTally = msgspec.field(default_factory=SnippetTally)
+    models: dict[str, int] = {}
+    tools: dict[str, list[int]] = {}
+    retries: int = 0
+    interventions: int = 0
+    first_interventions: list[tuple[Place, Intervention]] = []
+    tests: dict[str, RunnerTally] = {}
+    files: dict[str, list[int]] = {}
+    """Reads, edits and red runs after these, by path."""
+    fresh: set[str] = set()
+    """Files that were edited since the tests were run last."""
+    commands: int = 0
+    last_commands: list[Command] = []
+    """The last first."""
+    pulls: dict[str, Place] = {}
+    subagents: dict[str, SubagentTally] = {}
+
+    def add(self, timeline: SessionTimeline, tasks: Sequence[TaskPattern] = TASKS) -> None:
+        """Count the next part of a session."""
+        self.signals.add(timeline)
+        self.ending.add(timeline)
+        self.tasks.add(timeline, tasks)
+        self.todos.add(timeline)
+        self.snippets.add(timeline)
+        self._add_rows(timeline)
+        self._add_calls(timeline)
+        self._add_line(timeline)
+        self._add_subagents(timeline)
+
+    def _add_rows(self, timeline: SessionTimeline) -> None:
+        for bill in timeline.bills:
+            if bill.event.model:
+                _count(self.models, short(bill.event.model, 120))
+        steps_in: list[tuple[Place, Intervention]] = []
+        for row in timeline.rows:
+            for derived in row.derived:
+                self.retries += derived.kind == "retry"
+                if derived.kind == "human_intervention":
+                    event = row.event.event_id
+                    entry = Intervention(event, short(derived.summary, 160))
+                    steps_in.append((timeline.places[event], entry))
+        if steps_in:
+            self.interventions += len(steps_in)
+            self.first_interventions = best(
+                (*self.first_interventions, *steps_in),
+                _MAX_ENTRIES["interventions"],
+                lambda entry: entry[0],
+            )
+
+    def _add_calls(self, timeline: SessionTimeline) -> None:
+        """Count tools, and files of the line and of subagents; a failed call touches none."""
+        red = {run.call.call.event_id: run.red for run in timeline.runs}
+        for pair in timeline.all_calls:
+            sums = self.tools.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
+            sums[0] += 1
+            sums[3] += pair.outcome.elapsed_ms or 0
+            if cut_short(pair):
+                sums[2] += 1
+            elif pair.outcome.failed:
+                sums[1] += 1
+            if (was_red := red.get(pair.call.event_id)) is not None:
+                for path in self.fresh if was_red else ():
+                    self.files[path][2] += 1
+                self.fresh.clear()
+            for path, how in pair.effect.touches if pair.outcome.succeeded else ():
+                self.files.setdefault(path, [0, 0, 0])[how != "read"] += 1
+                if how != "read" and not pair.call.is_sidechain:
+                    self.fresh.add(path)
+        for place, name in opened_pulls(timeline):
+            self.pulls[name] = min(place, self.pulls.get(name, place))
+
+    def _add_line(self, timeline: SessionTimeline) -> None:
+        """Count the runs of tests and the commands of the line."""
+        for run in timeline.runs:
+            seen = self.tests.setdefault(run.runner, RunnerTally())
+            seen.runs += 1
+            seen.red += run.red
+            seen.last_red, seen.last, seen.tests = run.red, run.call.call.event_id, run.tests
+        commands = list(_commands(timeline))
+        self.commands += len(commands)
+        last = [*commands[::-1], *self.last_commands]
+        self.last_commands = last[: _MAX_ENTRIES["commands"]]
+
+    def _add_subagents(self, timeline: SessionTimeline) -> None:
+        for event in timeline.events:
+            if event.is_sidechain:
+                seen = self.subagents.setdefault(event.channel, SubagentTally())
+                seen.events += 1
+                seen.calls += event.kind == "tool_call"
+                if seen.asked is None and event.kind == "user_msg":
+                    seen.asked = short(event_text(event), 160)
+        if self.subagents:
+            for bill in timeline.bills:
+                if (seen_by := self.subagents.get(bill.event.channel)) is not None:
+                    seen_by.tokens += bill.usage.total
+            for error in timeline.errors:
+                if (seen_by := self.subagents.get(error.event.channel)) is not None:
+                    seen_by.failed += 1
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
 # -- the account ----------------------------------------------------------------------------
 
 
 def account(
-    timeline: SessionTimeline, row: SessionRow, *, tasks: Iterable[TaskPattern] = TASKS
+    timeline: SessionTimeline,
+    row: SessionRow,
+    *,
+    tasks: Sequence[TaskPattern] = TASKS,
+    tally: DigestTally | None = None,
 ) -> Digest:
-    """Tell a session in short."""
+    """Tell a session in short. Of one that was counted before, `timeline` is its end."""
+    if tally is None:
+        tally = DigestTally()
+        tally.add(timeline, tasks)
     session = row.session
-    verdict = judge(timeline)
-    task = task_of(timeline, branch=session.git_branch, cwd=session.cwd, patterns=tasks)
+    verdict = judge(timeline, tally.ending, tally.todos)
+    task = task_of(tally.tasks, branch=session.git_branch, cwd=session.cwd, patterns=tasks)
     title = short(row.title or "", 300)
+    contexts, branches = tally.signals.contexts, tally.signals.branches
     out = Digest(
         derivation.DIGEST_VERSION,
         session.flavor,
@@ -270,23 +441,25 @@ def account(
         events=row.events,
         states=dict(sorted(row.states.items())),
         cost=_cost(row),
-        context_peak=max((bill.context for bill in timeline.contexts), default=0),
-        compactions=len(timeline.summaries),
-        retries=len(timeline.retries),
-        snippets=_snippets(timeline),
+        context_peak=contexts.peak,
+        compactions=contexts.summaries.count,
+        retries=tally.retries,
+        snippets=_snippets(tally.snippets),
     )
-    _fill(out, "models", _models(timeline))
-    _fill(out, "tools", _tools(timeline))
-    _fill(out, "errors", _errors(timeline, timeline.own_errors))
-    _fill(out, "subagent_errors", _errors(timeline, timeline.subagent_errors))
-    _fill(out, "interventions", _interventions(timeline))
-    _fill(out, "tests", _tests(timeline))
-    _fill(out, "files", _files(timeline, session.cwd))
-    _fill(out, "commands", _commands(timeline))
-    _fill(out, "pulls", opened_pulls(timeline))
-    _fill(out, "todos", _todos(timeline, verdict.outcome))
-    _fill(out, "branches", _branches(timeline))
-    _fill(out, "subagents", _subagents(timeline))
+    ended_well = timeline.has_ended_well(verdict.outcome)
+    _fill(out, "models", dict(sorted(tally.models.items(), key=lambda e: (-e[1], e[0]))))
+    _fill(out, "tools", _tools(tally))
+    _fill(out, "errors", _errors(tally, in_subagents=False))
+    _fill(out, "subagent_errors", _errors(tally, in_subagents=True))
+    steps_in = [entry for _, entry in tally.first_interventions]
+    _fill(out, "interventions", steps_in, tally.interventions)
+    _fill(out, "tests", _tests(tally))
+    _fill(out, "files", _files(tally, session.cwd))
+    _fill(out, "commands", tally.last_commands, tally.commands)
+    _fill(out, "pulls", _pulls(tally, timeline.session.head.pull_request))
+    _fill(out, "todos", _todos(tally.todos, ended_well=ended_well))
+    _fill(out, "branches", _branches(branches), branches.count)
+    _fill(out, "subagents", _subagents(tally))
     return _shorten_lists(out)
 
 
@@ -297,11 +470,12 @@ def _maybe(text: str | None, size: int) -> str | None:
 _Some = TypeVar("_Some", list[Any], dict[str, Any])
 
 
-def _fill(out: Digest, name: str, entries: _Some) -> None:
-    """Keep the first of a list, and count what is left out."""
+def _fill(out: Digest, name: str, entries: _Some, count: int | None = None) -> None:
+    """Keep the first of a list, and count what is left out; of some lists it was counted."""
     most = _MAX_ENTRIES[name]
-    if len(entries) > most:
-        out.left_out = {**out.left_out, name: len(entries) - most}
+    count = len(entries) if count is None else count
+    if count > most:
+        out.left_out = {**out.left_out, name: count - most}
     shortened = dict(list(entries.items())[:most]) if isinstance(entries, dict) else entries[:most]
     setattr(out, name, shortened)
 
@@ -334,94 +508,30 @@ def _cost(row: SessionRow) -> DigestCost:
     )
 
 
-def _models(timeline: SessionTimeline) -> dict[str, int]:
-    counts = Counter(short(bill.event.model, 120) for bill in timeline.bills if bill.event.model)
-    return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
-
-
 # -- calls ----------------------------------------------------------------------------------
 
 
-def _tools(timeline: SessionTimeline) -> list[ToolUse]:
-    counts: dict[str, list[int]] = {}
-    for pair in timeline.session.calls:
-        sums = counts.setdefault(short(pair.call.tool or "", 120), [0, 0, 0, 0])
-        sums[0] += 1
-        sums[3] += pair.outcome.elapsed_ms or 0
-        if cut_short(pair):
-            sums[2] += 1
-        elif pair.outcome.failed:
-            sums[1] += 1
-    ordered = sorted(counts.items(), key=lambda entry: (-entry[1][0], entry[0]))
+def _tools(tally: DigestTally) -> list[ToolUse]:
+    ordered = sorted(tally.tools.items(), key=lambda entry: (-entry[1][0], entry[0]))
     return [ToolUse(tool, *sums) for tool, sums in ordered]
 
 
-def _errors(timeline: SessionTimeline, some: Iterable[ToolError]) -> list[ErrorSeen]:
-    by_fingerprint: dict[str, list[ToolError]] = {}
-    for fault in some:
-        by_fingerprint.setdefault(fault.fingerprint, []).append(fault)
-    settled = _find_fixes(timeline)
-    out = []
-    for name, faults in by_fingerprint.items():
-        last = faults[-1]
-        ends = (settled.get(fault.call.call.event_id) for fault in reversed(faults))
-        by, fix = next((end for end in ends if end is not None), (None, ()))
-        out.append(
-            ErrorSeen(
-                name,
-                len(faults),
-                faults[0].event.event_id,
-                last.event.event_id,
-                short(last.call.call.tool or "", 120),
-                "" if last.vague else short(error_line(last), 200),
-                by,
-                fix,
-            )
+def _errors(tally: DigestTally, *, in_subagents: bool) -> list[ErrorSeen]:
+    out = [
+        ErrorSeen(
+            name,
+            entry.results.count,
+            entry.results.first[1],
+            entry.results.last[1] if entry.results.last else entry.results.first[1],
+            entry.tool,
+            entry.quote,
+            entry.fixed.settled_by if entry.fixed else None,
+            entry.fixed.fix if entry.fixed else (),
         )
+        for (name, is_apart), entry in tally.signals.errors.entries.items()
+        if is_apart is in_subagents
+    ]
     return sorted(out, key=lambda error: (-error.count, error.first))
-
-
-def _find_fixes(timeline: SessionTimeline) -> dict[int, tuple[int, tuple[Fix, ...]]]:
-    """For each call that failed: the next one like it that went well, and what lay between.
-
-    That is the fix that followed: edits, or commands that may have changed something. Where there
-    was none, what was looked at in between is named (a file has to be read before it is edited).
-    """
-    if not timeline.errors:
-        return {}
-    waiting: dict[tuple[str, str, int], Call] = {}
-    since: dict[tuple[str, str, int], list[Call]] = {}
-    out: dict[int, tuple[int, tuple[Fix, ...]]] = {}
-    for pair, key in zip(timeline.session.calls, timeline.retry_keys, strict=True):
-        if pair.outcome.succeeded and key in waiting:
-            failed = waiting.pop(key)
-            out[failed.call.event_id] = (pair.call.event_id, _fixes(timeline, since.pop(key), pair))
-        for other, between in since.items():
-            if other != key and other[0] == pair.call.channel:
-                between.append(pair)
-        if pair.outcome.failed and not cut_short(pair):
-            waiting[key] = pair
-            since[key] = []
-            while len(waiting) > _MAX_OPEN_ERRORS:
-                oldest = next(iter(waiting))
-                del waiting[oldest], since[oldest]
-    return out
-
-
-_MAX_OPEN_ERRORS: Final = 32  # errors that wait for their fix at a time: the work stays linear
-
-
-_FIX_WINDOW_CALLS: Final = (
-    50  # calls before the one that went well among which the fix is looked for
-)
-
-
-def _fixes(timeline: SessionTimeline, between: Sequence[Call], healed: Call) -> tuple[Fix, ...]:
-    near = between[-_FIX_WINDOW_CALLS:]
-    well = [pair for pair in near if pair.outcome.succeeded]
-    did = [pair for pair in well if timeline.may_change(pair)] or well
-    steps = did[-3:][::-1] or [healed]
-    return tuple(Fix(pair.call.event_id, short(pair.call.summary, 160)) for pair in steps)
 
 
 # fmt: off
@@ -447,17 +557,14 @@ _MAY_NOTE: Final = tuple(
 """What a script holds that does so; most hold none of it, and need not be cut up."""
 
 
-def _commands(timeline: SessionTimeline) -> list[Command]:
-    """The last ones are kept: what a session came to stands at its end."""
-    out: list[Command] = []
+def _commands(timeline: SessionTimeline) -> Iterator[Command]:
+    """Yield the commands of the line that are worth remembering, in its order."""
     for pair in timeline.calls:
-        script = timeline.script(pair)
+        script = timeline.script(pair) if pair.result is not None else None
         what = noteworthy(script[:_SCRIPT_CHARS]) if script is not None else None
-        if what is not None and pair.result is not None:
-            failed = pair.outcome.failed
+        if what is not None:
             line = short(pair.call.summary.removeprefix("ran "), 160)
-            out.append(Command(what, pair.call.event_id, line, failed))
-    return out[::-1]
+            yield Command(what, pair.call.event_id, line, pair.outcome.failed)
 
 
 def noteworthy(script: str) -> str | None:
@@ -471,59 +578,32 @@ def noteworthy(script: str) -> str | None:
     return None
 
 
-def _interventions(timeline: SessionTimeline) -> list[Intervention]:
-    return [
-        Intervention(row.event.event_id, short(derived.summary, 160))
-        for row in timeline.session.rows
-        for derived in row.derived
-        if derived.kind == "human_intervention"
-    ]
-
-
 # -- tests and files ------------------------------------------------------------------------
 
 
-def _tests(timeline: SessionTimeline) -> list[TestsSeen]:
-    runs: dict[str, list[TestRun]] = {}
-    for run in timeline.runs:
-        runs.setdefault(run.runner, []).append(run)
-    out = []
-    for runner, some in runs.items():
-        last = some[-1]
-        counted = last.tests
-        out.append(
-            TestsSeen(
-                short(runner, 80),
-                len(some),
-                sum(run.red for run in some),
-                last.red,
-                last.call.call.event_id,
-                counted.passed if counted else None,
-                counted.failed if counted else None,
-                counted.skipped if counted else None,
-            )
+def _tests(tally: DigestTally) -> list[TestsSeen]:
+    out = [
+        TestsSeen(
+            short(runner, 80),
+            seen.runs,
+            seen.red,
+            seen.last_red,
+            seen.last,
+            seen.tests.passed if seen.tests else None,
+            seen.tests.failed if seen.tests else None,
+            seen.tests.skipped if seen.tests else None,
         )
+        for runner, seen in tally.tests.items()
+    ]
     return sorted(out, key=lambda seen: (-seen.runs, seen.runner))
 
 
-def _files(timeline: SessionTimeline, cwd: str | None) -> list[FileTouched]:
-    """Files of the line and of subagents, the most edited first; a failed call touches none."""
+def _files(tally: DigestTally, cwd: str | None) -> list[FileTouched]:
+    """Return files as seen from the session's folder, the most edited first."""
     counts: dict[str, list[int]] = {}
-    red = {run.call.call.event_id: run.red for run in timeline.runs}
-    fresh: set[str] = set()
-    for pair in timeline.session.calls:
-        if (was := red.get(pair.call.event_id)) is not None:
-            for path in fresh if was else ():
-                counts[path][2] += 1
-            fresh.clear()
-        if not pair.outcome.succeeded:
-            continue
-        for touched, how in pair.effect.touches:
-            path = short(relative(touched, cwd), 300)
-            sums = counts.setdefault(path, [0, 0, 0])
-            sums[how != "read"] += 1
-            if how != "read":
-                fresh.add(path)
+    for touched, added in tally.files.items():
+        sums = counts.setdefault(short(relative(touched, cwd), 300), [0, 0, 0])
+        sums[:] = map(sum, zip(sums, added, strict=True))
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1][1], -entry[1][0], entry[0]))
     return [FileTouched(path, *sums) for path, sums in ordered]
 
@@ -539,28 +619,30 @@ def relative(path: str, cwd: str | None) -> str:
 # -- what was said --------------------------------------------------------------------------
 
 
-def _snippets(timeline: SessionTimeline) -> Snippets:
-    prompts = [turn.text for turn in timeline.turns if turn.prompt and turn.text.strip()]
-    replies = [event for event in timeline.spoken if event.kind == "assistant_msg"]
-    wrong = [text for text in prompts[1:] if corrects(text) is not None]
-    first = short(prompts[0], _FIRST_PROMPT_BYTES) if prompts else ""
-    last = short(event_text(replies[-1]), _LAST_REPLY_BYTES) if replies else ""
-    again = short(prompts[-1], 200) if len(prompts) > 1 else ""
-    room = MAX_SNIPPET_BYTES - sum(len(text.encode()) for text in (first, last, again))
+def _snippets(tally: SnippetTally) -> Snippets:
+    is_same = tally.first_prompt.startswith(tally.last_prompt.removesuffix("…"))
+    again = "" if is_same else tally.last_prompt
+    quotes = (tally.first_prompt, tally.last_reply, again)
+    room = MAX_SNIPPET_BYTES - sum(len(text.encode()) for text in quotes)
     snippets: list[str] = []
-    for text in wrong[:8]:
-        snippet = short(text, 160)
+    for snippet in tally.corrections:
         room -= len(snippet.encode())
         if room < 0:
             break
         snippets.append(snippet)
-    return Snippets(first, again, last, tuple(snippets))
+    return Snippets(tally.first_prompt, again, tally.last_reply, tuple(snippets))
 
 
-def _todos(timeline: SessionTimeline, outcome: str) -> list[OpenItem]:
+def _pulls(tally: DigestTally, noted: str | None) -> list[str]:
+    """Return pull requests: the one that the client noted, then those that calls opened."""
+    opened = sorted(tally.pulls, key=lambda name: tally.pulls[name])
+    return list(dict.fromkeys((*pull_names(noted or ""), *opened)))
+
+
+def _todos(todos: TodoTally, *, ended_well: bool) -> list[OpenItem]:
     return [
         OpenItem(short(todo.text, 200), todo.status, todo.origin, _pointer(todo.opened_by))
-        for todo in timeline.todos(outcome)
+        for todo in todos.pending(ended_well=ended_well)
     ]
 
 
@@ -568,47 +650,24 @@ def _pointer(name: str) -> int | None:
     return int(name) if name.isdigit() else None
 
 
-def _branches(timeline: SessionTimeline) -> list[BranchCost]:
-    branches = [
+def _branches(branches: BranchTally) -> list[BranchCost]:
+    return [
         BranchCost(
-            branch.events[0].event_id,
-            branch.events[-1].event_id,
-            len(branch.events),
+            branch.first,
+            branch.last,
+            branch.events,
             Money(branch.tokens, branch.ticks),
-            next((short(prompt_text(e), 160) for e in branch.events if e.kind == "user_msg"), ""),
+            branch.prompt,
         )
-        for branch in timeline.branches
+        for branch in branches.dearest
     ]
-    return sorted(
-        branches,
-        key=lambda branch_cost: (
-            -branch_cost.cost.ticks,
-            -branch_cost.cost.tokens,
-            -branch_cost.events,
-        ),
-    )
 
 
-def _subagents(timeline: SessionTimeline) -> list[Subagent]:
-    channels: dict[str, list[SessionEvent]] = {}
-    for event in timeline.session.events:
-        if event.is_sidechain:
-            channels.setdefault(event.channel, []).append(event)
-    if not channels:
-        return []
-    tokens: Counter[str] = Counter()
-    for bill in timeline.bills:
-        tokens[bill.event.channel] += bill.usage.total
-    failed = Counter(fault.event.channel for fault in timeline.errors)
+def _subagents(tally: DigestTally) -> list[Subagent]:
     out = [
         Subagent(
-            short(channel, 120),
-            len(events),
-            sum(event.kind == "tool_call" for event in events),
-            failed[channel],
-            tokens[channel],
-            next((short(event_text(e), 160) for e in events if e.kind == "user_msg"), ""),
+            short(channel, 120), seen.events, seen.calls, seen.failed, seen.tokens, seen.asked or ""
         )
-        for channel, events in channels.items()
+        for channel, seen in tally.subagents.items()
     ]
     return sorted(out, key=lambda subagent: (-subagent.tokens, subagent.channel))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, tzinfo
 from pathlib import PurePath
 from typing import Final, Literal
@@ -17,7 +16,7 @@ from thence.memory import prices
 from thence.memory.labels import Label, add_labels
 from thence.memory.pulls import pulls_by_session
 from thence.memory.store import Filter, Group, SessionRow, Store, Total
-from thence.memory.zones import Period, local_date, period_start
+from thence.memory.zones import LocalDays, Period, period_start
 
 By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
 """A week is named by its Monday, a month by its first day. A branch is one of a repository; a
@@ -44,19 +43,21 @@ class CostTable:
         if by == "day" or by == "week" or by == "month":  # noqa: PLR1714 - so that mypy knows
             totals = totals_by_day(store, wanted, zone, period=by)
         elif by == "branch":
-            totals = _totals_by(store, wanted, _branches, {})
+            totals = _totals_by(store, wanted, _branches, store.sessions(wanted))
         elif by == "pr":
             rows = list(store.sessions(wanted))
             pulls = pulls_by_session(rows, store.read_table("digests", wanted))
-            totals = _totals_by(store, wanted, pulls, {})
+            totals = _totals_by(store, wanted, pulls, rows)
         elif by == "tag":
-            totals = _totals_by(store, wanted, _tags, labels or {})
+            tagged = add_labels(list(store.sessions(wanted)), labels or {})
+            totals = _totals_by(store, wanted, _tags, tagged)
         else:
             totals = store.totals([by], wanted)
         self.parts = [total for total in totals if total.responses or total.unpriced]
         self.parts.sort(key=lambda total: total.key[0] or "" if by in PERIODS else -total.ticks)
         self.total = store.totals((), wanted)[0]
-        self.bounds = [row for row in store.sessions(wanted) if row.lower_bound]
+        bounded = msgspec.structs.replace(wanted, is_lower_bound=True)
+        self.bounds = list(store.sessions(bounded)) if self.total.is_lower_bound else []
         self.unpriced = _unpriced_models(store, wanted) if self.total.unpriced else []
 
     def object(self) -> dict[str, JSON]:
@@ -86,20 +87,18 @@ def totals_by_day(
     Days come first in a key; a period is named by its first day.
     """
     groups: list[Group] = ["slot", "session", *(["agent"] if by_agent else [])]  # type: ignore[list-item] # all are groups
-    sums: dict[tuple[str | None, ...], dict[str, int]] = {}
-    sessions: dict[tuple[str | None, ...], set[str | None]] = {}
-    days: dict[str, str] = {}
+    days = LocalDays(zone)
+    periods: dict[str, str] = {}
+    parts: dict[tuple[str | None, ...], list[Total]] = {}
     for total in store.totals(groups, wanted):
-        slot, session, *agent = total.key
-        text = slot or ""
-        if text not in days:
-            days[text] = _period_start(local_date(text, zone), period)
-        key = days[text], *agent
-        sessions.setdefault(key, set()).add(session)
-        counts = sums.setdefault(key, dict.fromkeys(_COUNTS, 0))
-        for name in _COUNTS:
-            counts[name] += getattr(total, name)
-    return [Total(key, len(sessions[key]), **counts) for key, counts in sums.items()]
+        day = days.day(total.key[0] or "")
+        if day not in periods:
+            periods[day] = _period_start(day, period)
+        parts.setdefault((periods[day], *total.key[2:]), []).append(total)
+    return [
+        sum_totals(some, key, sessions=len({total.key[1] for total in some}))
+        for key, some in parts.items()
+    ]
 
 
 def _period_start(day: str, period: Period) -> str:
@@ -124,24 +123,38 @@ def _totals_by(
     store: Store,
     wanted: Filter,
     keys_of: Callable[[SessionRow], Iterable[str | None]],
-    labels: Mapping[str, Label],
+    rows: Iterable[SessionRow],
 ) -> list[Total]:
     """Return what was spent, by keys that the rows of sessions have and stores do not group by."""
     totals = {total.key[0]: total for total in store.totals(["session"], wanted)}
-    rows = add_labels(list(store.sessions(wanted)), labels)
-    sums: dict[str | None, dict[str, int]] = {}
-    sessions: Counter[str | None] = Counter()
+    groups: dict[str | None, list[Total]] = {}
     for row in rows:
-        total = totals.get(row.session.session_uid)
-        for key in keys_of(row) if total is not None else ():
-            sessions[key] += 1
-            counts = sums.setdefault(key, dict.fromkeys(_COUNTS, 0))
-            for name in _COUNTS:
-                counts[name] += getattr(total, name)
-    return [Total((key,), sessions[key], **counts) for key, counts in sums.items()]
+        if (total := totals.get(row.session.session_uid)) is not None:
+            for key in keys_of(row):
+                groups.setdefault(key, []).append(total)
+    return [sum_totals(some, (key,)) for key, some in groups.items()]
 
 
-_COUNTS = ("live", "dead", "side", "unpriced", "input", "output", "cache", "responses")
+def sum_totals(
+    totals: Sequence[Total], key: tuple[str | None, ...] = (), *, sessions: int | None = None
+) -> Total:
+    """Return totals as one; `sessions` says of how many, where some count in several of them."""
+    live = dead = side = unpriced = count = inputs = outputs = cache = responses = 0
+    is_bound = False
+    for total in totals:  # attribute by attribute: a page of costs adds up tens of thousands
+        count += total.sessions
+        live += total.live
+        dead += total.dead
+        side += total.side
+        unpriced += total.unpriced
+        inputs += total.input
+        outputs += total.output
+        cache += total.cache
+        responses += total.responses
+        is_bound = is_bound or total.is_lower_bound
+    number = count if sessions is None else sessions
+    sums = (live, dead, side, unpriced, inputs, outputs, cache, responses)
+    return Total(key, number, *sums, is_bound)
 
 
 class Unpriced(msgspec.Struct, frozen=True):
@@ -178,6 +191,7 @@ def sums(total: Total) -> dict[str, JSON]:
         "dead_usd": total.dead / TICKS,
         "subagents_usd": total.side / TICKS,
         "unpriced_tokens": total.unpriced,
+        "is_lower_bound": total.is_minimum,
         "tokens": {"input": total.input, "output": total.output, "cache": total.cache},
     }
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from thence.format.figures import TICKS, clean, money
-from thence.memory.store import Filter, Store
+from thence.memory.store import Filter, Store, Total
 from thence.memory.zones import local_date, midnight, millis
 
 WARNING_SHARE: Final = 0.8
@@ -65,13 +65,12 @@ def budget_uses(store: Store, budgets: Budgets, now: datetime) -> list[BudgetUse
     if budgets.daily_usd is None and not budgets.projects:
         return []
     zone, today = now.tzinfo, now.date()
-    spent: dict[str, tuple[int, int]] = {}
+    spent: dict[str, list[Total]] = {}
     wanted = Filter(after=millis(midnight(today, zone)))
     for total in store.totals(["slot", "project"], wanted):
         slot, folder = total.key
         if local_date(slot or "", zone) == today.isoformat():
-            ticks, unpriced = spent.get(folder or "", (0, 0))
-            spent[folder or ""] = ticks + total.ticks, unpriced + total.unpriced
+            spent.setdefault(folder or "", []).append(total)
     uses = [] if budgets.daily_usd is None else [_use(None, budgets.daily_usd, spent)]
     for name, usd in sorted(budgets.projects.items()):
         root = str(Path(name).expanduser())
@@ -95,7 +94,7 @@ def budget_warnings(uses: list[BudgetUse], project: str | None = None) -> list[s
     ]
 
 
-def _use(project: str | None, usd: float, spent: Mapping[str, tuple[int, int]]) -> BudgetUse:
-    ticks = sum(ticks for ticks, _ in spent.values())
-    is_bound = any(unpriced for _, unpriced in spent.values())
-    return BudgetUse(project, usd, ticks / TICKS, is_bound)
+def _use(project: str | None, usd: float, spent: Mapping[str, list[Total]]) -> BudgetUse:
+    totals = [total for some in spent.values() for total in some]
+    is_bound = any(total.is_minimum for total in totals)
+    return BudgetUse(project, usd, sum(total.ticks for total in totals) / TICKS, is_bound)

@@ -1,7 +1,9 @@
 """The durable account of a session: small, deterministic, made without asking any model.
 
 `digest` puts together what the digesters tell of a session and what hangs on it: signals, and rows
-of derived events. Those installed are found through the entry point group `thence.digesters`; the
+of derived events. A session that grew is digested from where its last digest was
+(`digest_stored`): what it counts of records that nothing can change any more is stored. Those
+installed are found through the entry point group `thence.digesters`; the
 built-in one, which gives the `Digest` of `account`, comes through the same door. Another one adds
 its part under `more`. One that fails, or says what no store can hold, costs its own part, told with
 the reason, never the digest.
@@ -9,11 +11,13 @@ the reason, never the digest.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
+import zstandard
 
 from thence.agents.packages import (
     ForeignFailure,
@@ -24,18 +28,23 @@ from thence.agents.packages import (
     others_offer,
 )
 from thence.errors import BadConfig
+from thence.format.facts import Fact
 from thence.format.readout import Readout
 from thence.format.records import JSON
-from thence.format.whole import SessionGraph
-from thence.memory.account import account
-from thence.memory.course import SessionTimeline
+from thence.format.session_graph import SessionGraph
+from thence.memory import derivation
+from thence.memory.account import DigestTally, account
 from thence.memory.outcome import TASKS, TaskPattern
-from thence.memory.readouts import readout_of
+from thence.memory.readouts import read_for_digest, read_since_digest, readout_of
+from thence.memory.session_timeline import SessionTimeline
 from thence.memory.signals import Signal, signals
 from thence.memory.store import DigestRecord, SessionRow
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from thence.format.fold import FoldState
+    from thence.memory.store import Store
 
 GROUP: Final = "thence.digesters"
 FAILED: Final = "failed"
@@ -70,8 +79,16 @@ class BuiltIn:
 
     def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
         """Tell all that `Digest` has room for, and the signals."""
-        fields: dict[str, JSON] = msgspec.to_builtins(account(timeline, row, tasks=self._tasks))
-        return DigestPart(fields, signals(timeline))
+        tally = DigestTally()
+        tally.add(timeline, self._tasks)
+        return self.digest_tally(tally, timeline, row)
+
+    def digest_tally(
+        self, tally: DigestTally, timeline: SessionTimeline, row: SessionRow
+    ) -> DigestPart:
+        """Tell the same of a session that was counted; `timeline` is its end."""
+        made = account(timeline, row, tasks=self._tasks, tally=tally)
+        return DigestPart(msgspec.to_builtins(made), signals(timeline, tally.signals))
 
 
 @cache
@@ -116,20 +133,97 @@ def _point(name: str, installed: Iterable[EntryPoint]) -> EntryPoint:
     raise BadConfig(message, hint=f"installed: {known}; or write package.module:Class")
 
 
+class DigestState(msgspec.Struct, omit_defaults=True):
+    """What the digest of a session goes on from: all that is counted of its sealed records.
+
+    Of the others it has the ids only; they are read again.
+    """
+
+    version: int
+    tasks: tuple[TaskPattern, ...]
+    since: int
+    """The change in which the session was last rebuilt; after another one this is of no use."""
+    window: list[int]
+    """Events that were not sealed."""
+    anchors: list[Fact]
+    """Per log the sealed record that these continue."""
+    tally: DigestTally
+
+
+class StateMissing(Exception):
+    """The end of a session does not show how it ended; its digest needs all of it."""
+
+
+_STATE = msgspec.msgpack.Decoder(DigestState)
+
+
+def pack_state(state: DigestState) -> bytes:
+    """Return a state as a store keeps it."""
+    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(state))
+
+
+def unpack_state(body: bytes, since: int, tasks: Iterable[TaskPattern]) -> DigestState | None:
+    """Return a state that was packed; None if the session's digest cannot go on from it."""
+    try:
+        state = _STATE.decode(zstandard.ZstdDecompressor().decompress(body))
+    except (msgspec.DecodeError, zstandard.ZstdError):  # of another version
+        return None
+    known = (derivation.DIGEST_VERSION, since, tuple(tasks))
+    return state if (state.version, state.since, state.tasks) == known else None
+
+
+def digest_stored(
+    store: Store,
+    row: SessionRow,
+    *,
+    tasks: Iterable[TaskPattern] | None = None,
+    others: Mapping[str, Digester] | None = None,
+) -> DigestRecord:
+    """Return the digest of a stored session, from its last digest on where the store has a state.
+
+    The cost then follows what is new. The digesters of other packages see all of a session.
+    """
+    uid = row.session.session_uid
+    tail, known = store.tail(uid), digesters() if others is None else others
+    fold = tail.state if tail is not None and not tail.row.carried_change else None
+    patterns = TASKS if tasks is None else tuple(tasks)
+    load = getattr(store, "digest_state", None)  # not every store keeps one
+    if fold is not None and load is not None and known.keys() <= {BuiltIn.name}:
+        body = load(uid)
+        before = unpack_state(body, fold.since, patterns) if body is not None else None
+        if before is not None:
+            session = read_since_digest(store, row, before.anchors, before.window)
+            with contextlib.suppress(StateMissing):
+                return digest(session, row, tasks=tasks, others=others, fold=fold, before=before)
+    return digest(read_for_digest(store, row), row, tasks=tasks, others=others, fold=fold)
+
+
 def digest(
     session: Readout | SessionGraph,
     row: SessionRow,
     *,
     tasks: Iterable[TaskPattern] | None = None,
     others: Mapping[str, Digester] | None = None,
+    fold: FoldState | None = None,
+    before: DigestState | None = None,
 ) -> DigestRecord:
-    """Return the digest of a session, its payloads at hand."""
+    """Return the digest of a session, its payloads at hand.
+
+    With the state of its `fold` the record has the state from which the next digest goes on.
+    `before` is such a state: then `session` is the end that it has not counted. Raises
+    `StateMissing` when that end does not suffice.
+    """
     session = readout_of(session) if isinstance(session, SessionGraph) else session
     timeline = SessionTimeline(session)
     known = digesters() if others is None else others
     tasks = TASKS if tasks is None else tuple(tasks)
     own = known.get(BuiltIn.name) if tasks == TASKS else None
-    part = (own or BuiltIn(tasks)).digest(timeline, row)
+    state = None
+    if fold is not None and (own is None or type(own) is BuiltIn):
+        state, tally, end = _count_parts(timeline, fold, tasks, before)
+        part = BuiltIn(tasks).digest_tally(tally, end, row)
+    else:
+        part = (own or BuiltIn(tasks)).digest(timeline, row)
     fields, signals = part.digest, list(part.signals)
     for name, other in known.items():
         if name != BuiltIn.name:
@@ -144,7 +238,44 @@ def digest(
         outcome=fields.get("outcome", "unknown"),
         task_ref=fields.get("task_ref"),
         title=fields.get("title"),
+        state=state,
     )
+
+
+def _count_parts(
+    timeline: SessionTimeline,
+    fold: FoldState,
+    tasks: tuple[TaskPattern, ...],
+    before: DigestState | None,
+) -> tuple[bytes | None, DigestTally, SessionTimeline]:
+    """Count a session: its sealed records, then the rest.
+
+    Returns what is to be stored of the sealed ones, all that was counted, and the rest. What the
+    state `before` has counted is not counted again.
+    """
+    session = timeline.session
+    tally = before.tally if before is not None else DigestTally()
+    counted = {fact.node.id for fact in before.anchors} if before is not None else set()
+    window = fold.rows
+    sealed: set[int] = set()
+    left: set[int] = set()
+    for event in session.events:
+        if event.native_id not in counted:
+            (left if event.event_id in window else sealed).add(event.event_id)
+    if not sealed and before is None:  # as of most sessions
+        tally.add(timeline, tasks)
+        return None, tally, timeline
+    if sealed:
+        tally.add(SessionTimeline(session, sealed), tasks)
+    known = (derivation.DIGEST_VERSION, tasks, fold.since, list(window), fold.anchors, tally)
+    state = pack_state(DigestState(*known))
+    end = SessionTimeline(session, left)
+    tally.add(end, tasks)
+    if not end.spoken:  # how it ended was said before
+        if before is not None:
+            raise StateMissing
+        end = timeline
+    return state, tally, end
 
 
 def _digest_foreign(other: Digester, timeline: SessionTimeline, row: SessionRow) -> DigestPart:

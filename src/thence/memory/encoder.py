@@ -14,7 +14,7 @@ from hashlib import file_digest
 from importlib.util import find_spec
 from math import pi, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -54,6 +54,15 @@ class Encoder(Protocol):
 
     def check(self) -> None:
         """Raise BadConfig where the encoder cannot be used."""
+        ...
+
+
+@runtime_checkable
+class SemanticStore(Protocol):
+    """A store that can search by meaning."""
+
+    def use_encoder(self, encoder: Encoder) -> None:
+        """Let searches find by meaning as well."""
         ...
 
 

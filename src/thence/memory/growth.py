@@ -17,10 +17,11 @@ from thence.format import fold as session_fold
 from thence.format import joins
 from thence.format.facts import CallStatus, Edge, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
+from thence.format.gather import latest_texts
 from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
+from thence.format.session_graph import prompt_title
 from thence.format.stored import shorten_output
-from thence.format.whole import prompt_title
 from thence.memory.pages import with_price
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
 from thence.memory.store import (
@@ -28,9 +29,11 @@ from thence.memory.store import (
     SessionChange,
     SessionRow,
     Spend,
+    Store,
     StoredSession,
     Tail,
     call_key,
+    pack_facts,
     pack_fold,
     unpack_facts,
 )
@@ -275,6 +278,15 @@ def light(fact: Fact) -> Fact:
     blocks = [replace(block, payload=None) for block in fact.blocks]
     statuses = tuple([shorten_status(status) for status in fact.told])
     return replace(fact, blocks=tuple(blocks), told=statuses)
+
+
+def repack_payloads(store: Store, stored: StoredSession) -> None:
+    """Write a session's payloads anew, without those that were replaced."""
+    left = latest_texts(stored.facts)
+    refs = [block.ref for fact in left for block in fact.blocks if block.ref is not None]
+    with store.blobs.repack(stored.row.session.session_uid, refs) as renamed:
+        facts = pack_facts([rename_refs(fact, renamed) for fact in left])
+        store.write([SessionChange(stored.row, stored.cursor, facts, renamed=renamed)])
 
 
 def rename_refs(fact: Fact, refs: Mapping[str, str]) -> Fact:

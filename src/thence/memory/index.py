@@ -13,6 +13,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import apsw
@@ -30,6 +31,9 @@ TABLE_BYTES = 32 << 20
 
 MAX_TITLES = 50
 """Sessions that one search finds by their titles, and by their digests."""
+
+PROBED_TERMS = 3
+"""Terms of a question from which on the longest is looked for first."""
 
 WORDS_BUDGET_S = 0.05
 """Seconds after which words that are like one that nothing has are looked for no further back."""
@@ -235,17 +239,10 @@ class SqliteWords:
         self._has_digests = bool(
             first(db, "SELECT 1 FROM sessions WHERE evicted IS NOT NULL LIMIT 1")
         )
+        self._lacking: dict[str, set[str]] = {}
+        """Tables that are known to lack a term."""
         self._until = time.monotonic() + BUDGET_S
         self._words_until = self._until + WORDS_BUDGET_S
-
-    def session_ids(self, query: Query) -> frozenset[int] | None:
-        """Return the sessions that the filters of a question leave; None for all."""
-        wanted = None if self._sessions is None else frozenset(self._sessions)
-        if query.agent is None:
-            return wanted
-        rows = every(self._db, "SELECT id FROM sessions WHERE agent=?", query.agent)
-        own = frozenset(number for (number,) in rows)
-        return own if wanted is None else own & wanted
 
     def lists(
         self, queries: Sequence[Query], cap: int, enough: int, *, narrowing: bool = False
@@ -260,10 +257,12 @@ class SqliteWords:
             back: int | None = None
             is_cut, having = False, []
             for name, start in tables:
-                late = len(rows) >= enough and time.monotonic() > until
-                if is_cut := (late and back is not None) or len(rows) >= cap:
+                # What narrows only puts the answers in another order.
+                is_enough = len(rows) >= enough or (narrowing and bool(lists))
+                late = is_enough and time.monotonic() > until
+                if is_cut := (late and (back is not None or enough < 0)) or len(rows) >= cap:
                     break
-                some = self._table(name, query, cap - len(rows))
+                some = [] if self._lacks(name, query) else self._table(name, query, cap - len(rows))
                 having += [(name, start)] if some else []
                 rows += some
                 back = start
@@ -274,6 +273,24 @@ class SqliteWords:
         since = "SELECT ts FROM events WHERE id>=? AND ts>0 LIMIT 1"
         back_to = None if furthest is None else time_column(first(self._db, since, furthest))
         return Lists(lists, capped, back_to)
+
+    def _lacks(self, name: str, query: Query) -> bool:
+        """Return whether a table is known to lack a term that all answers have.
+
+        Of many terms the longest is looked for by itself: where it is nowhere, as the path of an
+        error mostly is, the index need not go through the other ones.
+        """
+        needed = [group[0] for group in query.wanted if len(group) == 1]
+        if any(name in self._lacking.get(term, ()) for term in needed):
+            return True
+        if len(needed) < PROBED_TERMS:
+            return False
+        rarest = max(needed, key=len)
+        match = f"SELECT 1 FROM {name} WHERE {name} MATCH ? LIMIT 1"  # noqa: S608 - our own name
+        is_lacking = first(self._db, match, rarest) is None
+        if is_lacking:
+            self._lacking.setdefault(rarest, set()).add(name)
+        return is_lacking
 
     def _table(self, name: str, query: Query, cap: int) -> list[Row]:
         """Return the newest rows of one table, filters applied before the cap."""
@@ -297,30 +314,37 @@ class SqliteWords:
 
     def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[SearchMatch]:
         """Look up rows, each with its worth, that are to be shown."""
-        return [self._event(row, worth) for row, worth in rows]
-
-    def _event(self, row: Row, worth: float) -> SearchMatch:
-        db = self._db
-        number, session, ts, kind, state = row
-        if kind < 0:
-            body = "d.body" if kind == DIGEST else "s.row"
-            [(uid, event_state)] = every(
-                db,
-                f"SELECT s.uid, {body} FROM sessions AS s"  # noqa: S608 - one of two columns
-                " LEFT JOIN digests AS d ON d.session=s.id WHERE s.id=?",
-                session,
+        numbers = ",".join(str(row[0]) for row, _ in rows if row[3] >= 0)
+        sql = (
+            "SELECT e.id, s.uid, e.event_id, e.ref, e.seq FROM events AS e"  # noqa: S608 - numbers
+            f" JOIN sessions AS s ON s.id=e.session WHERE e.id IN ({numbers or 'NULL'})"
+        )
+        events = {number: about for number, *about in every(self._db, sql)}
+        out = []
+        for (number, session, ts, kind, state), worth in rows:
+            if kind < 0:
+                out.append(self._session(int(session), ts, kind, worth))
+                continue
+            uid, event, ref, seq = events[number]
+            name, state_name = KINDS[kind], STATES[state].value
+            out.append(
+                SearchMatch(
+                    *(uid, event, ts, name, state_name, ref, worth, seq),
+                    row=number,
+                    session=int(session),
+                )
             )
-            return of_session(uid, ts, kind, event_state, worth)
-        [(uid, event, ref, seq)] = every(
-            db,
-            "SELECT s.uid, e.event_id, e.ref, e.seq FROM events AS e"
-            " JOIN sessions AS s ON s.id=e.session WHERE e.id=?",
-            number,
+        return out
+
+    def _session(self, session: int, ts: int, kind: int, worth: float) -> SearchMatch:
+        body = "d.body" if kind == DIGEST else "s.row"
+        [(uid, text)] = every(
+            self._db,
+            f"SELECT s.uid, {body} FROM sessions AS s"  # noqa: S608 - one of two columns
+            " LEFT JOIN digests AS d ON d.session=s.id WHERE s.id=?",
+            session,
         )
-        name, event_state = KINDS[kind], STATES[state].value
-        return SearchMatch(
-            uid, event, ts, name, event_state, ref, worth, seq, row=number, session=int(session)
-        )
+        return of_session(uid, ts, kind, text, worth)
 
     def words(self, beginning: str, part: str) -> list[str]:
         """Return words of the index with a beginning, and a part; some, where there are many."""
@@ -386,6 +410,16 @@ def _session_ids(db: apsw.Connection, query: Query) -> list[int]:
     return [number for (number,) in every(db, sql, *asked.values())]
 
 
+def narrowed_ids(db: apsw.Connection, query: Query) -> frozenset[int] | None:
+    """Return the sessions that the filters of a question leave; None for all."""
+    wanted = frozenset(_session_ids(db, query)) if query.narrows_sessions else None
+    if query.agent is None:
+        return wanted
+    rows = every(db, "SELECT id FROM sessions WHERE agent=?", query.agent)
+    own = frozenset(number for (number,) in rows)
+    return own if wanted is None else own & wanted
+
+
 def digest_text(body: bytes) -> str:
     """Return all that a digest says."""
     return "\n".join(_strings(msgspec.msgpack.decode(body)))
@@ -432,6 +466,15 @@ def first(db: apsw.Connection, sql: str, *values: Any) -> Any:
 
 
 def time_column(millis: int | None) -> str | None:
-    """Spell a time."""
-    text: str | None = None if millis is None else time_text(millis / 1000)
-    return text
+    """Return a time as text; lists have thousands, and most share their minute with others."""
+    if millis is None:
+        return None
+    minute, rest = divmod(millis, 60_000)
+    start = _minute_text(minute)
+    return f"{start}{rest // 1000:02}.{rest % 1000:03}Z" if start else ""
+
+
+@lru_cache(maxsize=4096)
+def _minute_text(minute: int) -> str:
+    """Return a minute since 1970 up to its seconds, `2026-01-31T13:45:`; empty if it is no time."""
+    return str(time_text(minute * 60))[:17]

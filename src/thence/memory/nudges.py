@@ -95,7 +95,7 @@ def _heard(path: Path) -> None:
     """Let a nudge take the place of an earlier one as its agent's last."""
     agent = path.name.removeprefix(TAKEN_PREFIX).partition("-")[0]
     last = path.parent.parent / LAST_NUDGES_FOLDER / agent
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # only for the eye: when an agent was last heard of
         if not agent.isalnum() or (last.exists() and last.stat().st_mtime > path.stat().st_mtime):
             return
         last.parent.mkdir(exist_ok=True, mode=0o700)
@@ -118,7 +118,7 @@ def _claim(path: Path) -> Path | None:
     mine = path.with_name(f"{TAKEN_PREFIX}{path.name}")
     try:
         path.rename(mine)
-    except OSError:
+    except OSError:  # another sweep took it: one is enough
         return None
     return mine
 
@@ -127,7 +127,7 @@ def _read(path: Path) -> Nudge | None:
     """Read a nudge; None when it is none, whatever it is."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+    except OSError:  # taken by another sweep between listing and opening
         return None
     try:
         return _NUDGE.decode(os.read(handle, MAX_NUDGE_BYTES + 1))

@@ -39,17 +39,16 @@ from thence.format.wording import (
     SUCCESS,
     asks_user,
     closes_with_offer,
-    corrects,
     thanks,
 )
-from thence.memory.course import (
+from thence.memory.session_timeline import (
     SessionTimeline,
-    TestRun,
     TimelineTurn,
     event_text,
     short,
     waits_for_human,
 )
+from thence.memory.todo_tally import TodoTally
 
 Basis = Literal[
     "nothing asked",
@@ -116,29 +115,122 @@ _SENTENCE = expression(r"(?<=[.!?])\s|\n")
 # -- the evidence ---------------------------------------------------------------------------
 
 
+class PromptSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the last prompt says by its wording."""
+
+    asks: bool = False
+    """It ends in a question mark."""
+    thanks: bool = False
+    corrects: bool = False
+    reports_error: bool = False
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A call that was not answered."""
+
+    what: str
+    waits_for_human: bool
+
+
+class RefusedCall(msgspec.Struct, frozen=True):
+    """A call that was refused."""
+
+    what: str
+    by_user: bool
+
+
+class RunnerSeen(msgspec.Struct, frozen=True):
+    """The last run of one runner of tests."""
+
+    red: bool
+    edited_since: bool = False
+
+
+class EndingTally(msgspec.Struct, omit_defaults=True):
+    """What the rules must know of the last turn, and of tests. Goes on where it was."""
+
+    turns: int = 0
+    prompt: PromptSeen = PromptSeen()
+    has_calls: bool = False
+    has_edited: bool = False
+    has_landed: bool = False
+    refused: dict[str, RefusedCall] = {}
+    """Calls of the last turn by their tool, as long as no later call like them went well."""
+    open: OpenCall | None = None
+    """The last call after the last reply, if nothing answered it."""
+    runners: dict[str, RunnerSeen] = {}
+
+    def add(self, timeline: SessionTimeline) -> None:
+        """Count the next part of a session."""
+        turns = timeline.turns
+        begun = sum(bool(turn.prompt) for turn in turns)
+        is_first = not self.turns and bool(turns[0].events) and not turns[0].prompt
+        self.turns += begun + is_first
+        last = turns[-1]
+        if last.prompt:
+            text = last.text
+            self.prompt = PromptSeen(
+                text.rstrip().endswith("?"),
+                thanks(text),
+                timeline.correction(last) is not None,
+                errors.error_shape(text[:LOOKED_AT]) is not None,
+            )
+            self.has_calls = self.has_edited = self.has_landed = False
+            self.refused, self.open = {}, None
+        self._add_calls(timeline, last)
+        runs = {run.call.call.event_id: run for run in timeline.runs}
+        for pair in timeline.calls if runs or self.runners else ():
+            if timeline.edits(pair):
+                seen = self.runners.items()
+                self.runners = {name: RunnerSeen(run.red, edited_since=True) for name, run in seen}
+            if (run := runs.get(pair.call.event_id)) is not None:
+                self.runners[run.runner] = RunnerSeen(run.red)
+
+    def _add_calls(self, timeline: SessionTimeline, turn: TimelineTurn) -> None:
+        """Count the calls of the last turn."""
+        pairs = {pair.call.event_id: pair for pair in timeline.calls_in(turn.events)}
+        for event in turn.events:
+            if event.kind == "assistant_msg":
+                self.open = None
+            elif (pair := pairs.get(event.event_id)) is not None:
+                self._add_call(timeline, pair)
+
+    def _add_call(self, timeline: SessionTimeline, pair: Call) -> None:
+        tool, what = pair.call.tool or "", short(pair.call.summary, 100)
+        self.has_calls = True
+        self.has_edited = self.has_edited or timeline.edits(pair)
+        self.has_landed = self.has_landed or has_landed(timeline, pair)
+        if pair.result is None:
+            self.open = OpenCall(what, waits_for_human(pair))
+        if pair.outcome.ended and pair.outcome.reason == "denied":
+            self.refused[tool] = RefusedCall(what, pair.outcome.is_by_user)
+        elif pair.outcome.ended and not pair.outcome.failed:
+            self.refused.pop(tool, None)
+
+
 class OutcomeEvidence:
     """What the rules look at, worked out once."""
 
-    def __init__(self, timeline: SessionTimeline) -> None:
+    def __init__(
+        self, timeline: SessionTimeline, tally: EndingTally, todos: TodoTally | None
+    ) -> None:
+        """Look at a session, or at the end of one; without `todos` these are counted if needed."""
         self.timeline = timeline
-        self.turn: TimelineTurn = timeline.turns[-1]
+        self.tally = tally
+        self._todos = todos
+
+    @cached_property
+    def listed(self) -> int:
+        """How many to-dos of its tools are open."""
+        if self._todos is None:
+            self._todos = TodoTally()
+            self._todos.add(self.timeline)
+        return self._todos.open_on_lists()
 
     @property
     def last(self) -> SessionEvent | None:
         """The last thing that was said or done."""
         return self.timeline.spoken[-1] if self.timeline.spoken else None
-
-    @cached_property
-    def calls(self) -> list[Call]:
-        """The calls of the last turn."""
-        return self.timeline.calls_in(self.turn.events)
-
-    @cached_property
-    def open(self) -> list[Call]:
-        """Calls after the last reply that were never answered."""
-        replies = [at for at, e in enumerate(self.turn.events) if e.kind == "assistant_msg"]
-        after = self.turn.events[replies[-1] :] if replies else self.turn.events
-        return [pair for pair in self.timeline.calls_in(after) if pair.result is None]
 
     @cached_property
     def reply(self) -> str:
@@ -181,30 +273,9 @@ class OutcomeEvidence:
         plain = self.reply.strip().lstrip("#*-> ").replace("\u2019", "'")
         return _SENTENCE.split(plain, maxsplit=1)[0] if plain else ""
 
-    @cached_property
-    def last_runs(self) -> dict[str, TestRun]:
-        """The last run of each command that runs tests."""
-        return {run.runner: run for run in self.timeline.runs}
-
-    @cached_property
-    def refused(self) -> list[Call]:
-        """Calls of the last turn that were refused, and no later call like them went well."""
-        out: dict[str, Call] = {}
-        for pair in self.calls:
-            if not pair.outcome.ended:
-                continue
-            tool = pair.call.tool or ""
-            if pair.outcome.reason == "denied":
-                out[tool] = pair
-            elif not pair.outcome.failed:
-                out.pop(tool, None)
-        return list(out.values())
-
-    def changed_after(self, run: TestRun) -> bool:
-        """Whether files were edited after a run of the tests."""
-        calls = self.timeline.calls
-        place = next(at for at, pair in enumerate(calls) if pair is run.call)
-        return any(self.timeline.edits(pair) for pair in calls[place + 1 :])
+    def runners(self, *, red: bool) -> list[str]:
+        """Return the runners of tests whose last run failed, or did not."""
+        return [name for name, run in self.tally.runners.items() if run.red is red]
 
 
 Rule = Callable[[OutcomeEvidence], Verdict | None]
@@ -241,11 +312,11 @@ def interrupted(seen: OutcomeEvidence) -> Verdict | None:
 def question_open(seen: OutcomeEvidence) -> Verdict | None:
     """The log ends where the agent asked for permission, for a choice or for a plan's approval."""
     waits = seen.timeline.session.turn().state is TurnState.WAITING
-    asks = bool(seen.open) and waits_for_human(seen.open[-1])
-    if not waits and not asks:
+    is_open = seen.tally.open
+    if not waits and not (is_open is not None and is_open.waits_for_human):
         return None
-    if seen.open:
-        what = short(seen.open[-1].call.summary, 100)
+    if is_open is not None:
+        what = is_open.what
     else:
         what = short(event_text(seen.last) if seen.last is not None else "", 100)
     return Verdict("waiting", "question open", (f"it waits for the user: {what}",))
@@ -255,9 +326,8 @@ def cut_in_mid_turn(seen: OutcomeEvidence) -> Verdict | None:
     """The log stops before the agent came to rest: it runs still, or its process is gone."""
     if not seen.is_cut_off or seen.last is None:
         return None
-    if seen.open:
-        what = short(seen.open[-1].call.summary, 100)
-        why = f"the log stops at a call without a result: {what}"
+    if (is_open := seen.tally.open) is not None:
+        why = f"the log stops at a call without a result: {is_open.what}"
     elif seen.last.kind == "user_msg":
         why = "the log stops at a prompt without an answer"
     else:
@@ -267,11 +337,11 @@ def cut_in_mid_turn(seen: OutcomeEvidence) -> Verdict | None:
 
 def refused(seen: OutcomeEvidence) -> Verdict | None:
     """What was needed was refused, and nothing took its place."""
-    if not seen.refused:
+    if not seen.tally.refused:
         return None
-    pair = seen.refused[-1]
-    what = short(pair.call.summary, 100)
-    if pair.outcome.is_by_user:
+    call = list(seen.tally.refused.values())[-1]
+    what = call.what
+    if call.by_user:
         if (question := ends_in_question(seen)) is not None:
             return question
         return Verdict("unknown", "refused by user", (f"the user refused: {what}",))
@@ -290,11 +360,11 @@ def says_it_failed(seen: OutcomeEvidence) -> Verdict | None:
 
 def tests_red(seen: OutcomeEvidence) -> Verdict | None:
     """The last test run of some runner failed, and nothing was edited after it."""
-    red = [run for run in seen.last_runs.values() if run.red and not seen.changed_after(run)]
-    green = [run for run in seen.last_runs.values() if not run.red]
-    if not red or green:
+    runners = seen.tally.runners
+    red = [name for name in seen.runners(red=True) if not runners[name].edited_since]
+    if not red or seen.runners(red=False):
         return None
-    return Verdict("fail", "tests red", (f"the last run of {red[-1].runner} failed",))
+    return Verdict("fail", "tests red", (f"the last run of {red[-1]} failed",))
 
 
 def ends_in_question(seen: OutcomeEvidence) -> Verdict | None:
@@ -308,14 +378,14 @@ def ends_in_question(seen: OutcomeEvidence) -> Verdict | None:
 
 def _did_work(seen: OutcomeEvidence) -> bool:
     """Whether the last turn changed something, says that it did, or answered a question."""
-    did = any(seen.timeline.edits(pair) or has_landed(seen.timeline, pair) for pair in seen.calls)
-    answered = seen.turn.text.rstrip().endswith("?")
-    return did or answered or SUCCESS.search(seen.reply) is not None
+    tally = seen.tally
+    did = tally.has_edited or tally.has_landed
+    return did or tally.prompt.asks or SUCCESS.search(seen.reply) is not None
 
 
 def only_announced(seen: OutcomeEvidence) -> Verdict | None:
     """The reply says what it is going to do, and nothing was done."""
-    if seen.calls or not seen.reply or len(seen.reply) > 200:
+    if seen.tally.has_calls or not seen.reply or len(seen.reply) > 200:
         return None
     if any(pattern.match(seen.opening) for _, pattern in ANNOUNCEMENTS.each):
         return Verdict("unknown", "announced", ("work is announced of which nothing is seen",))
@@ -324,10 +394,9 @@ def only_announced(seen: OutcomeEvidence) -> Verdict | None:
 
 def only_advised(seen: OutcomeEvidence) -> Verdict | None:
     """The human brought an error, and got advice that nobody tried."""
-    if seen.calls or not seen.reply:
+    if seen.tally.has_calls or not seen.reply:
         return None
-    prompt = seen.turn.text[:LOOKED_AT]
-    if len(seen.timeline.turns) > 1 and errors.error_shape(prompt) is not None:
+    if seen.tally.turns > 1 and seen.tally.prompt.reports_error:
         why = "an error was reported, and the advice was not tried"
         return Verdict("unknown", "advised", (why,))
     return None
@@ -341,24 +410,21 @@ def came_to_rest(seen: OutcomeEvidence) -> Verdict | None:
 
 
 def _proofs(seen: OutcomeEvidence) -> Iterable[str]:
-    green = [run for run in seen.last_runs.values() if not run.red]
-    if green:
-        yield f"the last run of {green[-1].runner} passed"
-    if any(has_landed(seen.timeline, pair) for pair in seen.calls):
+    if green := seen.runners(red=False):
+        yield f"the last run of {green[-1]} passed"
+    if seen.tally.has_landed:
         yield "the work was committed or pushed"
-    if thanks(seen.turn.text):
+    if seen.tally.prompt.thanks:
         yield "the user was content"
 
 
 def _doubts(seen: OutcomeEvidence) -> Iterable[str]:
-    if corrects(seen.turn.text) is not None:
+    if seen.tally.prompt.corrects:
         yield "the last prompt was a correction, and no word came after its answer"
-    red = [run for run in seen.last_runs.values() if run.red]
-    if red:
-        yield f"the last run of {red[-1].runner} failed"
-    left = [todo for todo in seen.timeline.listed_todos if todo.origin == "tool"]
-    if left:
-        yield f"{len(left)} on the to-do list left open"
+    if red := seen.runners(red=True):
+        yield f"the last run of {red[-1]} failed"
+    if seen.listed:
+        yield f"{seen.listed} on the to-do list left open"
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -377,9 +443,16 @@ RULES: Final[Sequence[Rule]] = (
 )
 
 
-def judge(timeline: SessionTimeline) -> Verdict:
-    """Return how a session went."""
-    seen = OutcomeEvidence(timeline)
+def judge(
+    timeline: SessionTimeline,
+    tally: EndingTally | None = None,
+    todos: TodoTally | None = None,
+) -> Verdict:
+    """Return how a session went. Of one that was counted before, `timeline` is its end."""
+    if tally is None:
+        tally = EndingTally()
+        tally.add(timeline)
+    seen = OutcomeEvidence(timeline, tally, todos)
     return next(verdict for rule in RULES if (verdict := rule(seen)) is not None)
 
 
@@ -440,8 +513,41 @@ _PLAIN: Final = (
 """Words that stand before a number in a branch's name without being a project."""
 
 
+_TASK_TEXTS: Final = 20
+"""Prompts at the start and commits at the end that are searched for a task."""
+
+
+class TaskTally(msgspec.Struct, omit_defaults=True):
+    """Tasks that prompts and commits name, by the number of the pattern."""
+
+    prompts: int = 0
+    in_prompts: dict[int, str] = {}
+    commits: list[dict[int, str]] = []
+    """Of the last ones."""
+
+    def add(self, timeline: SessionTimeline, patterns: Sequence[TaskPattern]) -> None:
+        """Look for tasks in the next part of a session."""
+        for event in timeline.prompts[: max(_TASK_TEXTS - self.prompts, 0)]:
+            self.prompts += 1
+            for at, ref in _tasks_in(event_text(event)[:LOOKED_AT], patterns).items():
+                self.in_prompts.setdefault(at, ref)
+        scripts = (timeline.script(pair) for pair in timeline.calls)
+        commits = [script[:LOOKED_AT] for script in scripts if script and "git commit" in script]
+        self.commits += [_tasks_in(script, patterns) for script in commits[-_TASK_TEXTS:]]
+        self.commits = self.commits[-_TASK_TEXTS:]
+
+
+def _tasks_in(text: str, patterns: Sequence[TaskPattern]) -> dict[int, str]:
+    """Return the first task that each pattern finds in a text."""
+    return {
+        at: short(match.expand(pattern.ref), 80)
+        for at, pattern in enumerate(patterns)
+        if (match := re.search(pattern.pattern, text)) is not None
+    }
+
+
 def task_of(
-    timeline: SessionTimeline,
+    tally: TaskTally,
     *,
     branch: str | None,
     cwd: str | None,
@@ -449,22 +555,20 @@ def task_of(
 ) -> TaskRef | None:
     """Find out which task a session was for; the branch is asked first, commits last."""
     known = list(patterns)
-    scripts = (timeline.script(pair) for pair in timeline.calls)
-    commits = [script[:LOOKED_AT] for script in scripts if script and "git commit" in script]
-    prompts = [event_text(event)[:LOOKED_AT] for event in timeline.prompts[:20]]
     if branch and known == list(TASKS) and (ticket := _branch_ticket(branch)) is not None:
         return TaskRef(ticket, "branch")
-    places: tuple[tuple[Literal["branch", "prompt", "cwd", "commit"], list[str]], ...] = (
-        ("branch", [branch or ""]),
-        ("prompt", prompts),
-        ("cwd", [cwd or ""]),
-        ("commit", commits[-20:]),
+    places: tuple[tuple[Literal["branch", "prompt", "cwd", "commit"], list[dict[int, str]]], ...]
+    places = (
+        ("branch", [_tasks_in(branch or "", known)]),
+        ("prompt", [tally.in_prompts]),
+        ("cwd", [_tasks_in(cwd or "", known)]),
+        ("commit", tally.commits),
     )
     for where, texts in places:
-        for pattern in known:
-            for text in texts:
-                if (match := re.search(pattern.pattern, text)) is not None:
-                    return TaskRef(short(match.expand(pattern.ref), 80), where)
+        for at in range(len(known)):
+            for refs in texts:
+                if at in refs:
+                    return TaskRef(refs[at], where)
     return None
 
 

@@ -475,7 +475,7 @@ class Packs:
     def _size(self, name: str) -> int:
         try:
             return (self.folder / name).lstat().st_size
-        except FileNotFoundError:
+        except FileNotFoundError:  # nothing of it was written yet
             return 0
 
     def evict(self, session_uid: str) -> int:
@@ -580,6 +580,7 @@ class Packs:
         with self._lock, self._translate_errors():
             self._sync()
             for pack in sorted(self._strays(names, before)):
+                # Somebody writes it: not this time.
                 with contextlib.suppress(BlockingIOError), self._all_slots(pack) as slots:
                     freed += self._unlink(pack, slots.keys())
         return freed

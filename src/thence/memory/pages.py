@@ -9,7 +9,7 @@ are derived from its facts until the next sweep has written them again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -18,17 +18,17 @@ import zstandard
 
 from thence.format import fold, joins
 from thence.format.normal import KINDS
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
     StoredEvent,
+    StoredRefs,
     decode_events,
-    decode_refs,
     encode_events,
     events_of_session,
     fingerprint,
     number_events,
     numbered_row,
 )
-from thence.format.whole import SessionGraph
 from thence.memory.spending import ticks_of
 from thence.memory.store import STATES, EventIds, EventRow, SessionChange, StoredSession
 
@@ -57,6 +57,7 @@ class PageChanges(msgspec.Struct):
 
 def pack_page(uid: str, rows: Iterable[StoredEvent]) -> bytes:
     """Return events as the bytes of a page."""
+    # In front of each page, so that one of an older fold is known without decoding it.
     body = fold.VERSION.to_bytes(2, "big") + encode_events(uid, rows)
     return zstandard.ZstdCompressor(level=3).compress(body)
 
@@ -65,14 +66,15 @@ def unpack_page(uid: str, page: bytes) -> list[StoredEvent] | None:
     """Return the events of a page; None when another version of the fold made it."""
     body = zstandard.ZstdDecompressor().decompress(page)
     if int.from_bytes(body[:2], "big") != fold.VERSION:
-        return None
+        return None  # the caller derives these events from the facts instead
     return decode_events(uid, body[2:])
 
 
-def unpack_refs(page: bytes) -> dict[int, str | None]:
-    """Return where payloads of a page lie, by the numbers of their events."""
+def unpack_refs(uid: str, page: bytes, first: int) -> StoredRefs | None:
+    """Return where payloads of a page lie; None when another version of the fold made it."""
     body = zstandard.ZstdDecompressor().decompress(page)
-    return decode_refs(body[2:]) if int.from_bytes(body[:2], "big") == fold.VERSION else {}
+    is_ours = int.from_bytes(body[:2], "big") == fold.VERSION
+    return StoredRefs(uid, body[2:], first) if is_ours else None
 
 
 def rename_page(uid: str, page: bytes, refs: Mapping[str, str]) -> bytes:
@@ -140,7 +142,7 @@ def all_events(session: SessionGraph, *, payloads: bool = False) -> list[StoredE
 def _select_rows(
     rows: Iterable[StoredEvent], after: int, limit: int | None, ids: EventIds | None
 ) -> list[StoredEvent]:
-    low, high = ids or (0, 1 << 62)
+    low, high = ids or (0, 1 << 62)  # ids are hashes of 52 bits
     wanted = (row for row in rows if row.seq > after and low <= row.event.event_id <= high)
     return list(islice(wanted, limit))
 
@@ -187,27 +189,38 @@ def change_pages(
     rows = {at: page for at, page in read.items() if page is not None}
     last = max((row.seq for page in rows.values() for row in page[-1:]), default=-1)
     last = max([last, *(seq for seq in numbers.values() if seq is not None)])
-    new = [row for row in change.altered if numbers.get(row.event.event_id) is None]
-    known = [
-        numbered_row(row, seq)
-        for row in change.altered
-        if (seq := numbers.get(row.event.event_id)) is not None
-    ]
-    changed = [*known, *number_events([*new, *change.events], last)]
+    changed = _number_changed(change, numbers, last)
     gone = {seq for at in change.vanished if (seq := numbers.get(at)) is not None}
     touched = _touched_pages(rows, changed, gone)
-    written: dict[int, bytes] = {}
-    for page in touched.values():
-        ordered = [page[seq] for seq in sorted(page)]
-        for at in range(0, len(ordered), PAGE_EVENTS):
-            part = ordered[at : at + PAGE_EVENTS]
-            written[part[0].seq] = pack_page(uid, part)
+    written = dict(_pack_pages(uid, touched.values()))
     old = {*touched, *(at for at in read if at not in rows)}
     return PageChanges(
         written,
         sorted(at for at in old if at in pages and at not in written),
         {row.event.event_id: row.seq for row in changed},
     )
+
+
+def _number_changed(change: SessionChange, numbers: Numbers, last: int) -> list[StoredEvent]:
+    """Return the events of a change with their numbers: those they have, or the next ones."""
+    new = [row for row in change.altered if numbers.get(row.event.event_id) is None]
+    known = [
+        numbered_row(row, seq)
+        for row in change.altered
+        if (seq := numbers.get(row.event.event_id)) is not None
+    ]
+    return [*known, *number_events([*new, *change.events], last)]
+
+
+def _pack_pages(
+    uid: str, pages: Iterable[Mapping[int, StoredEvent]]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield pages of at most `PAGE_EVENTS` events, each with its first number."""
+    for page in pages:
+        ordered = [page[seq] for seq in sorted(page)]
+        for at in range(0, len(ordered), PAGE_EVENTS):
+            part = ordered[at : at + PAGE_EVENTS]
+            yield part[0].seq, pack_page(uid, part)
 
 
 def _touched_pages(

@@ -37,6 +37,12 @@ _VARIANT = expression(
 """One character in a form that is not its usual one."""
 
 
+_LEADS: Final = {0xE1, *range(0xE3, 0xEE), 0xEF, *range(0xF0, 0xF5)}
+_OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _LEADS)
+_RADICALS: Final = (b"\xe2\xbc", b"\xe2\xbd", b"\xe2\xbe", b"\xe2\xbf")
+"""What characters of these scripts begin with in UTF-8."""
+
+
 class Term(NamedTuple):
     """Words of a search that follow each other in the index."""
 
@@ -47,7 +53,7 @@ class Term(NamedTuple):
 
 def index_text(text: str) -> str:
     """Return a text as the tokenizer of the index takes it."""
-    return _RUN.sub(_pairs, usual_form(text)) if _has_characters(text) else text
+    return _RUN.sub(_pairs, usual_form(text)) if has_characters(text) else text
 
 
 def search_term(text: str, *, is_prefix: bool) -> Term:
@@ -76,13 +82,13 @@ def is_run(piece: str) -> bool:
 
 def usual_form(text: str) -> str:
     """Return a text with its characters in their usual form."""
-    return _VARIANT.sub(_usual, text) if _has_characters(text) else text
+    return _VARIANT.sub(_usual, text) if has_characters(text) else text
 
 
 def place_in(text: str, place: int) -> int:
     """Return the place in a text of what stands at `place` in its usual form."""
     longer = 0
-    for variant in _VARIANT.finditer(text) if _has_characters(text) else ():
+    for variant in _VARIANT.finditer(text) if has_characters(text) else ():
         start, size = variant.start() - longer, len(_usual(variant))
         if place < start:
             break
@@ -92,8 +98,15 @@ def place_in(text: str, place: int) -> int:
     return place + longer
 
 
-def _has_characters(text: str) -> bool:
-    return not text.isascii() and _ANY.search(text) is not None
+def has_characters(text: str) -> bool:
+    """Return whether a text has a character of these scripts, or a variant of a letter."""
+    if text.isascii():
+        return False
+    # Most texts that are more than ASCII have dashes, arrows and frames: their bytes tell soon.
+    body = text.encode("utf-8", "surrogatepass")
+    if not body.translate(None, _OTHER_BYTES) and not any(map(body.__contains__, _RADICALS)):
+        return False
+    return _ANY.search(text) is not None
 
 
 def _usual(variant: re.Match[str]) -> str:

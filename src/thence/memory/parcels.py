@@ -52,7 +52,7 @@ def may_fork() -> bool:
     """Whether this process has one thread: locks that another one holds stay locked in a child."""
     try:
         return len(list(Path("/proc/self/task").iterdir())) == 1
-    except OSError:
+    except OSError:  # no /proc: Python at least knows its own threads
         return threading.active_count() == 1
 
 
@@ -60,7 +60,7 @@ def _runs(number: str) -> bool:
     """Whether a process is there: sweeps into other stores may share a folder with this one."""
     try:
         os.kill(int(number), 0)
-    except PermissionError:
+    except PermissionError:  # somebody else's process: it runs
         return True
     except (ProcessLookupError, ValueError, OverflowError):
         return False
@@ -176,6 +176,7 @@ class Parcels(Generic[Piece]):
         parcel: list[Piece] = []
         size = number = 0
         limit = self._size // _FIRST_SHARE
+        # The writer ended; it tells why.
         with contextlib.suppress(BrokenPipeError), self._sending_failures():
             for piece, weight in self._made(self._turns):
                 parcel.append(piece)

@@ -16,9 +16,10 @@ from typing import Final, Literal
 import msgspec
 
 from thence.format.figures import several
+from thence.format.normal import Outcome
 from thence.format.records import JSON
 from thence.memory import derivation
-from thence.memory.account import Digest, ErrorSeen
+from thence.memory.account import ErrorSeen, FileTouched, OpenItem, Snippets, TestsSeen
 from thence.memory.signals import Signal
 
 Kind = Literal["recurring_error", "costly_detour", "breaking_file", "flaky_test"]
@@ -46,11 +47,29 @@ MAX_QUOTE_CHARS: Final = 300
 _MASK: Final = re.compile(r"<[a-z]+>")
 
 
-class Memory(msgspec.Struct, frozen=True):
+class RememberedDigest(msgspec.Struct, frozen=True, gc=False):
+    """The fields of a `Digest` that patterns and briefs read; most sessions have few of them."""
+
+    agent: str = ""
+    outcome: Outcome = "unknown"
+    title: str | None = None
+    repo: str | None = None
+    cwd: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    errors: tuple[ErrorSeen, ...] = ()
+    subagent_errors: tuple[ErrorSeen, ...] = ()
+    tests: tuple[TestsSeen, ...] = ()
+    files: tuple[FileTouched, ...] = ()
+    snippets: Snippets = Snippets()
+    todos: tuple[OpenItem, ...] = ()
+
+
+class Memory(msgspec.Struct, frozen=True, gc=False):
     """What is kept of one session."""
 
     uid: str
-    digest: Digest
+    digest: RememberedDigest
     signals: tuple[Signal, ...] = ()
 
 
@@ -97,7 +116,9 @@ def memories(
         by_session.setdefault(signal["uid"], []).append(msgspec.convert(signal, Signal))
     return [
         Memory(
-            digest["uid"], msgspec.convert(digest, Digest), tuple(by_session.get(digest["uid"], ()))
+            digest["uid"],
+            msgspec.convert(digest, RememberedDigest),
+            tuple(by_session.get(digest["uid"], ())),
         )
         for digest in digests
         if digest.get("version") == derivation.DIGEST_VERSION

@@ -12,7 +12,8 @@ Invariant: a place that has not changed since it was read is not opened.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 from zlib import crc32
@@ -20,9 +21,10 @@ from zlib import crc32
 import msgspec
 
 from thence.agents import Adapter, Batch, Cursor, Mark, Source
-from thence.agents.files import is_made_at
+from thence.agents.marks import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
+from thence.memory import retention
 from thence.memory.fields import locate, printable
 from thence.memory.store import Inventory, SweepEntry
 
@@ -57,6 +59,17 @@ def only_copies(inventory: Inventory) -> frozenset[str]:
         for uid, entry in inventory.sessions.items()
         if entry.evicted is None and not _can_be_read_again(entry)
     )
+
+
+def plan_removals(
+    policy: retention.Policy, known: Inventory, running: Collection[str], now: datetime
+) -> retention.RetentionPlan:
+    """Return what goes next, and why; the disk is asked only if something has to go."""
+    plan = retention.plan(policy, retention.inventory(known, running), now)
+    if not plan.items:
+        return plan
+    inventory = retention.inventory(known, running, only_copies=only_copies(known))
+    return retention.plan(policy, inventory, now)
 
 
 def _can_be_read_again(known: SweepEntry) -> bool:
@@ -177,7 +190,7 @@ def _stats(source: Source) -> Iterator[os.stat_result]:
     for file in source.files:
         try:
             yield os.lstat(file.path)
-        except OSError:
+        except OSError:  # gone since it was found
             continue
 
 

@@ -8,9 +8,8 @@ Money is a Decimal of dollars: rates are decimal, and sums of decimals agree in 
 the parts of a total by day, by model and by session are equal to the last digit. `Price.ticks`
 is the same as a whole number, for columns that a database adds up.
 
-The list is genai-prices' own data, at the version that is installed. It is read when the first
-price is asked for (`pricelist`). An updater that somebody else in the process may run does not
-reach it: the same usage has the same price everywhere.
+The list is generated from genai-prices when thence is built (`pricelist`), and read when the first
+price is asked for: the same version of thence gives the same usage the same price everywhere.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -31,9 +30,7 @@ from thence.format.records import Usage
 from thence.memory import pricelist
 
 if TYPE_CHECKING:
-    from thence.memory.pricelist import ModelInfo, Provider, TieredPrices
-
-    Rate: TypeAlias = Decimal | TieredPrices | None
+    from thence.memory.pricelist import Clause, ModelInfo, Provider, Rate, Rates
 
 TICK: Final = Decimal("1e-10")
 """One tick in dollars: the smallest unit that any agent records."""
@@ -134,10 +131,11 @@ def price(
     tier = _context(listing.model, service_tier, at)
     if tier is None:
         return None
-    rates: dict[str, Rate] = vars(listing.model.get_prices(at, tier))
-    if _prompt_tokens(usage) > _longest_prompt(rates.get, listing.model.context_window):
+    rates = listing.model.get_prices(at, tier)
+    prompt = _prompt_tokens(usage)
+    if prompt > _longest_prompt(rates, listing.model.context_window):
         return None
-    lines = _lines(rates.get, usage, cache_1h, web_searches)
+    lines = _lines(_part_rates(rates, prompt), _part_counts(usage, cache_1h, web_searches))
     if lines is None:
         return None
     notes = []
@@ -156,46 +154,28 @@ def price(
     )
 
 
-class _Band(NamedTuple):
-    """The rates of prompts up to a length, in ticks times `_SCALE` for one token; None: unknown."""
-
-    plain: int | None
-    read: int | None
-    write: int | None
-    long: int | None
-    output: int | None
-    request: int
-    search: int
-
-
 class Tariff:
     """The rates of one model on one day: prices many responses, each the same as `price` says.
 
     Rates are whole numbers here, so that a response takes a few multiplications.
     """
 
-    def __init__(self, rate_of: Callable[[str], Rate], context_window: int | None = None) -> None:
-        self._starts = sorted({0, *(start + 1 for start in _band_starts(rate_of))})
-        self._longest_prompt = _longest_prompt(rate_of, context_window)
-        self._bands = [_band(rate_of, start) for start in self._starts]
+    def __init__(self, rates: Rates, context_window: int | None = None) -> None:
+        self._starts = sorted({0, *(start + 1 for start in _band_starts(rates))})
+        self._longest_prompt = _longest_prompt(rates, context_window)
+        self._bands = [
+            [_scale(part) for part in _part_rates(rates, start)] for start in self._starts
+        ]
 
     def ticks(self, usage: Usage) -> int | None:
         """Return what a response cost, in ticks; None when a part of it has no known rate."""
-        if _prompt_tokens(usage) > self._longest_prompt:
+        prompt = _prompt_tokens(usage)
+        if prompt > self._longest_prompt:
             return None
-        read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-        plain, output = usage.input_tokens, usage.output_tokens
-        long = min(max(usage.cache_1h_input_tokens, 0), written)
-        band = self._bands[bisect_right(self._starts, max(plain + read + written, 0)) - 1]
-        total = band.request
-        for count, rate in (
-            (plain, band.plain),
-            (read, band.read),
-            (written - long, band.write),
-            (long, band.long),
-            (output, band.output),
-            (usage.web_searches, band.search),
-        ):
+        band = self._bands[bisect_right(self._starts, max(prompt, 0)) - 1]
+        counts = _part_counts(usage, usage.cache_1h_input_tokens, usage.web_searches)
+        total = 0
+        for count, rate in zip(counts, band, strict=True):
             if count > 0:
                 if rate is None:
                     return None
@@ -209,7 +189,7 @@ class Tariff:
 def tariff(model: str, day: str = "", service_tier: str | None = None) -> Tariff | None:
     """Return the rates of a known model on a day (`2026-01-31`; today's if it is none)."""
     if model == SYNTHETIC:
-        return Tariff({"input_mtok": Decimal(0), "output_mtok": Decimal(0)}.get)
+        return Tariff({"input_mtok": Decimal(0), "output_mtok": Decimal(0)})
     listing = _find(model, None)
     if listing is None:
         return None
@@ -220,7 +200,7 @@ def tariff(model: str, day: str = "", service_tier: str | None = None) -> Tariff
     tier = _context(listing.model, service_tier, at)
     if tier is None:
         return None
-    return Tariff(vars(listing.model.get_prices(at, tier)).get, listing.model.context_window)
+    return Tariff(listing.model.get_prices(at, tier), listing.model.context_window)
 
 
 def is_listed(model: str) -> bool:
@@ -232,20 +212,19 @@ def _prompt_tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
 
 
-def _band_starts(rate_of: Callable[[str], Rate]) -> set[int]:
+def _band_starts(rates: Rates) -> set[int]:
     """Return the prompt lengths above which other rates hold."""
-    rates = [rate_of(name) for name in _RATES]
-    banded = [rate for rate in rates if rate is not None and not isinstance(rate, Decimal)]
-    return {tier.start for rate in banded for tier in rate.tiers}
+    banded = (rates.get(name) for name in _RATES)
+    return {tier.start for rate in banded for tier in getattr(rate, "tiers", ())}
 
 
-def _longest_prompt(rate_of: Callable[[str], Rate], context_window: int | None) -> float:
+def _longest_prompt(rates: Rates, context_window: int | None) -> float:
     """Return how long a prompt may be for the listed rates to hold.
 
     A prompt beyond the context window was sent at terms that the list does not have, unless it
     has a band of its own for such prompts.
     """
-    if context_window is None or any(start >= context_window for start in _band_starts(rate_of)):
+    if context_window is None or any(start >= context_window for start in _band_starts(rates)):
         return math.inf
     return context_window
 
@@ -258,23 +237,11 @@ _SCALE = 10**12
 """Parts of a tick in which rates are held: the list has none that is finer."""
 
 
-def _band(rate_of: Callable[[str], Rate], prompt: int) -> _Band:
-    """The rates of a prompt this long; the same choices as in `_lines`."""
-    plain = _first(prompt, rate_of("input_mtok"))
-    written = (rate_of("cache_write_5m_mtok"), rate_of("cache_write_mtok"), plain)
-    return _Band(
-        _scale(plain, 1_000_000),
-        _scale(_first(prompt, rate_of("cache_read_mtok"), plain), 1_000_000),
-        _scale(_first(prompt, *written), 1_000_000),
-        _scale(_first(prompt, rate_of("cache_write_1h_mtok"), plain and 2 * plain), 1_000_000),
-        _scale(_first(prompt, rate_of("output_mtok")), 1_000_000),
-        _scale(_first(0, rate_of("requests_kcount")), 1_000) or 0,
-        _scale(_first(prompt, rate_of("web_searches_kcount")), 1_000) or 0,
-    )
-
-
-def _scale(rate: Decimal | None, per: int) -> int | None:
-    return None if rate is None else int(rate / TICK / per * _SCALE)
+def _scale(part: _PartRate) -> int | None:
+    """Return a rate as a whole number; 0 for what costs nothing where the list names no rate."""
+    if part.rate is None:
+        return 0 if part.is_optional else None
+    return int(part.rate / TICK / part.per * _SCALE)
 
 
 def _recorded_cost(recorded: Decimal | float | None, usage: Usage) -> Decimal | None:
@@ -291,50 +258,61 @@ def _recorded_cost(recorded: Decimal | float | None, usage: Usage) -> Decimal | 
 # -- the bill -------------------------------------------------------------------------------
 
 
-def _lines(
-    rate_of: Callable[[str], Rate], usage: Usage, cache_1h: int, searches: int
-) -> list[PriceLine] | None:
-    """All parts of a price; None when one of them has no rate."""
-    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-    prompt = usage.input_tokens + read + written
-    long = min(max(cache_1h, 0), written)
-    plain = _first(prompt, rate_of("input_mtok"))
+class _PartRate(NamedTuple):
+    """What one part of a response costs."""
+
+    what: str
+    rate: Decimal | None
+    per: int = 1_000_000
+    is_optional: bool = False
+    """Whether a response has a price though this part has none."""
+
+
+def _part_rates(rates: Rates, prompt: int) -> tuple[_PartRate, ...]:
+    """Return what each part of a response costs whose prompt is this long."""
+    plain = _first(prompt, rates.get("input_mtok"))
+    written = rates.get("cache_write_5m_mtok"), rates.get("cache_write_mtok"), plain
     # Where the list has no price for the cache, its tokens are billed as input, and those that
     # are kept for an hour as twice the input.
-    parts = (
-        ("input", usage.input_tokens, plain, 1_000_000),
-        ("cache read", read, _first(prompt, rate_of("cache_read_mtok"), plain), 1_000_000),
-        (
-            "cache write",
-            written - long,
-            _first(prompt, rate_of("cache_write_5m_mtok"), rate_of("cache_write_mtok"), plain),
-            1_000_000,
+    return (
+        _PartRate("input", plain),
+        _PartRate("cache read", _first(prompt, rates.get("cache_read_mtok"), plain)),
+        _PartRate("cache write", _first(prompt, *written)),
+        _PartRate(
+            "1 h cache write", _first(prompt, rates.get("cache_write_1h_mtok"), plain and 2 * plain)
         ),
-        (
-            "1 h cache write",
-            long,
-            _first(prompt, rate_of("cache_write_1h_mtok"), plain and 2 * plain),
-            1_000_000,
-        ),
-        ("output", usage.output_tokens, _first(prompt, rate_of("output_mtok")), 1_000_000),
-        (
-            "requests",
-            int(rate_of("requests_kcount") is not None),
-            _first(0, rate_of("requests_kcount")),
+        _PartRate("output", _first(prompt, rates.get("output_mtok"))),
+        _PartRate("requests", _first(0, rates.get("requests_kcount")), 1_000, is_optional=True),
+        _PartRate(
+            "web searches",
+            _first(prompt, rates.get("web_searches_kcount")),
             1_000,
+            is_optional=True,
         ),
     )
-    if any(count > 0 and rate is None for _, count, rate, _ in parts):
-        return None
-    search = ("web searches", searches, _first(prompt, rate_of("web_searches_kcount")), 1_000)
-    return [
-        PriceLine(what, count, rate, per, rate * count / per)
-        for what, count, rate, per in (*parts, search)
-        if count > 0 and rate is not None
-    ]
 
 
-def _first(prompt: int, *rates: Rate) -> Decimal | None:
+def _part_counts(usage: Usage, cache_1h: int, searches: int) -> tuple[int, ...]:
+    """Return how much of each part a response has, in the order of `_part_rates`."""
+    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    long = min(max(cache_1h, 0), written)
+    return usage.input_tokens, read, written - long, long, usage.output_tokens, 1, searches
+
+
+def _lines(parts: Sequence[_PartRate], counts: Sequence[int]) -> list[PriceLine] | None:
+    """All parts of a price; None when one of them has no rate."""
+    lines: list[PriceLine] = []
+    for (what, rate, per, is_optional), count in zip(parts, counts, strict=True):
+        if count <= 0:
+            continue
+        if rate is not None:
+            lines.append(PriceLine(what, count, rate, per, rate * count / per))
+        elif not is_optional:
+            return None
+    return lines
+
+
+def _first(prompt: int, *rates: Rate | None) -> Decimal | None:
     """The first rate there is, in the band of a prompt this long; a band holds for all tokens."""
     for rate in rates:
         if isinstance(rate, Decimal):
@@ -417,7 +395,7 @@ def _seller(hint: str) -> Provider | None:
 def _find_listing(
     seller: Provider, spellings: list[tuple[str, tuple[str, ...]]], *, asked: bool
 ) -> _PriceMatch | None:
-    others = [p for p in pricelist.providers() if p.id in (seller.fallback_model_providers or ())]
+    others = [p for p in pricelist.providers() if p.id in seller.fallback_model_providers]
     models = [model for listing in (seller, *others) for model in listing.models]
     for spelling, taken in spellings:
         for model in models:
@@ -428,19 +406,19 @@ def _find_listing(
     return None
 
 
-def _is(clause: Any, name: str) -> bool:
+def _is(clause: Clause, name: str) -> bool:
     """Whether a clause of the list means this model, and not just a name that starts the same.
 
     The list asks what a name starts with; so a newer or a faster model than it knows would get
     the price of an older one.
     """
-    if (some := getattr(clause, "or_", None)) is not None:
-        return any(_is(part, name) for part in some)
-    if (every := getattr(clause, "and_", None)) is not None:
-        return all(_is(part, name) for part in every)
-    if (start := getattr(clause, "starts_with", None)) is not None:
-        return bool(clause.is_match(name)) and _ANOTHER.search(name[len(start) :]) is None
-    return bool(clause.is_match(name))
+    if clause.or_ is not None:
+        return any(_is(part, name) for part in clause.or_)
+    if clause.and_ is not None:
+        return all(_is(part, name) for part in clause.and_)
+    if clause.starts_with is not None:
+        return clause.is_match(name) and _ANOTHER.search(name[len(clause.starts_with) :]) is None
+    return clause.is_match(name)
 
 
 def _plain(number: Decimal) -> str:

@@ -48,7 +48,7 @@ def _pointer_in(pointer: Path) -> Path | None:
     try:
         with pointer.open("rb") as file:
             line = file.read(MAX_POINTER_BYTES).decode("utf-8", "replace").split("\n")[0]
-    except OSError:
+    except OSError:  # no worktree, or not ours to read
         return None
     key, _, target = line.partition(":")
     return Path(os.path.normpath(pointer.parent / target.strip())) if key == "gitdir" else None

@@ -17,7 +17,8 @@ from thence.memory.store import SessionRow
 
 if TYPE_CHECKING:
     from thence.format.joins import Call
-    from thence.memory.course import SessionTimeline
+    from thence.memory.session_timeline import SessionTimeline
+    from thence.memory.tally import Place
 
 MAIN_BRANCHES: Final = frozenset({"main", "master", "trunk", "develop", "dev", "HEAD"})
 
@@ -30,18 +31,17 @@ _CREATING_TOOLS: Final = ("create_pull_request", "create_merge_request")
 _SCRIPT_CHARS: Final = 4_000
 
 
-def opened_pulls(timeline: SessionTimeline) -> list[str]:
-    """Return the pull requests that a session opened, as `owner/repository#7`."""
-    from thence.memory.course import (
+def opened_pulls(timeline: SessionTimeline) -> Iterator[tuple[Place, str]]:
+    """Yield the pull requests that calls opened, as `owner/repository#7`, with their places."""
+    from thence.memory.session_timeline import (
         event_text,  # digests are made with it loaded; costs need not be
     )
 
-    names = list(pull_names(timeline.session.head.pull_request or ""))
-    for pair in timeline.session.calls:
+    for pair in timeline.all_calls:
         if pair.result is not None and not pair.outcome.failed and _creates(timeline, pair):
             # What is created is printed last; a description above it may name other ones.
-            names += list(pull_names(event_text(pair.result)))[-1:]
-    return list(dict.fromkeys(names))
+            for name in list(pull_names(event_text(pair.result)))[-1:]:
+                yield timeline.places[pair.call.event_id], name
 
 
 def pull_names(text: str) -> Iterator[str]:

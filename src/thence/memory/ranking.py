@@ -13,6 +13,7 @@ from the same rows, so that all stores give the same order.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import log, log2
 from typing import Final, NamedTuple, Protocol
@@ -34,6 +35,8 @@ MAX_WORDS: Final = 8
 MAX_MISSING_WORDS: Final = 3
 """Words found nowhere for which others are looked for, and the words for each of them."""
 MAX_OTHER_WORDS: Final = 4
+OTHER_NUMBER_SHARE: Final = 0.5
+"""What a plural counts where the singular was typed, and the other way round."""
 TITLE: Final = -1
 DIGEST: Final = -2
 """In the place of a kind: what a session is called, and what is left of an evicted one."""
@@ -41,6 +44,8 @@ DIGEST: Final = -2
 _COMMON: Final = 2_000.0
 _PHRASE_FACTOR: Final = 1.3  # times as much is an event that says it word by word
 _MIN_SHARE_OF_BEST: Final = 0.2  # of the best session's worth: what is less does not answer
+_SIGNS: Final = "*?!.,;:()"
+_NO_ROW: Final = (-1.0, 0, 0)
 _MONTH_MS: Final = 30 * 86_400_000.0
 
 
@@ -67,7 +72,8 @@ class RankingSource(Protocol):
     ) -> Lists:
         """Return for each question the newest rows; few where there is no time for more.
 
-        Where none is enough there is half of the time. `narrowing` says that all answers to the
+        Where none is enough there is half of the time; with less than none, nothing is looked for
+        when that is over. `narrowing` says that all answers to the
         later ones are among those to the first.
         """
         ...
@@ -143,6 +149,8 @@ class _Word(msgspec.Struct):
     share: float = 1.0
     """Less than 1 where other words stand for what was typed."""
     weight: float = 0.0
+    other_rows: list[Row] = []
+    """Rows that have it in the other number: a plural, or the singular."""
 
 
 class _Ranking:
@@ -190,6 +198,8 @@ class _Ranking:
         """Return whether any of the words will do: few sessions have all, and none is a must."""
         if self._query.exact or not self._query.wanted or not all(self._query.words):
             return False  # phrases and files are meant as they are
+        if self._query.has_phrases and self._rows:
+            return False
         return len({row[1] for row in self._rows.values()}) < FEW_SESSIONS
 
     # -- any words ----------------------------------------------------------------------
@@ -208,14 +218,33 @@ class _Ranking:
             return []
         words = [_Word(*group, rows) for group, rows in zip(groups, lists, strict=True)]
         missing = [word for word in words if not word.rows]
+        for word in missing[:MAX_MISSING_WORDS]:
+            other = vocabulary.other_number(word.typed.strip(_SIGNS))
+            self._replace(word, [[f'"{other}"']] if other else [])
+        missing = [word for word in missing if not word.rows]
         if 2 * len(missing) > len(words):
             for word in missing[:MAX_MISSING_WORDS]:
-                self._replace(word, is_last=len(missing) == len(words))
+                self._replace(word, self._others(word.typed, is_last=len(missing) == len(words)))
         words = [word for word in words if word.rows]
+        self._find_other_numbers(words)
         for word in words:
             word.weight = word.share * log(1 + _COMMON / len(word.rows))
         self._count(words)
         return sorted(words, key=lambda word: -word.weight)
+
+    def _find_other_numbers(self, words: Sequence[_Word]) -> None:
+        """Look, while there is time, for the plurals of words, or for their singulars."""
+        others = {
+            word.typed: other
+            for word in words
+            if word.share == 1.0 and len(word.rows) < MAX_WORD_ROWS
+            if (other := vocabulary.other_number(word.typed.strip(_SIGNS))) is not None
+        }
+        queries = [narrow(self._query, [f'"{other}"']) for other in others.values()]
+        lists = self._source.lists(queries, MAX_WORD_ROWS, -1).rows if queries else []
+        found = dict(zip(others, lists, strict=True))
+        for word in words:
+            word.other_rows = found.get(word.typed, [])
 
     def _count(self, words: Sequence[_Word]) -> None:
         total = sum(word.weight for word in words) or 1.0
@@ -223,25 +252,28 @@ class _Ranking:
         for word in words:
             weight = word.weight / total
             best: dict[int | str, float] = {}
-            for row in word.rows:
-                number, session, _, kind, state = row
-                if number not in weights:
-                    weights[number] = weight
-                    self._rows[number] = row
-                else:
-                    weights[number] += weight
-                worth = WORTHS[kind][state]
-                if best.get(session, 0.0) < worth:
-                    best[session] = worth
+            own = {row[0] for row in word.rows} if word.other_rows else ()
+            others = [row for row in word.other_rows if row[0] not in own]
+            for rows, share in ((word.rows, weight), (others, OTHER_NUMBER_SHARE * weight)):
+                for row in rows:
+                    number, session, _, kind, state = row
+                    if number not in weights:
+                        weights[number] = share
+                        self._rows[number] = row
+                    else:
+                        weights[number] += share
+                    worth = WORTHS[kind][state] * share
+                    if best.get(session, 0.0) < worth:
+                        best[session] = worth
             for session, worth in best.items():
-                shares[session] = shares.get(session, 0.0) + worth * weight
+                shares[session] = shares.get(session, 0.0) + worth
         for number, weight in weights.items():
             _, _, _, kind, state = self._rows[number]
             self._values.setdefault(number, WORTHS[kind][state] * weight * weight)
 
-    def _replace(self, word: _Word, *, is_last: bool) -> None:
-        """Look for other words in the place of one that is found nowhere."""
-        for terms in self._others(word.typed.strip("*?!.,;:()"), is_last=is_last):
+    def _replace(self, word: _Word, others: Iterable[Sequence[str]]) -> None:
+        """Look for other terms in the place of a word that is found nowhere."""
+        for terms in others:
             [rows] = self._source.lists([narrow(self._query, terms)], MAX_WORD_ROWS, 1).rows
             if rows:
                 word.rows, word.share = rows, 0.7
@@ -251,6 +283,7 @@ class _Ranking:
 
     def _others(self, typed: str, *, is_last: bool) -> Iterator[list[str]]:
         """Yield terms for the place of a word: its parts, beginnings, forms, near spellings."""
+        typed = typed.strip(_SIGNS)
         pieces = pairs.pieces_of(typed)
         if not pieces or any(pairs.is_run(piece) for piece in pieces):
             return
@@ -281,17 +314,16 @@ def _order_rows(
 ) -> list[tuple[Row, float]]:
     """Put rows in order: those of the best session first, three of each session at a time."""
     newest = max((row[2] for row in rows.values()), default=0)
-    by: dict[int | str, list[int]] = {}
+    by: defaultdict[int | str, list[int]] = defaultdict(list)
+    often: defaultdict[int | str, float] = defaultdict(float)
     best: dict[int | str, tuple[float, int, int]] = {}
-    often: dict[int | str, float] = {}
     for number, worth in values.items():
         _, session, ts, _, _ = rows[number]
         value = values[number] = worth + 0.2 / (1 + (newest - ts) / _MONTH_MS)
-        by.setdefault(session, []).append(number)
-        often[session] = often.get(session, 0.0) + value
-        mine = (value, ts, number)
-        if session not in best or best[session] < mine:
-            best[session] = mine
+        by[session].append(number)
+        often[session] += value
+        if session not in best or best[session][0] <= value:
+            best[session] = max(best.get(session, _NO_ROW), (value, ts, number))
     worths = {
         session: value + 0.5 * shares.get(session, 0.0) + 0.1 * log2(1 + often[session])
         for session, (value, _, _) in best.items()

@@ -18,9 +18,15 @@ from thence.errors import ThenceError
 from thence.format.facts import merge_statuses
 from thence.format.gather import add_text, is_image_alone
 from thence.format.normal import SessionEvent
-from thence.format.readout import Readout, ReadoutPart, SessionHead, read_window
+from thence.format.readout import (
+    Readout,
+    ReadoutPart,
+    SessionHead,
+    anchor_events,
+    read_window,
+)
 from thence.format.records import JSON, Notice, Skipped, word
-from thence.format.whole import SessionGraph
+from thence.format.session_graph import SessionGraph
 from thence.memory import recall
 from thence.memory.growth import subagents_of
 from thence.memory.packs import read_all, size_in
@@ -31,6 +37,7 @@ from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
+    from thence.format.facts import Fact
     from thence.format.fold import FoldState
     from thence.format.stored import StoredEvent
     from thence.memory.packs import BlobStore
@@ -46,7 +53,7 @@ def read_session(store: Store, row: SessionRow, clean: Cleaned | None = list) ->
     uid = row.session.session_uid
     rows = list(store.events(uid))
     if not rows:
-        return readout_of(load_session(store, row, clean or list).whole)
+        return readout_of(load_session(store, row, clean or list).graph)
     line = _LineageParts(
         lambda: _lineage(store, uid, clean), lambda part: _stored_part(store, part)
     )
@@ -100,7 +107,7 @@ def open_session(store: Store, row: SessionRow, clean: Cleaned = list) -> Opened
 def open_loaded(session: LoadedSession) -> OpenedSession:
     """Return a session that was just put together."""
     agent = session.source.adapter
-    return OpenedSession(readout_of(session.whole), agent, session.skipped, session.notices)
+    return OpenedSession(readout_of(session.graph), agent, session.skipped, session.notices)
 
 
 def fill_rows(
@@ -159,17 +166,39 @@ def read_for_digest(store: Store, row: SessionRow) -> Readout:
     """
     uid = row.session.session_uid
     rows = list(store.events(uid))
+    return Readout(uid, rows, head_of(row), events=_digested_events(store, rows))
+
+
+def read_since_digest(
+    store: Store, row: SessionRow, anchors: Sequence[Fact], window: Sequence[int]
+) -> Readout:
+    """Return the end of a stored session with the payloads that a digest needs.
+
+    It begins with some events and has all that came after them; `anchors` are the records that
+    these continue.
+    """
+    uid = row.session.session_uid
+    rows = events_with(store, uid, [*anchor_events(uid, anchors), *window])
+    known = {row.event.event_id for row in rows}
+    last = max((row.seq for row in rows), default=-1)
+    rows += [row for row in store.events(uid, after=last) if row.event.event_id not in known]
+    nodes = {fact.node.id: fact.node for fact in anchors}
+    events = _digested_events(store, rows)
+    return Readout(uid, rows, head_of(row), events=events, anchors=nodes)
+
+
+def _digested_events(store: Store, rows: Sequence[StoredEvent]) -> dict[int, SessionEvent]:
+    """Return the events that a digest reads, with their payloads, by their ids."""
     wanted = [row.event for row in rows if _is_digested(row.event)]
     refs = [event.payload_ref or "" for event in wanted]
     end = None
     if sum(map(size_in, refs)) > DIGESTED_BYTES:
         end = min(END_CHARS, max(DIGESTED_BYTES // (2 * len(refs)), LEAST_CHARS))
     bodies = map(load, read_all(store.blobs, refs))
-    events = {
+    return {
         event.event_id: replace(event, payload=_ends(payload, end, event.kind))
         for event, payload in zip(wanted, bodies, strict=True)
     }
-    return Readout(uid, rows, head_of(row), events=events)
 
 
 def _is_digested(event: SessionEvent) -> bool:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from thence.format.facts import Base, Fact
     from thence.format.readout import Readout
     from thence.format.records import JSON, Skipped
+    from thence.format.session_graph import SessionGraph
     from thence.format.stored import StoredEvent
-    from thence.format.whole import SessionGraph
     from thence.memory.labels import Label
     from thence.memory.packs import BlobStore
     from thence.memory.store import SessionRow, Store, StoredSession
@@ -204,10 +204,10 @@ def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> LoadedSessi
         return None
     made = load(path, uid=row.session.session_uid, elsewhere=stored_ancestors(store))
     if clean is not list:
-        facts = clean([*made.whole.about_only, *made.whole.facts])
-        own = Generation(made.whole.uid, facts, made.whole.torn)
+        facts = clean([*made.graph.about_only, *made.graph.facts])
+        own = Generation(made.graph.uid, facts, made.graph.torn)
         made.generations = _lineage(store, own, [], clean=clean)
-        made.whole = join_generations(made.generations)
+        made.graph = join_generations(made.generations)
     return made
 
 
@@ -315,7 +315,7 @@ def _from_source(store: Store, uid: str, clean: Cleaned | None) -> Generation | 
         path = locate(row.session.source_path or "")
         if path and Path(path).exists():
             try:
-                graph = load(Path(path), uid=uid).whole
+                graph = load(Path(path), uid=uid).graph
             except SessionNotFound:  # its agent deleted it from a database
                 return None
             return Generation(uid, clean([*graph.about_only, *graph.facts]), graph.torn)

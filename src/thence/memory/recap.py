@@ -8,6 +8,7 @@ has so many tokens at most: what matters less is left out first, and that is sai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,10 +144,6 @@ def _recall_session(  # noqa: PLR0917
     asked = [snippets.get("first_prompt") or row.title or "", snippets.get("last_prompt") or ""]
     shown = hits(SearchAnswer(list(matches[:_QUOTES])), query, store.blobs).hits
     own = [Mention(n.text, None, n.author) for n in notes if n.session_uid == uid]
-    corrections = [
-        Mention(entry.get("what") or "", entry.get("event"), "user")
-        for entry in digest.get("interventions") or ()
-    ]
     return RecalledSession(
         uid,
         row.title or "",
@@ -157,16 +154,28 @@ def _recall_session(  # noqa: PLR0917
         round(matches[0].score, 4),
         list(dict.fromkeys(filter(None, asked))),
         [entry for entry in map(_quote, shown) if entry.text and not _repeats(entry.text, asked)],
-        own + corrections,
+        own + _corrections(digest),
         [entry["path"] for entry in digest.get("files") or () if entry.get("edits")],
-        [
-            Mention(entry.get("line") or "", entry.get("event"), entry.get("what") or "")
-            for entry in digest.get("commands") or ()
-            if not entry.get("failed")
-        ],
+        _commands_that_worked(digest),
         [_failure(entry) for entry in digest.get("errors") or ()],
         snippets.get("last_reply") or "; ".join(digest.get("reasons") or ()),
     )
+
+
+def _corrections(digest: dict[str, JSON]) -> list[Mention]:
+    """Return what the user said to change the agent's course."""
+    return [
+        Mention(entry.get("what") or "", entry.get("event"), "user")
+        for entry in digest.get("interventions") or ()
+    ]
+
+
+def _commands_that_worked(digest: dict[str, JSON]) -> list[Mention]:
+    return [
+        Mention(entry.get("line") or "", entry.get("event"), entry.get("what") or "")
+        for entry in digest.get("commands") or ()
+        if not entry.get("failed")
+    ]
 
 
 def _repeats(text: str, asked: Iterable[str]) -> bool:
@@ -196,20 +205,28 @@ def _failure(error: dict[str, Any]) -> RecalledFailure:
 
 def lines(page: Recap, tokens: int = TOKENS) -> list[str]:
     """Return the page as lines, of so many tokens at most; of each session the same share."""
+    return [line for _, some in sections(page, tokens) for line in some]
+
+
+def sections(
+    page: Recap, tokens: int = TOKENS
+) -> Iterator[tuple[RecalledSession | None, list[str]]]:
+    """Yield what stands before the sessions, with None, then each session with its lines."""
     room = CHARACTERS_PER_TOKEN * tokens
-    out = [page.explanation] if page.explanation else []
-    out += [
+    first = [page.explanation] if page.explanation else []
+    first += [
         f"{note.kind} {(note.ts or '')[:10]}, {note.author}: {_flat(note.text)}"
         for note in page.notes
     ]
-    room -= sum(len(line) + 1 for line in out)
-    if not page.sessions:
-        return [*out, "no matches"] if not page.notes else out
+    if not page.sessions and not page.notes:
+        first.append("no matches")
+    if first:
+        yield None, first
+    room -= sum(len(line) + 1 for line in first)
     for left, session in zip(range(len(page.sessions), 0, -1), page.sessions, strict=True):
         some = _fit_lines(list(_session(session)), room // left)
         room -= sum(len(line) + 1 for line in some)
-        out += some
-    return out
+        yield session, some
 
 
 def _fit_lines(rated: list[tuple[int, str]], room: int) -> list[str]:
@@ -263,7 +280,7 @@ def _session(session: RecalledSession) -> Iterator[tuple[int, str]]:
         more = f" and {left} more" if left > 0 else ""
         yield 1, f"  changed: {_flat(', '.join(session.files[:_FILES]))}{more}"
     for at, command in enumerate(session.commands[-3:]):
-        yield 2 + at, f"  {command.what}{_at(command)}: {_flat(command.text, 140)}"
+        yield 2 + at, f"  {command.what}{_at(command)}: {_flat(_subject(command.text), 140)}"
     for at, failure in enumerate(session.failed[:4]):
         yield from _failure_lines(failure, 1 + at)
     if session.ended:
@@ -277,6 +294,17 @@ def _failure_lines(failure: RecalledFailure, matters: int) -> Iterator[tuple[int
         yield matters, f"    fixed by{_at(fix)}: {_flat(fix.text, 140)}"
     if failure.is_settled and not failure.fixes:
         yield matters + 1, "    went well when tried again"
+
+
+_MESSAGE = re.compile(
+    r"""\bgit commit\b[^|;&]*? (?:-\w*m|--message)[ =](["'])(.+?)(?:\1|$)""", re.DOTALL
+)
+
+
+def _subject(command: str) -> str:
+    """Return the message of a commit without the command around it; other commands as they are."""
+    message = _MESSAGE.search(command)
+    return message[2] if message else command
 
 
 def _at(mention: Mention | RecalledFailure) -> str:

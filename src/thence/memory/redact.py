@@ -95,6 +95,7 @@ def rules_version(rules: Iterable[Rule]) -> int:
         for table in plausible.TABLES
     ]
     body = repr((texts, tables)).encode("utf-8", "backslashreplace")
+    # 63 bits: columns of both databases are signed.
     return int.from_bytes(blake2b(body, digest_size=8).digest(), "big") >> 1
 
 
@@ -179,7 +180,7 @@ class Redactor:
 
         `suspects` is what `doubts` said of something that holds the text, if that was asked.
         """
-        if len(text) < _SHORTEST:
+        if len(text) < _SHORTEST:  # no rule matches anything as short
             return text
         data = _bytes(text)
         if suspects is None:
@@ -190,13 +191,14 @@ class Redactor:
             redacted = self._replace_secrets(data, suspects)
         else:
             redacted = self._replaced_outside_blobs(data)
+        # The same object where nothing changed: callers compare by identity.
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
     def redact_uncounted(self, text: str) -> str:
         """Return a text redacted that is counted elsewhere, or stands nowhere else."""
         counts = self.counts.copy()
         redacted = self.redact(text)
-        if redacted is not text:
+        if redacted is not text:  # counted when it was redacted where it stands
             self.counts.clear()
             self.counts.update(counts)
         return redacted
@@ -206,6 +208,7 @@ class Redactor:
 
         No keyword is spelled otherwise in JSON, so that one look spares the walk through it.
         """
+        # A keyword that JSON escapes would be missed in its bytes.
         return self._finder.suspects(data) if self._finder.spelled else self._finder.all
 
     def redact_all(self, texts: Sequence[str]) -> list[str]:
@@ -226,6 +229,7 @@ class Redactor:
         What has a name in the value, as in `{"password": …}` or `{"name": …, "value": …}`, is
         judged with that name. Two keys that become equal become one. `suspects` as in `redact`.
         """
+        # Names come from logs: without a limit a log could fill the memory.
         if len(self._clean) > _REMEMBERED:
             self._clean.clear()
             self._heads.clear()
@@ -237,6 +241,7 @@ class Redactor:
     def _texts(self, value: Any) -> list[str] | None:
         """Return all texts of a value, each with the head that names it; None where a key tells."""
         texts: list[str] = []
+        # A stack: JSON of a log may nest deeper than Python recurses.
         todo: list[tuple[Any, str]] = [([value], "")]
         while todo:
             box, outer = todo.pop()
@@ -250,6 +255,7 @@ class Redactor:
                 kind = type(part)
                 if kind is str:
                     if head:
+                        # The name and the value together are what a rule looks for.
                         texts.append(f'{head}{part}"')
                     elif len(part) >= _SHORTEST:
                         texts.append(part)
@@ -276,6 +282,7 @@ class Redactor:
             ):
                 return True
         short = [text for text in texts if len(text) < _BLOB]
+        # One search for all of them; what stands between belongs to no secret.
         data = _bytes(_BETWEEN.join(["", *short, ""]))
         return next(finder.all_spans(data, suspects), None) is not None
 
@@ -313,6 +320,7 @@ class Redactor:
         beside = entries.get("name") or entries.get("key")
         if type(beside) is not str:
             return parts
+        # `{"name": "API_KEY", "value": …}`: the name of one is the value of another.
         if beside not in self._clean:
             self._judge(beside)
         named = ("value", entries["value"], heads.get(beside, ""))
@@ -329,6 +337,7 @@ class Redactor:
             elif new.startswith(head) and new.endswith('"'):
                 box[at] = new[len(head) : -1]
             else:
+                # The head was changed, too: judge the value by itself, and leave the name.
                 box[at] = self.redact(box[at])
 
     def _entries(self, entries: dict[str, Any]) -> dict[str, Any]:
@@ -374,6 +383,7 @@ class Redactor:
 
     def _replace_secrets(self, data: bytes, suspects: list[int]) -> bytes:
         """Replace what the rules find; the same bytes if that is nothing."""
+        # One secret may hide another: what a placeholder leaves is looked at again.
         for _ in range(_PASSES):
             seen = _reveal(data) if DISGUISED in suspects[:1] else _Revealed(data)
             spans = _merge_spans(self._finder.spans(seen.data, suspects))
@@ -398,6 +408,7 @@ class Redactor:
         self.counts[rule.name] += 1
         if not rule.hashed:
             return f"[REDACTED:{rule.name}]".encode()
+        # keyed, so that nobody can try words against it; short, so that it tells no more.
         mark = hmac.digest(self._key, plausible.unfold(secret), "sha256")[:4].hex()
         return f"[REDACTED:{rule.name}:{mark}]".encode()
 
@@ -430,7 +441,7 @@ class _Finder:
         if not hits:
             return self._always
         disguised = self._disguise in hits
-        if disguised:
+        if disguised:  # A disguised keyword is seen only when the disguise is off
             hits = self._keywords.Match(_reveal(data).data) or ()
         rules = {rule for hit in hits for rule in self._owners[hit]}.union(self._always)
         if disguised and rules:
@@ -484,8 +495,10 @@ class _Finder:
                 yield start, end, first, last
                 position = last
             elif start < first and last - first <= _RETRIED:
+                # Not a secret, but one may begin inside what was taken for it.
                 position = first
             else:
+                # Always forward, or a pattern that matches nothing would never end.
                 position = max(last, start + 1)
 
     def _pattern(self, at: int) -> tuple[Any, int]:
@@ -502,6 +515,7 @@ class _Finder:
         import re2
 
         options = re2.Options()
+        # Bytes as they are: a keyword must be found in text that is no UTF-8.
         options.encoding = re2.Options.Encoding.LATIN1
         options.case_sensitive = False
         options.max_mem = 32 << 20

@@ -30,7 +30,7 @@ from thence.format.figures import size
 if TYPE_CHECKING:
     from thence.memory import store
 
-GIB: Final = 1 << 30
+GB: Final = 10**9
 BY_AGE: Final = 2
 """The step that evicts by age."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -41,11 +41,11 @@ Action = Literal["evict", "analyse", "drop_unanalysed", "alert"]
 class Policy(msgspec.Struct, frozen=True):
     """How much is kept; the knobs of the configuration, under their names."""
 
-    raw_soft_cap_bytes: int = 4 * GIB
-    raw_hard_cap_bytes: int = 6 * GIB
+    raw_soft_cap_bytes: int = 4 * GB
+    raw_hard_cap_bytes: int = 6 * GB
     raw_max_age_days: int = 45
     """Age from which goes what its source can give again, whatever the space; 0 means never."""
-    distilled_cap_bytes: int = 1 * GIB
+    distilled_cap_bytes: int = 1 * GB
     cadence: Literal["daily", "weekly", "on-hook"] = "daily"
 
 
@@ -209,15 +209,22 @@ class _Planner:
         days = self._policy.raw_max_age_days
         if days <= 0:
             return
-        for item in self._evictable():
-            age = (self._now - item.age_from) / timedelta(days=1)
-            if age > days and not item.running and not item.only_copy:
+        ages = {
+            item.session_uid: (self._now - item.age_from) / timedelta(days=1)
+            for item in self._left.values()
+        }
+        old = [item for item in self._left.values() if ages[item.session_uid] > days]
+        for item in _removable(old):
+            if not item.running and not item.only_copy:
+                age = ages[item.session_uid]
                 over = f"over the limit of {days} days"
                 why = f"analysed, {age:.1f} days old: {over}; the original log still exists"
                 self._remove("evict", BY_AGE, item, why)
 
     def _budget(self) -> None:
-        for item in self._evictable():
+        if self._usage <= self._soft:
+            return
+        for item in _removable(self._left.values()):
             if self._usage <= self._soft:
                 return
             if item.bytes > 0:
@@ -255,28 +262,18 @@ class _Planner:
             if hoped <= self._soft:
                 return
             over = self._over("maximum", self._hard)
-            why = f"{over}; analysing {_size(item.bytes)} allows removing it"
+            why = f"{over}; analysing {size(item.bytes)} allows removing it"
             self._planned.append(PlannedRemoval("analyse", 4, why, item.session_uid, item.bytes))
             hoped -= item.bytes
 
     def _guard(self) -> None:
         cap = self._policy.distilled_cap_bytes
         if self._distilled > cap:
-            usage = f"digests use {_size(self._distilled)}"
+            usage = f"digests use {size(self._distilled)}"
             self._alert(
                 5,
-                f"{usage}, over the limit of {_size(cap)}; digests are never removed",
+                f"{usage}, over the limit of {size(cap)}; digests are never removed",
             )
-
-    def _evictable(self) -> list[RetentionItem]:
-        """What may go though it is needed: only copies last, then running ones, then by age."""
-        return sorted(
-            (item for item in self._left.values() if item.analysed and not item.pinned),
-            key=lambda i: (
-                *(i.only_copy, i.running),
-                *(i.analyzed_at or _NEVER, i.newest, i.session_uid),
-            ),
-        )
 
     def _remove(self, action: Action, step: int, item: RetentionItem, why: str) -> None:
         self._planned.append(PlannedRemoval(action, step, why, item.session_uid, item.bytes))
@@ -287,20 +284,23 @@ class _Planner:
         self._planned.append(PlannedRemoval("alert", step, why))
 
     def _over(self, name: str, cap: int) -> str:
-        by = _size(self._usage - cap)
-        return f"transcripts use {_size(self._usage)}, {by} over the {name} of {_size(cap)}"
+        by = size(self._usage - cap)
+        return f"transcripts use {size(self._usage)}, {by} over the {name} of {size(cap)}"
+
+
+def _removable(items: Iterable[RetentionItem]) -> list[RetentionItem]:
+    """Return those that may go though they are needed: only copies last, then running ones."""
+    return sorted(
+        (item for item in items if item.analysed and not item.pinned),
+        key=lambda i: (
+            *(i.only_copy, i.running),
+            *(i.analyzed_at or _NEVER, i.newest, i.session_uid),
+        ),
+    )
 
 
 def _since(item: RetentionItem) -> str:
     when = item.analyzed_at or _NEVER
     order = "oldest first" if not item.running else "running, no finished session is left"
     last = "; the only copy, its original log is gone" if item.only_copy else ""
-    return f"{order}, analysed {when:%Y-%m-%d}, frees {_size(item.bytes)}{last}"
-
-
-def _size(count: int) -> str:
-    """A size for people, and exact where it is small."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if abs(count) >= 1 << power:
-            return f"{count / (1 << power):.4g} {unit}"
-    return f"{count} bytes"
+    return f"{order}, analysed {when:%Y-%m-%d}, frees {size(item.bytes)}{last}"

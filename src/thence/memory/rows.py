@@ -7,7 +7,7 @@ pending. A store adds its own statements; what they mean is told here once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from thence.agents import Cursor
 from thence.format.facts import Edge
 from thence.format.joins import time_of
 from thence.format.normal import Session
+from thence.format.records import JSON
 from thence.memory.index import time_column
 from thence.memory.store import (
     DigestRecord,
@@ -24,11 +25,21 @@ from thence.memory.store import (
     SessionChange,
     SessionRow,
     Spend,
+    Store,
     SweepEntry,
 )
 
+
+class _SessionOddities(msgspec.Struct, gc=False):
+    """The fields of a `SessionRow` that are odd; all others are passed over."""
+
+    skipped: int = 0
+    redacted: dict[str, int] = {}
+
+
 ROW: Final = msgspec.msgpack.Decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
+_ODDITIES: Final = msgspec.msgpack.Decoder(_SessionOddities)
 SHARES: Final = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
 
 PACK, OBJECT, REPACK, SETTLE = "pack:", "object:", "repack:", "settle:"
@@ -75,6 +86,7 @@ def columns(change: SessionChange) -> dict[str, Any]:
         "analysed": None,
         "evicted": None,
         "gone": row.gone,
+        "bound": bool(row.lower_bound),
         "path": session.source_path or "",
         "redactor": row.redactor,
         "reader": row.reader,
@@ -98,6 +110,20 @@ def plain_conditions(wanted: Filter, mark: str) -> list[tuple[str, Any]]:
     return [(f"{test}{mark}", value) for test, value in tests.items() if value is not None]
 
 
+_BOUND_KEY: Final = "ab6c6f7765725f626f756e64"
+"""The name `lower_bound` as the bytes of a row hold it; it is there only if it has reasons."""
+BOUND_BYTES: Final = tuple(f"{_BOUND_KEY}{0x90 + number:x}" for number in range(1, 16))
+"""What rows hold, in hex, whose cost is a minimum for so many reasons: for stores of before."""
+
+
+def oddities(rows: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, JSON]]:
+    """Yield what is odd in sessions, by their uids and the bytes of their rows."""
+    for uid, body in rows:
+        odd = _ODDITIES.decode(body)
+        if odd.skipped or odd.redacted:
+            yield {"uid": uid, "skipped": odd.skipped, "redacted": odd.redacted}
+
+
 def searched_title(row: SessionRow) -> str:
     """Return the title of a session if it is searched; prompts have words of their own."""
     return (clean(row.title) or "") if row.is_named else ""
@@ -108,6 +134,21 @@ def spend_values(spend: Spend) -> tuple[Any, ...]:
     counts = msgspec.structs.astuple(spend.usage)
     place = (spend.day, clean(spend.model), spend.where)
     return (*place, *counts, spend.responses, spend.ticks, spend.unpriced)
+
+
+def digests_of(store: Store, row: SessionRow) -> Iterator[DigestRecord]:
+    """Yield the digest of a session and its signals, as a store keeps them."""
+    uid = row.session.session_uid
+    wanted = Filter(uids=(uid,))
+    for digest in store.read_table("digests", wanted):
+        body = {name: digest[name] for name in digest if name not in ("uid", "change", "at")}
+        signals = [
+            {name: value for name, value in signal.items() if name != "uid"}
+            for signal in store.read_table("signals", wanted)
+        ]
+        made = DigestRecord(uid, digest["change"], body, signals, row.session.outcome)
+        made.task_ref = row.session.task_ref
+        yield made
 
 
 def digest_version(record: DigestRecord) -> int:

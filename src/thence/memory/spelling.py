@@ -31,7 +31,7 @@ def dump(payload: JSON) -> bytes:
     """Return a payload as JSON that `load` can read."""
     try:
         return encode(payload)
-    except UNSPELLABLE:
+    except UNSPELLABLE:  # rare, so tried only when it fails
         return encode(plain(payload))
 
 

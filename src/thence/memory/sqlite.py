@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,25 +22,20 @@ from thence.errors import (
 )
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
-from thence.format.records import JSON
-from thence.format.stored import StoredEvent
-from thence.memory import backup, disk, pages, ranking, vectors
+from thence.format.stored import StoredEvent, StoredRefs
+from thence.memory import backup, disk, pages, vectors
 from thence.memory.encoder import Encoder
-from thence.memory.index import SqliteWords, WordIndex, every, first, time_column
+from thence.memory.index import SqliteWords, WordIndex, every, first
 from thence.memory.packs import BlobStore, Packs
 from thence.memory.rows import (
     CURSOR,
     FOR_LATER,
-    NAMES,
     PACK,
     ROW,
     SETTLE,
-    SHARES,
     WITHOUT_OWN,
     inventory,
     now,
-    plain_conditions,
-    with_marks,
 )
 from thence.memory.search import Query, SearchAnswer, SearchMatch, as_asked
 from thence.memory.sqlite_file import SqliteFile, translate_errors
@@ -58,21 +54,18 @@ from thence.memory.sqlite_rows import (
     put_session,
     rename_refs,
 )
+from thence.memory.sqlite_vectors import SqliteVectors
+from thence.memory.statements import INVENTORY, Dialect, SqlReads, shared
 from thence.memory.store import (
     DATA_LOSS,
     DigestRecord,
     EventIds,
-    Filter,
-    Group,
     Inventory,
     Position,
     SessionChange,
-    SessionRow,
     StoreDamaged,
     StoredSession,
     Tail,
-    Tier2,
-    Total,
     facts_behind,
     unpack_facts,
     unpack_fold,
@@ -82,8 +75,25 @@ BATCH_SESSIONS = 250
 """Sessions that are removed at once, at most: what they leave must fit into the log."""
 
 
-class Sqlite(SqliteFile):
+_DIALECT: Final = Dialect(
+    mark="?",
+    of_session="sessions.id={table}.session",
+    # Sessions first: the order of a plain join would be SQLite's to choose, which takes signals.
+    signals="sessions CROSS JOIN signals",
+    minute_of_end="strftime('%Y-%m-%dT%H:%M', ended/1000, 'unixepoch')",
+    # By its number a session is met in the order of the table, by its uid all over it.
+    session_key="sessions.id",
+    # The column lies behind the bytes of the row; the index of these few sessions does not.
+    is_bound="max(sessions.id IN (SELECT id FROM sessions WHERE bound))=1",
+    tie="uid",
+    orders={"digests": "ended, uid", "signals": "ended, uid, signals.id", "spend": "day, uid"},
+)
+
+
+class Sqlite(SqlReads, SqliteFile):
     """A store in one file, with its packs beside it."""
+
+    dialect = _DIALECT
 
     def __init__(self, path: str, *, must_exist: bool = False) -> None:
         """Open the store, making it when there is none; with `must_exist` SessionNotFound then."""
@@ -118,13 +128,8 @@ class Sqlite(SqliteFile):
     def known(self) -> Inventory:
         """Return the cursors of all sessions, and which ones must not come back."""
         db = self._db
-        rows = every(
-            db,
-            "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
-            " ingested, analysed, evicted, fold, digest FROM sessions",
-        )
         return inventory(
-            rows,
+            every(db, INVENTORY),
             (tombstone for (tombstone,) in every(db, "SELECT uid_hash FROM tombstones")),
             first(db, "SELECT sum(distilled) FROM sessions") or 0,
             (name for (name,) in every(db, "SELECT name FROM pending")),
@@ -185,8 +190,10 @@ class Sqlite(SqliteFile):
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
             shares = first(db, "SELECT body FROM shares WHERE session=?", session)
             foreign = foreign_claims(db, session, facts)
-        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return StoredSession(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
+        parts_of_others = shared(shares)
+        return StoredSession(
+            ROW.decode(row), CURSOR.decode(cursor), facts, *parts_of_others, foreign
+        )
 
     def events(
         self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
@@ -235,10 +242,18 @@ class Sqlite(SqliteFile):
             return None
         session, body, cursor, fold, shares = row
         state, spend = unpack_fold(fold) if fold else (None, ())
-        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         index = SessionIndex(lambda: self._db, session)
         position = last[0] if last else (0, 0)
-        return Tail(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared, index, position)
+        return Tail(
+            *(ROW.decode(body), CURSOR.decode(cursor), state, spend, *shared(shares)),
+            *(index, position),
+        )
+
+    def digest_state(self, uid: str) -> bytes | None:
+        """Return what the next digest of a session goes on from; None when there is nothing."""
+        sql = "SELECT body FROM digest_states JOIN sessions ON id=session WHERE uid=?"
+        body: bytes | None = first(self._db, sql, uid)
+        return body
 
     def facts_after(
         self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
@@ -255,99 +270,53 @@ class Sqlite(SqliteFile):
 
     # -- reading ------------------------------------------------------------------------
 
-    def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
-        """List sessions."""
-        where, values = _where(wanted)
-        limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
-        rows = self._db.execute(
-            f"SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
-            f" FROM sessions WHERE {where} ORDER BY {_ORDER[wanted.order]}{limit}",
-            values,
-        )
-        page: list[Any] = rows.fetchall()
-        for row, *marks in page:
-            yield with_marks(ROW.decode(row), *marks)
+    def _every(self, statement: str, *values: Any) -> list[Any]:
+        return every(self._db, statement, *values)
 
-    def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
-        """Yield what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
-        if what == "removals":
-            for at, kind, body in every(
-                self._db, "SELECT at, what, body FROM removals ORDER BY id"
-            ):
-                yield {"at": at, "what": kind, **msgspec.json.decode(body)}
-            return
-        where, values = _where(wanted)
-        rows = self._db.execute(_TIER2_SQL[what].format(where=where), values)
-        names = NAMES[what]
-        all_of_them: list[Any] = rows.fetchall()
-        for row in all_of_them:
-            entry = dict(zip(names, row, strict=True))
-            body = entry.pop("body", None)
-            yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}
-
-    def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
-        """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        where, values = _where(wanted)
-        days = [where]
-        for test, moment in ((">=", wanted.after), ("<", wanted.before)):
-            if moment is not None:
-                days.append(f"{_GROUPS['slot']}{test}?")
-                values = (*values, (time_column(moment) or "")[:16])
-        keys = ", ".join(_GROUPS[group] for group in by)
-        rows = every(self._db, _sums(keys, " AND ".join(days)), *values)
-        has_sizes = {"day", "slot", "model"}.isdisjoint(by)
-        sizes = (
-            dict(self._sizes(keys, where, values[: len(values) - len(days) + 1]))
-            if has_sizes
-            else {}
-        )
-        out: list[Total] = []
-        for row in rows:
-            key, sums = tuple(row[: len(by)]), (number or 0 for number in row[len(by) :])
-            figures: dict[str, Any] = dict(zip(_SUMS, sums, strict=True))
-            out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
-        return out
-
-    def _sizes(
-        self, keys: str, where: str, values: tuple[Any, ...]
-    ) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """Yield what sessions take in tier 1, by the same keys."""
-        group = f" GROUP BY {keys}" if keys else ""
-        sql = f"SELECT sum(raw_bytes){keys and ', '}{keys} FROM sessions WHERE {where}{group}"  # noqa: S608
-        for size, *key in every(self._db, sql, *values):
-            yield tuple(key), size or 0
+    def _sums(self, keys: str, order: str, where: str) -> str:
+        """Ask for the sums of sessions; those of all of them need no look at each."""
+        if keys or where != "1=1":
+            return super()._sums(keys, order, where)
+        sums = {
+            **self._figures(),
+            "sessions": "(SELECT count(*) FROM sessions)",
+            "is_lower_bound": "EXISTS(SELECT 1 FROM sessions WHERE bound)",
+            "ended": "(SELECT max(ended) FROM sessions)",
+        }
+        return f"SELECT {', '.join(sums.values())} FROM spend"  # noqa: S608
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
         source = SqliteWords(self._db, query)
-        if self.vectors is None or query.lists_sessions:
-            answer = ranking.search(source, self.sessions, query, limit, offset)
-        else:
-            enough = max(limit + offset, vectors.FUSED_HITS)
-            by_words = ranking.search(source, self.sessions, query, enough, 0)
-            answer = self.vectors.fuse(source, query, by_words, limit, offset)
-        matches = as_asked(self._number_matches(answer.matches), query)
-        return msgspec.structs.replace(answer, matches=matches)
+        answer = vectors.search((source, self.sessions), query, limit, offset, self.vectors)
+        return msgspec.structs.replace(
+            answer, matches=as_asked(self._place_matches(answer.matches), query)
+        )
 
-    def _number_matches(self, matches: Sequence[SearchMatch]) -> list[SearchMatch]:
-        """Return hits with where the texts of their events lie."""
-        read: dict[tuple[int, int], dict[int, str | None]] = {}
+    def _place_matches(self, matches: Sequence[SearchMatch]) -> list[SearchMatch]:
+        """Return hits with what looks up where the texts of their events lie.
+
+        That reads a page of events for each: who shows a few of many hits reads but theirs.
+        """
+        read: dict[tuple[int, int], StoredRefs | None] = {}
         return [
             hit
-            if hit.seq is None or hit.ref is not None
-            else msgspec.structs.replace(hit, ref=self._ref_in_page(hit.session, hit.seq, read))
+            if hit.seq is None or hit.place is not None
+            else msgspec.structs.replace(hit, place=partial(self._find_ref, hit, read))
             for hit in matches
         ]
 
-    def _ref_in_page(
-        self, session: int, seq: int, read: dict[tuple[int, int], dict[int, str | None]]
+    def _find_ref(
+        self, hit: SearchMatch, read: dict[tuple[int, int], StoredRefs | None]
     ) -> str | None:
-        """Return where the text of an event lies; `read` has the refs of pages that were read."""
+        """Return where the text of a hit lies; `read` has the refs of pages that were read."""
         sql = f"SELECT first, body {_PAGE_OF} ORDER BY first DESC LIMIT 1"
-        for start, body in self._db.execute(sql, (session, seq)):
-            if (session, start) not in read:
-                read[session, start] = pages.unpack_refs(body)
-            return read[session, start].get(seq)
+        for start, body in self._db.execute(sql, (hit.session, hit.seq)):
+            key = hit.session, start
+            if key not in read:
+                read[key] = pages.unpack_refs(hit.session_uid, body, start)
+            refs = read[key]
+            return refs.ref(hit.seq or 0, hit.event_id or 0) if refs else None
         return None
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
@@ -357,7 +326,7 @@ class Sqlite(SqliteFile):
 
     def use_encoder(self, encoder: Encoder) -> None:
         """Let searches find by meaning as well."""
-        self.vectors = vectors.Vectors(lambda: self._db, self._transaction, encoder)
+        self.vectors = vectors.Vectors(SqliteVectors(lambda: self._db, self._transaction), encoder)
 
     # -- removing -----------------------------------------------------------------------
 
@@ -434,82 +403,3 @@ class Sqlite(SqliteFile):
 
 _PAGE_OF = "FROM event_pages WHERE session=? AND first<=?"
 _PARTS = "SELECT part, length(body) FROM facts WHERE session=?"
-_ORDER = {
-    "recent": "ended DESC, uid DESC",
-    "oldest": "ended, uid",
-    "cost": "ticks DESC, uid DESC",
-    "tokens": "tokens DESC, uid DESC",
-    "size": "raw_bytes DESC, uid DESC",
-}
-_TIER2_SQL: dict[str, str] = {
-    "digests": "SELECT uid, digests.change, digests.at, body FROM digests"
-    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY ended, uid",
-    "signals": "SELECT uid, kind, body FROM sessions"
-    " CROSS JOIN signals ON sessions.id=session WHERE {where} ORDER BY ended, uid, signals.id",
-    "spend": "SELECT uid, agent, project, day, spend.model, place, input, output, cache_creation,"
-    " cache_read, cache_1h, searches, responses, spend.ticks, unpriced FROM spend"
-    " JOIN sessions ON sessions.id=session WHERE {where} ORDER BY day, uid",
-}
-
-
-_SLOT = (
-    "CASE length(day) WHEN 10 THEN day||'T12:00'"
-    " ELSE ifnull(day, strftime('%Y-%m-%dT%H:%M', ended/1000, 'unixepoch')) END"
-)
-"""A slot of time; a day of an older store counts at its noon."""
-
-_GROUPS: dict[Group, str] = {
-    "day": f"substr({_SLOT}, 1, 10)",
-    "slot": _SLOT,
-    "model": "ifnull(spend.model, sessions.model)",
-    "project": "project",
-    "agent": "agent",
-    "session": "uid",
-}
-_SUMS = {
-    "sessions": "count(DISTINCT sessions.id)",
-    **{
-        name: f"sum(spend.ticks) FILTER (WHERE place='{name}')" for name in ("live", "dead", "side")
-    },
-    **{name: f"sum({name})" for name in ("unpriced", "input", "output", "responses")},
-    "cache": "sum(cache_creation+cache_read)",
-}
-
-
-def _sums(keys: str, where: str) -> str:
-    """Ask for the sums of sessions; those of all of them need no look at each."""
-    if not keys and where == "1":
-        sums = {**_SUMS, "sessions": "(SELECT count(*) FROM sessions)"}
-        return f"SELECT {', '.join(sums.values())} FROM spend"  # noqa: S608
-    sql = (
-        f"SELECT {keys}{keys and ', '}{', '.join(_SUMS.values())} FROM sessions"  # noqa: S608
-        f" LEFT JOIN spend ON spend.session=sessions.id WHERE {where}"
-    )
-    return f"{sql} GROUP BY {keys}" if keys else sql
-
-
-def _where(wanted: Filter) -> tuple[str, tuple[Any, ...]]:
-    """Turn a filter into conditions on the table of sessions."""
-    tests: dict[str, Any] = {
-        "instr(lower(ifnull(project, '')), lower(?))>0": wanted.project,
-        "instr(lower(ifnull(sessions.model, '')), lower(?))>0": wanted.model,
-    }
-    conditions = [(test, value) for test, value in tests.items() if value is not None]
-    conditions += plain_conditions(wanted, "?")
-    plain = [test for test, _ in conditions]
-    values = [value for _, value in conditions]
-    if wanted.uid is not None:
-        start = "".join(f"!{c}" if c in "!%_" else c for c in wanted.uid) + "%"
-        plain.append("(uid LIKE ? ESCAPE '!' OR substr(uid, length(agent)+2) LIKE ? ESCAPE '!')")
-        values += [start, start]
-    if wanted.folder is not None:
-        below = wanted.folder.rstrip("/")
-        plain.append("(project=? OR (project>? AND project<?))")
-        values += [wanted.folder, f"{below}/", f"{below}0"]  # 0 comes after / in ASCII
-    if wanted.uids is not None:
-        plain.append(f"uid IN ({','.join('?' * len(wanted.uids))})")
-        values += wanted.uids
-    for column, is_wanted in (("evicted", wanted.evicted), ("analysed", wanted.analysed)):
-        if is_wanted is not None:
-            plain.append(f"{column} IS {'NOT ' if is_wanted else ''}NULL")
-    return " AND ".join(plain) or "1", tuple(values)

@@ -118,7 +118,7 @@ class SqliteFile:
 
         A file that is there must not be opened here: to close it would let go of SQLite's locks.
         """
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(FileExistsError):  # another process made it: open theirs
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             os.close(os.open(self.path, flags, 0o600))
 

@@ -17,7 +17,7 @@ from thence.format.facts import Fact
 from thence.format.normal import KINDS, event_id
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import pages, vectors
+from thence.memory import pages, sqlite_vectors
 from thence.memory.index import WordIndex, digest_text, every, first
 from thence.memory.packs import BlobStore
 from thence.memory.pairs import index_text
@@ -50,7 +50,7 @@ from thence.memory.store import (
 
 DIGESTS = "digest_words"
 TITLES = "title_words"
-TIER_1 = ("events", "event_pages", "facts", "shares", "folds", "calls")
+TIER_1 = ("events", "event_pages", "facts", "shares", "folds", "calls", "digest_states")
 
 
 class SessionIndex:
@@ -145,7 +145,7 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         stale = {REPACK + change.row.session.session_uid, DIGESTS, *words.delete([session])}
         for table in TIER_1:
             db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-        vectors.drop_vectors(db, session)
+        sqlite_vectors.drop_vectors(db, session)
         db.executemany("INSERT OR IGNORE INTO pending VALUES(?)", [(name,) for name in stale])
     if change.untidy:
         name = REPACK + change.row.session.session_uid
@@ -154,6 +154,7 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
         _put_facts(db, session, change.facts)
     _put_fold(db, session, change)
     if change.rebuilt:
+        db.execute("DELETE FROM digest_states WHERE session=?", (session,))
         change = _compare_change(db, session, change)
     numbers = _put_pages(db, session, change)
     _alter_events(db, words, blobs, session, change, numbers)  # an index likes rising numbers
@@ -326,7 +327,10 @@ def put_digest(db: apsw.Connection, session: int, digested: DigestRecord, now: i
     db.execute(
         "INSERT OR REPLACE INTO digests VALUES(?,?,?,?)", (session, digested.change, now, body)
     )
-    vectors.drop_digest_vector(db, session)
+    db.execute("DELETE FROM digest_states WHERE session=?", (session,))
+    if digested.state is not None:
+        db.execute("INSERT INTO digest_states VALUES(?,?)", (session, digested.state))
+    sqlite_vectors.drop_digest_vector(db, session)
     db.execute("DELETE FROM digest_words WHERE rowid=?", (session,))
     db.execute(
         "INSERT INTO digest_words(rowid, body, meta) SELECT id, ?, 'agent'||agent FROM sessions"
@@ -423,7 +427,7 @@ def empty_session(db: apsw.Connection, session: int, *, forget: bool, uid: str) 
     """Delete tier 1 of a session; with `forget` all of it, leaving a tombstone."""
     for table in (*TIER_1, "spend", "digests", "signals") if forget else TIER_1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
-    vectors.drop_vectors(db, session, keep_digest=not forget)
+    sqlite_vectors.drop_vectors(db, session, keep_digest=not forget)
     names = [(kind + uid,) for kind in FOR_LATER]
     db.executemany("DELETE FROM pending WHERE name=?", names)
     if forget:

@@ -6,7 +6,10 @@ says how many of them ran.
 
 from __future__ import annotations
 
-from thence.memory import index, vectors
+from thence.memory import index, sqlite_vectors
+from thence.memory.rows import BOUND_BYTES
+
+_HAS_BOUND = " OR ".join(f"instr(row, x'{key}')" for key in BOUND_BYTES)
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -105,7 +108,15 @@ MIGRATIONS: tuple[str, ...] = (
     DELETE FROM events WHERE derived;
     DROP TABLE runs;
     """,
-    vectors.MIGRATION,
+    sqlite_vectors.MIGRATION,
     # Sessions of one folder: a brief must not read the rows of all others.
     "CREATE INDEX sessions_project ON sessions(project, ended)",
+    # What the next digest of a session goes on from.
+    "CREATE TABLE digest_states(session INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+    # Sessions whose cost is a minimum: sums must say so, and must not read all rows for it.
+    f"""
+    ALTER TABLE sessions ADD COLUMN bound INTEGER NOT NULL DEFAULT 0;
+    UPDATE sessions SET bound=1 WHERE {_HAS_BOUND};
+    CREATE INDEX sessions_bound ON sessions(ended) WHERE bound;
+    """,  # noqa: S608 - of our own constants
 )

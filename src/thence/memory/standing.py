@@ -194,5 +194,5 @@ def _deleted_soon(
 def _modified_at(path: str) -> float:
     try:
         return os.lstat(path).st_mtime
-    except OSError:
+    except OSError:  # gone: as old as can be
         return 0.0

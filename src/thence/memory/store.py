@@ -30,6 +30,7 @@ from thence.agents.packages import (
 from thence.errors import BadConfig, MissingPackage, ThenceError
 from thence.format import fold
 from thence.format.facts import Edge, Fact
+from thence.format.figures import money
 from thence.format.fold import FoldState, Index
 from thence.format.graph import State
 from thence.format.joins import Spent
@@ -95,7 +96,7 @@ class ImportedFrom(msgspec.Struct, frozen=True, omit_defaults=True):
     """Over all records of the session in that file: the same file changes nothing."""
 
 
-class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One session as the store lists it."""
 
     session: Session
@@ -309,7 +310,7 @@ class NothingStored:
         return False
 
 
-class SweepEntry(msgspec.Struct, frozen=True):
+class SweepEntry(msgspec.Struct, frozen=True, gc=False):
     """What a sweep must know of a session before it opens a file."""
 
     cursor: Cursor
@@ -362,6 +363,8 @@ class DigestRecord(msgspec.Struct):
     outcome: str = "unknown"
     task_ref: str | None = None
     title: str | None = None
+    state: bytes | None = None
+    """What the next digest of the session goes on from."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -382,13 +385,16 @@ class Filter(msgspec.Struct, frozen=True):
     before: int | None = None
     evicted: bool | None = None
     analysed: bool | None = None
+    is_lower_bound: bool = False
+    """Only sessions whose cost is a minimum, because usage is missing."""
     order: Literal["recent", "oldest", "cost", "tokens", "size"] = "recent"
     limit: int | None = None
     offset: int = 0
 
 
-Tier2 = Literal["digests", "signals", "spend", "removals"]
-"""What is kept of sessions beside their records."""
+Tier2 = Literal["digests", "signals", "spend", "removals", "oddities"]
+"""What is kept of sessions beside their records. Oddities are the lines that could not be read and
+the secrets that were redacted, of sessions that have any."""
 
 EventIds = tuple[int, int]
 """The first and the last of a range of event ids."""
@@ -397,7 +403,7 @@ Group = Literal["day", "slot", "model", "project", "agent", "session"]
 """What totals are added up by; days are those of UTC, a slot is a quarter of an hour."""
 
 
-class Total(msgspec.Struct, frozen=True):
+class Total(msgspec.Struct, frozen=True, gc=False):
     """What some sessions took together. `key` says which: a value for each thing grouped by."""
 
     key: tuple[str | None, ...]
@@ -412,6 +418,12 @@ class Total(msgspec.Struct, frozen=True):
     output: int = 0
     cache: int = 0
     responses: int = 0
+    is_lower_bound: bool = False
+    """Usage of one of its sessions is missing or incomplete: the money is a minimum."""
+    first_slot: str | None = None
+    """The first quarter of an hour in which something was spent; of older stores a day."""
+    ended: int | None = None
+    """When the last of them ended, in milliseconds."""
     raw_bytes: int = 0
     """What they take in tier 1; told only where sessions are not cut into days and models."""
 
@@ -419,6 +431,21 @@ class Total(msgspec.Struct, frozen=True):
     def ticks(self) -> int:
         """All of the money."""
         return self.live + self.dead + self.side
+
+    @property
+    def is_minimum(self) -> bool:
+        """Whether more was spent than this money: prices or usage are missing."""
+        return self.is_lower_bound or self.unpriced > 0
+
+    @property
+    def cost_text(self) -> str:
+        """The money as text: `$1.20`, `$1.20+` if it is a minimum, `?` if nothing is known."""
+        return money(self.ticks, self.unpriced, is_bound=self.is_lower_bound)
+
+    @property
+    def cost_phrase(self) -> str:
+        """The money within a sentence."""
+        return self.cost_text.replace("?", "cost unknown")
 
 
 class Store(Protocol):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-import math
 import os
 import tempfile
 import time
@@ -29,38 +28,27 @@ import msgspec
 from thence.agents import Adapter, Source, packages
 from thence.agents.files import (
     REWRITTEN,
-    SKIPPED_LINKS,
-    SOURCE_GONE,
-    UNREADABLE,
-    is_unchanged,
-    measure_source,
-    start_of,
 )
 from thence.errors import DiskFull, ThenceError
-from thence.format.gather import latest_texts
 from thence.format.joins import time_of
-from thence.format.readout import Readout
 from thence.memory import families, fields, retention
 from thence.memory.derivation import Part, fingerprint
-from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
-from thence.memory.growth import Growing, rename_refs
-from thence.memory.keep import CarriedSpend, Ingester
+from thence.memory.due_sources import DueSources, SourceJob
+from thence.memory.growth import Growing, repack_payloads
+from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import salvage_payloads
 from thence.memory.places import (
     SourceReader,
-    are_known,
-    arrange,
     is_deleted,
-    modified_ns,
-    only_copies,
     reader_of,
-    unite,
 )
-from thence.memory.readouts import just_read, read_for_digest
+from thence.memory.readouts import just_read
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
+from thence.memory.retention_run import Removed, RetentionRun, running_sessions
+from thence.memory.rows import digests_of
 from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     DATA_LOSS,
@@ -72,7 +60,6 @@ from thence.memory.store import (
     Store,
     SweepEntry,
     open_store,
-    pack_facts,
 )
 
 if TYPE_CHECKING:
@@ -124,19 +111,6 @@ class SweepPiece(msgspec.Struct):
     """Why the session was put together from all of its facts, not continued."""
 
 
-class Job(msgspec.Struct):
-    """One source that is to be read."""
-
-    adapter: str
-    source: Source
-    places: tuple[Source, ...]
-    """Where the session lies; `source` is all of them."""
-    size: int
-    modified: float
-    older: bool = False
-    """Older than all sessions that were stored when the sweep began."""
-
-
 ProgressCallback = Callable[[Progress], None]
 
 
@@ -177,19 +151,15 @@ class Sweep:
         self._ingester = Ingester(store.blobs, redactor, domains=domains)
         self._progress = progress
         self._domains = domains
-        self._exclude = Exclusion(exclude)
         self._tasks = None if tasks is None else tuple(tasks)
         self._digesters = digesters
         self._policy = policy
         self._announce = announce
-        self._only_copies: frozenset[str] = frozenset()
         self._digesting = digests
-        self._anew = frozenset(anew)
         self._address = address if (os.cpu_count() or 1) > 1 else None
         self._fingerprint = fingerprint(redactor.version)
         self._in_store: dict[str, Part] = {}  # what is derived again without reading a source
         self._reread: dict[str, Part] = {}  # what is read again because a part changed
-        self._altered: set[str] = set()  # sources without all that was read: never from the start
         self.redacted_again: set[str] = set()
         """Stored sessions that other redaction rules were applied to."""
         self._has_old_digests = False
@@ -197,6 +167,8 @@ class Sweep:
         self.digested: list[str] = []
         """Sessions whose digest was written."""
         self.report = SweepReport()
+        what = adapters, redactor, self._fingerprint, self.report
+        self._sources = DueSources(*what, progress=progress, exclude=exclude, anew=anew)
 
     def run(
         self, roots: Mapping[str, Iterable[Path]], digest_limit_s: float | None = None
@@ -219,7 +191,8 @@ class Sweep:
         began = time.monotonic()
         places = {name: list(paths) for name, paths in roots.items()}
         known = self._store.known()
-        jobs = self._jobs(places, known)
+        jobs = self._sources.find_jobs(places, known)
+        self._restate(self._sources.moved, known)
         self._plan_reprocessing(jobs, known)
         self._reprocess(known)
         conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
@@ -244,157 +217,10 @@ class Sweep:
     def _sessions(self) -> int:
         return self.report.sessions_new + self.report.sessions_changed
 
-    # -- finding ------------------------------------------------------------------------
-
-    def _jobs(self, roots: Mapping[str, Sequence[Path]], known: Inventory) -> list[Job]:
-        """Return the sources that have to be read, in the order in which they are read.
-
-        First those that are new since the last sweep, the oldest first, as they were written;
-        then those that are older than all that is stored, the newest first. A first sweep has
-        nothing but these: the sessions of the last days are there within its first seconds.
-        """
-        sources: dict[str, tuple[str, list[Source]]] = {}
-        SKIPPED_LINKS.clear()
-        UNREADABLE.clear()
-        for name, places in roots.items():
-            for place in places:
-                for found_source in self._adapters[name].find(place):
-                    uid, source = self._clean_source(found_source, known)
-                    self.report.sources += 1
-                    sources.setdefault(uid, (name, []))[1].append(source)
-                self._progress(Progress("find", all_sources=self.report.sources))
-        self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
-        self.report.failed += len(UNREADABLE)
-        for path, why in sorted(UNREADABLE.items()):
-            self.report.outcomes.append(Outcome("", fields.printable(path), "failed", why=why))
-        by_uid = {
-            uid: (name, arrange(copies, known.sessions.get(uid)))
-            for uid, (name, copies) in sources.items()
-        }
-        self._mark_gone(by_uid, roots, known)
-        each = (self._job(name, uid, copies, known) for uid, (name, copies) in by_uid.items())
-        jobs = list(filter(None, each))
-        read = sum(len(sources[job.source.uid][1]) for job in jobs)
-        self.report.unchanged = self.report.sources - read - self.report.excluded
-        if jobs and known.takes_older:
-            stored = map(modified_ns, known.sessions.values())
-            oldest = min(stored, default=math.inf)
-            for job in jobs:
-                job.older = job.source.uid not in known.sessions and job.modified * 1e9 < oldest
-        jobs.sort(key=lambda job: (job.modified, job.source.uid))
-        older = [job for job in jobs if job.older]
-        return [job for job in jobs if not job.older] + older[::-1]
-
-    def _clean_source(self, source: Source, known: Inventory) -> tuple[str, Source]:
-        """Return a source whose names can be stored, as text and without secrets, and its uid.
-
-        Names that are stored already are not looked at again, unless by other rules.
-        """
-        source = fields.printable_source(source)
-        uid = source.uid
-        before = known.sessions.get(uid)
-        if (
-            before is not None
-            and before.redactor == self._fingerprint.redaction
-            and are_known(source, before.cursor)
-        ):
-            return uid, source
-        source = fields.clean_source(source, self._redactor)
-        return source.uid, source
-
-    def _job(self, name: str, uid: str, copies: tuple[Source, ...], known: Inventory) -> Job | None:
-        source = unite(copies)
-        if known.forgotten and known.is_forgotten(uid):
-            return None
-        before = known.sessions.get(uid)
-        is_stale = False
-        if before is not None:
-            is_stale = self._is_stale(uid, before)
-            reader = reader_of(self._adapters[name], copies) if is_stale else None
-            if reader and uid not in self._anew and not self._is_intact(reader, source, before):
-                self._altered.add(uid)
-                is_stale = False
-            is_due = is_stale and before.evicted is None
-            if not is_due and is_unchanged(source, before.cursor):
-                return None
-        if self._exclude and any(map(self._is_excluded, copies)):
-            self.report.excluded += len(copies)
-            return None
-        done = 0
-        if before is not None and not before.evicted and not is_stale:
-            done = sum(mark.offset for mark in before.cursor.marks.values())
-        size, modified = measure_source(source)
-        return Job(name, source, copies, max(size - done, 0), modified)
-
-    def _is_stale(self, uid: str, before: SweepEntry) -> bool:
-        """Whether a session is read again from the start."""
-        return uid in self._anew or (
-            uid not in self._altered and self._fingerprint.needs_source(before)
-        )
-
-    def _is_intact(self, adapter: SourceReader, source: Source, before: SweepEntry) -> bool:
-        """Return whether a source still has all that was read of it.
-
-        If not, reading it from the start would lose what only the store has.
-        """
-        paths = {file.key: file.path for file in source.files}
-        for key, mark in before.cursor.marks.items():
-            if mark.size > 0 and not (key in paths and os.access(paths[key], os.R_OK)):
-                return False
-        if is_unchanged(source, before.cursor):
-            return True
-        batch = adapter.read(source, before.cursor)
-        notices = list(batch.notices)
-        while not batch.done:
-            batch = adapter.read(source, batch.cursor)
-            notices += batch.notices
-        return all(notice.what not in (REWRITTEN, SOURCE_GONE) for notice in notices)
-
-    def _is_excluded(self, source: Source) -> bool:
-        if self._exclude.means_source(source):
-            return True
-        start = start_of(source.path, PEEK_BYTES)
-        return self._exclude.means(project_in_head(start or b""))
-
-    def _mark_gone(
-        self,
-        sources: Mapping[str, tuple[str, tuple[Source, ...]]],
-        roots: Mapping[str, Sequence[Path]],
-        known: Inventory,
-    ) -> None:
-        """Mark sessions whose source is no longer there, came back, or was moved."""
-        starts = {
-            name: tuple(f"{fields.printable(str(place))}/" for place in places)
-            for name, places in roots.items()
-        }
-        changed: dict[str, str] = {}
-        read = {
-            file.path
-            for _, copies in sources.values()
-            for file in copies[0].files
-            if file.rows is not None
-        }
-        for uid, entry in known.sessions.items():
-            if uid in sources:
-                if not entry.gone and entry.path == sources[uid][1][0].path:
-                    continue
-                path, place = fields.printable(sources[uid][1][0].path), fields.locate(entry.path)
-                if entry.gone or (path != place and not os.path.lexists(place)):
-                    changed[uid] = path
-            elif (
-                not entry.gone
-                and fields.is_below(
-                    entry.path, starts.get(uid.partition(":")[0], ()), self._redactor
-                )
-                # A database that others were found in no longer holds this one.
-                and ((place := fields.locate(entry.path)) in read or not os.path.lexists(place))
-            ):
-                changed[uid] = ""
-        if changed:
-            self._restate(changed, known)
-
     def _restate(self, paths: Mapping[str, str], known: Inventory) -> None:
         """Write where sources lie now; those without a path are gone."""
+        if not paths:
+            return
         changes = []
         for row in self._store.sessions(Filter(uids=tuple(paths))):
             uid = row.session.session_uid
@@ -411,7 +237,7 @@ class Sweep:
 
     # -- reading ------------------------------------------------------------------------
 
-    def _pieces(self, jobs: Sequence[Job], known: Inventory) -> Iterable[SweepPiece]:
+    def _pieces(self, jobs: Sequence[SourceJob], known: Inventory) -> Iterable[SweepPiece]:
         small = sum(job.size for job in jobs) < OWN_PARCEL_BYTES
         if self._address is None or small:
             return self._read(jobs, known)
@@ -458,7 +284,7 @@ class Sweep:
         self._redactor.counts.clear()
         return counts
 
-    def _read(self, jobs: Iterable[Job], known: Inventory) -> Iterator[SweepPiece]:
+    def _read(self, jobs: Iterable[SourceJob], known: Inventory) -> Iterator[SweepPiece]:
         for job in jobs:
             for piece in self._read_one(job, known.sessions.get(job.source.uid)):
                 if job.older and piece.change is not None:
@@ -466,7 +292,7 @@ class Sweep:
                     piece.change.room = job.size // ROW_SOURCE_BYTES if piece.more else 0
                 yield piece
 
-    def _read_one(self, job: Job, before: SweepEntry | None) -> Iterator[SweepPiece]:
+    def _read_one(self, job: SourceJob, before: SweepEntry | None) -> Iterator[SweepPiece]:
         source, adapter = job.source, reader_of(self._adapters[job.adapter], job.places)
         path = fields.printable(source.path)  # is shown, and not stored
         try:
@@ -477,7 +303,9 @@ class Sweep:
                 grown = Growing(tail, partial(self._store.load_session, source.uid))
             # A log that turns up here takes the place of what a file had brought.
             is_imported = grown is not None and grown.tail.row.imported is not None
-            again = is_imported or (before is not None and self._is_stale(source.uid, before))
+            again = is_imported or (
+                before is not None and self._sources.is_stale(source.uid, before)
+            )
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
             while more:
@@ -494,18 +322,15 @@ class Sweep:
                     return
                 more, carried, again, first = result.has_more, None, False, False
                 grown = result.rest
-                if result.change is not None and self._exclude.means(result.change.row.session.cwd):
+                if result.change is not None and self._sources.exclude.means(
+                    result.change.row.session.cwd
+                ):
                     self._store.blobs.evict(source.uid)
                     yield SweepPiece(Outcome(source.uid, path, "excluded"))
                     return
-                events = result.new_events
-                made = None
-                if result.change is not None and result.graph is not None and self._digesting:
-                    with contextlib.suppress(Exception):  # kept all the same, and tried again
-                        session = just_read(result.graph, result.change)
-                        made = self._made(session, result.change.row)
                 skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
-                outcome = Outcome(source.uid, path, what, events, skipped)
+                outcome = Outcome(source.uid, path, what, result.new_events, skipped)
+                made = self._digest_read(result)
                 yield SweepPiece(
                     outcome, result.change, made, result.lines, result.bytes, more, result.rebuilt
                 )
@@ -529,7 +354,9 @@ class Sweep:
 
     # -- writing ------------------------------------------------------------------------
 
-    def _write(self, pieces: Iterable[SweepPiece], jobs: Sequence[Job]) -> dict[str, set[str]]:
+    def _write(
+        self, pieces: Iterable[SweepPiece], jobs: Sequence[SourceJob]
+    ) -> dict[str, set[str]]:
         conflicts: dict[str, set[str]] = {}
         total = sum(job.size for job in jobs)
         batch: list[SweepPiece] = []
@@ -596,7 +423,7 @@ class Sweep:
 
     # -- parts that changed -------------------------------------------------------------
 
-    def _plan_reprocessing(self, jobs: Sequence[Job], known: Inventory) -> None:
+    def _plan_reprocessing(self, jobs: Sequence[SourceJob], known: Inventory) -> None:
         """Note which stored sessions other rules derived; what no source is read for is listed."""
         reading = {job.source.uid for job in jobs}
         for uid, stored in known.sessions.items():
@@ -606,7 +433,7 @@ class Sweep:
             self._has_old_digests |= "digest" in parts
             if parts == ("digest",):
                 continue
-            if uid in reading and uid not in self._altered:
+            if uid in reading and uid not in self._sources.altered:
                 self._reread[uid] = parts[0]
             elif "redaction" in parts:
                 self._in_store[uid] = "redaction"
@@ -682,18 +509,12 @@ class Sweep:
         It is written together with the session's rows, so that no digest made under other rules
         outlasts them, however long the next digest waits.
         """
-        redact = self._redactor.redact_json
-        wanted = Filter(uids=(uid,))
-        for stored in self._store.read_table("digests", wanted):
-            session = next(iter(self._store.sessions(wanted))).session
-            body = {k: v for k, v in stored.items() if k not in ("uid", "change", "at")}
-            signals = [
-                {k: v for k, v in redact(signal).items() if k != "uid"}
-                for signal in self._store.read_table("signals", wanted)
-            ]
-            made = DigestRecord(uid, stored["change"], redact(body), signals, session.outcome)
-            made.task_ref = session.task_ref and self._redactor.redact(session.task_ref)
-            yield made
+        for row in self._store.sessions(Filter(uids=(uid,))):
+            for made in digests_of(self._store, row):
+                made.digest = self._redactor.redact_json(made.digest)
+                made.signals = self._redactor.redact_json(made.signals)
+                made.task_ref = made.task_ref and self._redactor.redact(made.task_ref)
+                yield made
 
     # -- digests ------------------------------------------------------------------------
 
@@ -707,11 +528,7 @@ class Sweep:
                 self.report.undigested = len(waiting) - number
                 break
             self._analyse(row.session.session_uid)
-            self._progress(
-                Progress(
-                    "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
-                )
-            )
+            self._show_digesting(number, len(waiting))
         self._put_digests()
 
     def _digest_again(self) -> None:
@@ -721,12 +538,13 @@ class Sweep:
         waiting = [uid for uid, entry in stored.items() if "digest" in changed_parts(entry)]
         for number, uid in enumerate(waiting):
             self.report.reprocessed["digest"] += self._analyse(uid)
-            self._progress(
-                Progress(
-                    "digest", sources=number, all_sources=len(waiting), sessions=self._sessions
-                )
-            )
+            self._show_digesting(number, len(waiting))
         self._put_digests()
+
+    def _show_digesting(self, number: int, waiting: int) -> None:
+        self._progress(
+            Progress("digest", sources=number, all_sources=waiting, sessions=self._sessions)
+        )
 
     def _without_active(self, rows: Sequence[SessionRow], rest_s: float) -> list[SessionRow]:
         """Leave out sessions that were digested before and are being written now.
@@ -750,7 +568,7 @@ class Sweep:
         if row is None or row.session.evicted_at is not None:
             return False
         try:
-            made = self._made(read_for_digest(self._store, row), row)
+            made = self._digest_stored(row)
         except Exception as error:  # noqa: BLE001 - the session is kept, and tried again
             path = row.session.source_path or ""
             outcome = Outcome(uid, path, "undigested", why=_why(error))
@@ -763,14 +581,30 @@ class Sweep:
             self._put_digests()
         return True
 
-    def _made(self, session: Readout, row: SessionRow) -> DigestRecord:
-        made = _digest()(session, row, tasks=self._tasks, others=self._digesters)
-        if row.carried_change:
-            self._continue(made, row)
-        return made
+    def _digest_read(self, result: IngestResult) -> DigestRecord | None:
+        """Return the digest of a session that was just read to its end, while it is in memory."""
+        change = result.change
+        if change is None or result.graph is None or not self._digesting:
+            return None
+        row = change.row
+        with contextlib.suppress(Exception):  # kept all the same, and tried again
+            session = just_read(result.graph, change)
+            made = _digest()(
+                session, row, tasks=self._tasks, others=self._digesters, fold=result.fold
+            )
+            return self._continue(made, row)
+        return None
 
-    def _continue(self, made: DigestRecord, row: SessionRow) -> None:
+    def _digest_stored(self, row: SessionRow) -> DigestRecord:
+        from thence.memory.digest import digest_stored
+
+        made = digest_stored(self._store, row, tasks=self._tasks, others=self._digesters)
+        return self._continue(made, row)
+
+    def _continue(self, made: DigestRecord, row: SessionRow) -> DigestRecord:
         """Put the digest of what the source no longer holds into the one that goes on from it."""
+        if not row.carried_change:
+            return made
         for row_fields in self._store.read_table("digests", Filter(uids=(made.uid,))):
             old = (
                 row_fields
@@ -778,6 +612,7 @@ class Sweep:
                 else row_fields.get("continues")
             )
             made.digest = {**made.digest, "continues": old}
+        return made
 
     # -- retention ----------------------------------------------------------------------
 
@@ -789,33 +624,20 @@ class Sweep:
             self._store.remove((), why={})
         if self._policy is None:
             return
-        failed: set[str] = set()
-        running: set[str] | None = None
-        planned = self._plan(known, failed, running)
-        while planned.items:
-            if running is None:
-                running = self._running_sessions(roots)
-                self._only_copies = only_copies(known)
-            elif planned.by_age and not self._may_evict_by_age(planned):
-                self._policy = msgspec.structs.replace(self._policy, raw_max_age_days=0)
-            elif planned.again:
-                for item in planned.of("analyse"):
-                    uid = item.session_uid or ""
-                    if not self._analyse(uid):
-                        failed.add(uid)
-                self._put_digests()
-            else:
-                self._carry_out(planned)
-                return
-            known = self._store.known()
-            planned = self._plan(known, failed, running)
+        run = RetentionRun(
+            self._store,
+            self._policy,
+            running=lambda: running_sessions(self._adapters, roots),
+            analyse=self._analyse_now,
+            may_evict_by_age=self._may_evict_by_age,
+        )
+        planned = run.plan_finally(known)
+        self._note_removed(planned, run.carry_out(planned))
 
-    def _plan(
-        self, known: Inventory, failed: set[str], running: set[str] | None
-    ) -> retention.RetentionPlan:
-        policy = self._policy or retention.Policy()
-        stock = retention.inventory(known, running or (), failed, self._only_copies)
-        return retention.plan(policy, stock, datetime.now(UTC))
+    def _analyse_now(self, uids: Sequence[str]) -> set[str]:
+        failed = {uid for uid in uids if not self._analyse(uid)}
+        self._put_digests()
+        return failed
 
     def _may_evict_by_age(self, planned: retention.RetentionPlan) -> bool:
         """Whether it was announced for long enough that sessions go by age; if not, say so."""
@@ -828,46 +650,26 @@ class Sweep:
         self.report.notes.append(announcement(len(planned.by_age), start))
         return False
 
-    def _running_sessions(self, roots: Mapping[str, Sequence[Path]]) -> set[str]:
-        """Return the sessions that their agents call running."""
-        return {
-            f"{name}:{live.session}"
-            for name, places in roots.items()
-            for place in places
-            for live in self._adapters[name].live(place)
-        }
-
-    def _carry_out(self, planned: retention.RetentionPlan) -> None:
-        notes = [item.reason for item in planned.of("alert")]
-        for action in ("evict", "drop_unanalysed"):
-            why = {item.session_uid or "": item.reason for item in planned.of(action)}
-            if not why:
-                continue
-            lost = action == "drop_unanalysed"
-            self.report.pending += len(self._store.remove(list(why), why=why, lost=lost))
-            self.report.evicted += len(why)
-            if lost:
-                self.report.lost += len(why)
-                self.report.losses |= why
-                notes += [f"{DATA_LOSS}: {uid}: {reason}" for uid, reason in why.items()]
-            else:
-                self.report.only_copies += len(self._only_copies & why.keys())
-            self._progress(Progress("evict", sources=len(why), all_sources=len(planned.items)))
-        self.report.notes += notes
+    def _note_removed(self, planned: retention.RetentionPlan, removed: Removed) -> None:
+        report = self.report
+        report.notes += [item.reason for item in planned.of("alert")]
+        report.notes += [f"{DATA_LOSS}: {uid}: {why}" for uid, why in removed.lost.items()]
+        report.pending += len(removed.pending)
+        report.evicted += len(removed.evicted) + len(removed.lost)
+        report.lost += len(removed.lost)
+        report.losses |= removed.lost
+        report.only_copies += removed.only_copies
+        for gone in (removed.evicted, removed.lost):
+            if gone:
+                progress = Progress("evict", sources=len(gone), all_sources=len(planned.items))
+                self._progress(progress)
 
     def _repack(self, uid: str) -> None:
-        """Write a session's payloads anew, without those that were replaced."""
-        blobs, stored = self._store.blobs, self._store.load_session(uid)
+        stored = self._store.load_session(uid)
         if stored is None:
             return
-        left = latest_texts(stored.facts)
-        refs = [block.ref for fact in left for block in fact.blocks if block.ref is not None]
         try:
-            with blobs.repack(uid, refs) as renamed:
-                facts = pack_facts([rename_refs(fact, renamed) for fact in left])
-                self._store.write(
-                    [SessionChange(stored.row, stored.cursor, facts, renamed=renamed)]
-                )
+            repack_payloads(self._store, stored)
         except (PackDamaged, PackMissing) as error:  # the others, and the caps, go on
             path = stored.row.session.source_path or ""
             self.report.failed += 1

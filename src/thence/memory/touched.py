@@ -72,7 +72,8 @@ def reasons(store: Store, uid: str, paths: Sequence[str]) -> list[dict[str, JSON
         event = row.event
         is_prompt = event.kind == "user_msg" and not event.is_sidechain
         if is_prompt and not (is_in_prompt and event.block):
-            counts = {"ts": event.ts, "prompt": event.summary, "edits": 0, "reads": 0}
+            named = {"ts": event.ts, "event_id": event.event_id, "prompt": event.summary}
+            counts = {**named, "edits": 0, "reads": 0}
             out.append(counts)
         elif is_prompt and counts is not None and not counts["prompt"]:
             counts["prompt"] = event.summary

@@ -1,4 +1,4 @@
-"""Search by meaning in a store in SQLite: vectors of digests, prompts and answers.
+"""Search by meaning: vectors of digests, prompts and answers, the same for every store.
 
 Off unless a store is given an encoder. A session has one row: the vector of its digest, and those
 of its prompts and of the last answer of each turn. They are made from what is stored, so they are
@@ -6,46 +6,31 @@ of redacted text; they go with what they were made from: those of events at an e
 session is forgotten, read again or digested again. A search by words and one by meaning each put
 sessions in an order; both are fused by their ranks (RRF). A session that both have comes first.
 
-FROZEN: `MIGRATION` is a step of the schema.
+How a store holds vectors is `VectorRows`; they are compared here, so that all stores give the same
+order.
 """
 
 from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-import apsw
 import msgspec
 
 from thence.errors import ThenceError
 from thence.format.graph import State
 from thence.format.normal import KINDS
+from thence.memory import ranking
 from thence.memory.encoder import Encoder
-from thence.memory.index import SqliteWords, every, first
-from thence.memory.ranking import DIGEST, FEW_SESSIONS, Row
+from thence.memory.ranking import DIGEST, FEW_SESSIONS, RankingSource, Row, Sessions
 from thence.memory.search import Query, SearchAnswer, SearchMatch, payload_words
 from thence.memory.store import STATES, Store
 
 if TYPE_CHECKING:
     import numpy as np
-
-MIGRATION: Final = """
-    CREATE TABLE vectors(
-        session INTEGER PRIMARY KEY, change INTEGER NOT NULL, model TEXT NOT NULL,
-        digest BLOB, events BLOB NOT NULL, body BLOB NOT NULL
-    );
-    CREATE TABLE vector_changes(number INTEGER NOT NULL);
-    INSERT INTO vector_changes VALUES(0);
-    CREATE TRIGGER vectors_added AFTER INSERT ON vectors
-        BEGIN UPDATE vector_changes SET number=number+1; END;
-    CREATE TRIGGER vectors_changed AFTER UPDATE ON vectors
-        BEGIN UPDATE vector_changes SET number=number+1; END;
-    CREATE TRIGGER vectors_gone AFTER DELETE ON vectors
-        BEGIN UPDATE vector_changes SET number=number+1; END;
-"""
 
 FUSED_HITS: Final = 100
 """Answers of a search by words that are fused with those by meaning."""
@@ -67,7 +52,7 @@ SCORED_ROWS: Final = 16_384
 """Vectors that are compared at once."""
 
 _SPOKEN: Final = ("user_msg", "assistant_msg", "thinking", "title", "digest")
-_PROMPT, _ANSWER = KINDS.index("user_msg"), KINDS.index("assistant_msg")
+PROMPT, ANSWER = KINDS.index("user_msg"), KINDS.index("assistant_msg")
 _LEFT_OUT = frozenset(
     number for number, state in enumerate(STATES) if state not in (State.LIVE, State.ORPHANED)
 )
@@ -80,56 +65,89 @@ class VectorProgress(NamedTuple):
     left: int
 
 
-def drop_vectors(db: apsw.Connection, session: int, *, keep_digest: bool = False) -> None:
-    """Delete the vectors of a session, those of its digest only where that goes as well."""
-    if keep_digest:
-        db.execute("UPDATE vectors SET events=x'', body=x'' WHERE session=?", (session,))
-    else:
-        db.execute("DELETE FROM vectors WHERE session=?", (session,))
-
-
-def drop_digest_vector(db: apsw.Connection, session: int) -> None:
-    """Delete the vector of a digest that is written anew."""
-    db.execute("UPDATE vectors SET digest=NULL WHERE session=?", (session,))
-
-
-class _Stale(NamedTuple):
+class StaleSession(NamedTuple):
     """A session whose vectors are missing or old."""
 
     session: int
     uid: str
     change: int
-    evicted: int | None
+    is_evicted: bool
+
+
+class SpokenRow(NamedTuple):
+    """A prompt or an answer: its event, the number of its row, kind and state."""
+
+    event_id: int
+    number: int
+    kind: int
+    state: int
+
+
+class StoredVectors(NamedTuple):
+    """The vectors of one session: of its digest, and of events by the numbers of their rows."""
+
+    session: int
+    digest: bytes | None
+    numbers: array[int]
+    body: bytes
+
+
+class VectorRows(Protocol):
+    """How a store holds vectors. Sessions are their numbers in the store."""
+
+    def claim(self) -> AbstractContextManager[bool]:
+        """Hold the right to make vectors; false where another process has it, or nobody may."""
+        ...
+
+    def stale_sessions(self, model: str) -> list[StaleSession]:
+        """Return the sessions whose vectors are missing or old, the newest first."""
+        ...
+
+    def digest(self, session: StaleSession) -> bytes | None:
+        """Return the digest of a session."""
+        ...
+
+    def spoken_rows(self, session: StaleSession) -> list[SpokenRow]:
+        """Return the prompts and answers of a session in their order."""
+        ...
+
+    def stored_vectors(self, session: StaleSession, model: str) -> StoredVectors | None:
+        """Return the vectors of a session that are there."""
+        ...
+
+    def write(self, session: StaleSession, model: str, vectors: StoredVectors) -> None:
+        """Write the vectors of a session, unless it went on or is gone."""
+        ...
+
+    def version(self) -> object:
+        """Return a value that is another one whenever vectors have changed."""
+        ...
+
+    def all_vectors(self, model: str) -> Iterable[StoredVectors]:
+        """Return all vectors, of the session that ended first before others."""
+        ...
+
+    def session_ids(self, query: Query) -> frozenset[int] | None:
+        """Return the sessions that the filters of a question leave; None for all."""
+        ...
+
+    def rows(self, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Row]:
+        """Return the rows of events, by session and number; those that are gone are missing.
+
+        The number 0 asks for the digest: of an evicted session that, or else its first prompt.
+        """
+        ...
 
 
 class Vectors:
     """The vectors of one store and what they find."""
 
-    def __init__(
-        self,
-        db: Callable[[], apsw.Connection],
-        transaction: Callable[[], AbstractContextManager[apsw.Connection]],
-        encoder: Encoder,
-    ) -> None:
-        self._connection = db
-        self._transaction = transaction
+    def __init__(self, rows: VectorRows, encoder: Encoder) -> None:
+        self._rows = rows
         self.encoder = encoder
-        self._matrix: tuple[int, _Matrix] | None = None
+        self._matrix: tuple[object, _Matrix] | None = None
 
     # -- building -----------------------------------------------------------------------
-
-    def _stale(self) -> list[_Stale]:
-        """Return the sessions whose vectors are missing or old, the newest first."""
-        rows = every(
-            self._connection(),
-            "SELECT s.id, s.uid, s.change, s.evicted FROM sessions AS s"
-            " LEFT JOIN vectors AS v ON v.session=s.id"
-            " WHERE v.session IS NULL OR v.change!=s.change OR v.model!=?"
-            " OR (v.digest IS NULL AND EXISTS (SELECT 1 FROM digests AS d WHERE d.session=s.id))"
-            " ORDER BY s.ended DESC",
-            self.encoder.name,
-        )
-        return [_Stale(*row) for row in rows]
 
     def build(
         self,
@@ -143,45 +161,32 @@ class Vectors:
         What is done is stored session by session. After `limit_s` seconds the rest is left.
         """
         began = time.monotonic()
-        stale = self._stale()
+        stale = self._rows.stale_sessions(self.encoder.name)
         if stale:
             self.encoder.check()
         done = 0
-        for session in stale:
-            if limit_s is not None and time.monotonic() - began > limit_s:
-                break
-            self._build(store, session)
-            done += 1
-            progress(VectorProgress(done, len(stale) - done))
+        with self._rows.claim() as is_mine:
+            for session in stale if is_mine else ():
+                if limit_s is not None and time.monotonic() - began > limit_s:
+                    break
+                self._build(store, session)
+                done += 1
+                progress(VectorProgress(done, len(stale) - done))
         return VectorProgress(done, len(stale) - done)
 
-    def _build(self, store: Store, stale: _Stale) -> None:
-        db = self._connection()
-        digest = first(db, "SELECT body FROM digests WHERE session=?", stale.session)
-        texts = {} if stale.evicted is not None else dict(_texts(db, store, stale))
-        before = self._stored_vectors(stale.session)
+    def _build(self, store: Store, stale: StaleSession) -> None:
+        rows, model = self._rows, self.encoder.name
+        digest = rows.digest(stale)
+        spoken = [] if stale.is_evicted else rows.spoken_rows(stale)
+        texts = dict(_texts(store, stale.uid, last_answers(spoken)))
+        there = rows.stored_vectors(stale, model)
+        before = dict(zip(there.numbers, _cut(there), strict=True)) if there else {}
         new = [number for number in texts if number not in before]
         made = dict(zip(new, self._encode([texts[number] for number in new]), strict=True))
         vectors = {number: made.get(number) or before[number] for number in texts}
         [summary] = self._encode([_digest_words(digest)]) if digest else [None]
-        with self._transaction() as db:
-            state = "SELECT 1 FROM sessions WHERE id=? AND uid=? AND change=? AND evicted IS ?"
-            if not first(db, state, *stale):
-                return  # it went on, or is gone: the next build looks again
-            db.execute(
-                "INSERT OR REPLACE INTO vectors VALUES(?,?,?,?,?,?)",
-                (
-                    *(stale.session, stale.change, self.encoder.name, summary),
-                    *(array("q", vectors).tobytes(), b"".join(vectors.values())),
-                ),
-            )
-
-    def _stored_vectors(self, session: int) -> dict[int, bytes]:
-        """Return the vectors of a session that are there, by the rows of their events."""
-        sql = "SELECT events, body FROM vectors WHERE session=? AND model=?"
-        for events, body in every(self._connection(), sql, session, self.encoder.name):
-            return dict(zip(array("q", events), _cut(body, len(events) // 8), strict=True))
-        return {}
+        body = b"".join(vectors.values())
+        rows.write(stale, model, StoredVectors(stale.session, summary, array("q", vectors), body))
 
     def _encode(self, texts: Sequence[str]) -> list[bytes]:
         return [
@@ -193,7 +198,7 @@ class Vectors:
     # -- searching ----------------------------------------------------------------------
 
     def fuse(
-        self, source: SqliteWords, query: Query, answer: SearchAnswer, limit: int, offset: int
+        self, source: RankingSource, query: Query, answer: SearchAnswer, limit: int, offset: int
     ) -> SearchAnswer:
         """Return an answer by words, `FUSED_HITS` of it, fused with what is near in meaning."""
         if not is_fused(query) or (len(query.wanted) == 1 and answer.matches):
@@ -226,14 +231,14 @@ class Vectors:
             is_by_meaning=any(uid not in by_words for uid in order_),
         )
 
-    def _near(self, source: SqliteWords, query: Query) -> Iterator[SearchMatch]:
+    def _near(self, source: RankingSource, query: Query) -> Iterator[SearchMatch]:
         """Yield what is near to a question in meaning, the nearest session first."""
         matrix = self._load_matrix()
         if not matrix.sessions:
             return
         [wanted] = self.encoder.encode([query.text])
         best: dict[int, list[tuple[float, int]]] = {}
-        allowed = source.session_ids(query)
+        allowed = self._rows.session_ids(query)
         for score, at in matrix.nearest(wanted):
             session = matrix.sessions[at]
             if allowed is not None and session not in allowed:
@@ -243,37 +248,45 @@ class Vectors:
             some = best.setdefault(session, [])
             if len(some) < FEW_SESSIONS:
                 some.append((score, matrix.events[at]))
-        for session, some in best.items():
-            for score, event in some:
-                if (row := self._row(session, event, query)) is not None:
-                    yield from source.look_up([(row, score)])
-
-    def _row(self, session: int, event: int, query: Query) -> Row | None:
-        db = self._connection()
-        if not event:
-            evicted = "SELECT ended FROM sessions WHERE id=? AND evicted IS NOT NULL"
-            for (ended,) in every(db, evicted, session):
-                return (-2 * session - 1, session, ended or 0, DIGEST, 0)
-            # The digest of a session whose events are there: its first prompt stands for it.
-            event = first(
-                db,
-                "SELECT id FROM events WHERE session=? AND kind=? ORDER BY seq LIMIT 1",
-                *(session, _PROMPT),
-            )
-        sql = "SELECT id, session, ts, kind, state FROM events WHERE id=? AND session=?"
-        for row in every(db, sql, event, session):
-            is_late = query.after is not None and row[2] < query.after
-            is_early = query.before is not None and row[2] >= query.before
-            return None if is_late or is_early else row
-        return None
+        places = [(score, (at, number)) for at, some in best.items() for score, number in some]
+        rows = self._rows.rows([place for _, place in places])
+        yield from source.look_up(
+            [
+                (rows[place], score)
+                for score, place in places
+                if place in rows and _is_in_time(rows[place], query)
+            ]
+        )
 
     def _load_matrix(self) -> _Matrix:
         """Return all vectors; read again only when some have changed."""
-        db = self._connection()
-        number = first(db, "SELECT number FROM vector_changes")
-        if self._matrix is None or self._matrix[0] != number:
-            self._matrix = (number, _read_matrix(db, self.encoder.name))
+        version = self._rows.version()
+        if self._matrix is None or self._matrix[0] != version:
+            self._matrix = (version, _matrix_of(self._rows.all_vectors(self.encoder.name)))
         return self._matrix[1]
+
+
+def _is_in_time(row: Row, query: Query) -> bool:
+    """Return whether an event is of the days that are asked for; a digest is of its session."""
+    _, _, ts, kind, _ = row
+    is_early = query.after is not None and ts < query.after
+    is_late = query.before is not None and ts >= query.before
+    return kind == DIGEST or not (is_early or is_late)
+
+
+def search(
+    store: tuple[RankingSource, Sessions],
+    query: Query,
+    limit: int,
+    offset: int,
+    vectors: Vectors | None,
+) -> SearchAnswer:
+    """Return the best answers to a question: by words, and by meaning where there are vectors."""
+    source, sessions = store
+    if vectors is None or query.lists_sessions:
+        return ranking.search(source, sessions, query, limit, offset)
+    by_words = ranking.search(source, sessions, query, max(limit + offset, FUSED_HITS), 0)
+    return vectors.fuse(source, query, by_words, limit, offset)
 
 
 class _Matrix(NamedTuple):
@@ -301,26 +314,26 @@ class _Matrix(NamedTuple):
             yield float(scores[at]), at
 
 
-def _read_matrix(db: apsw.Connection, model: str) -> _Matrix:
+def _matrix_of(stored: Iterable[StoredVectors]) -> _Matrix:
     import numpy as np
 
     sessions, events, bodies = array("q"), array("q"), list[bytes]()
-    sql = "SELECT session, digest, events, body FROM vectors WHERE model=? ORDER BY session"
-    for session, digest, ids, body in every(db, sql, model):
-        numbers = array("q", ids)
-        if digest:
-            numbers.insert(0, 0)
-            bodies.append(digest)
-        bodies.append(body)
+    for vectors in stored:
+        numbers = vectors.numbers
+        if vectors.digest:
+            numbers = array("q", [0, *numbers])
+            bodies.append(vectors.digest)
+        bodies.append(vectors.body)
         events += numbers
-        sessions += array("q", [session]) * len(numbers)
+        sessions += array("q", [vectors.session]) * len(numbers)
     raw = np.frombuffer(b"".join(bodies), dtype=np.int8)
     return _Matrix(sessions, events, raw.reshape(len(events), -1) if len(events) else raw)
 
 
 def is_fused(query: Query) -> bool:
     """Return whether meaning counts: for plain words and filters of sessions, nothing else."""
-    is_plain = bool(query.wanted) and all(query.words) and not query.exact and not query.without
+    is_plain = bool(query.wanted) and all(query.words) and not query.has_phrases
+    is_plain = is_plain and not query.exact and not query.without
     return is_plain and all(mark.startswith("agent") for mark in query.marks)
 
 
@@ -329,15 +342,15 @@ def _fuse_hits(by_words: list[SearchMatch], by_meaning: list[SearchMatch]) -> li
     return by_words + [hit for hit in by_meaning if hit.event_id not in events]
 
 
-def _cut(body: bytes, count: int) -> Iterator[bytes]:
+def _cut(vectors: StoredVectors) -> Iterator[bytes]:
+    body, count = vectors.body, len(vectors.numbers)
     width = len(body) // count if count else 0
     return (body[at * width : (at + 1) * width] for at in range(count))
 
 
-def _texts(db: apsw.Connection, store: Store, stale: _Stale) -> Iterator[tuple[int, str]]:
-    """Yield the prompts of a session and the last answer of each turn, by their rows."""
-    numbers = _spoken_rows(db, stale.session)
-    for row in store.events(stale.uid) if numbers else ():
+def _texts(store: Store, uid: str, numbers: Mapping[int, int]) -> Iterator[tuple[int, str]]:
+    """Yield the texts of some events of a session, by the numbers of their rows."""
+    for row in store.events(uid) if numbers else ():
         number, ref = numbers.get(row.event.event_id), row.event.payload_ref
         if number is None or ref is None:
             continue
@@ -347,25 +360,21 @@ def _texts(db: apsw.Connection, store: Store, stale: _Stale) -> Iterator[tuple[i
                 yield number, text
 
 
-def _spoken_rows(db: apsw.Connection, session: int) -> dict[int, int]:
+def last_answers(spoken: Iterable[SpokenRow]) -> dict[int, int]:
     """Return the rows of prompts and of the last answers of turns, by the ids of their events."""
     out: dict[int, int] = {}
-    answer: tuple[int, int] | None = None
-    sql = (
-        "SELECT event_id, id, kind, state FROM events"
-        " WHERE session=? AND kind IN (?, ?) AND NOT derived ORDER BY seq, id"
-    )
-    for event, number, kind, state in every(db, sql, session, _PROMPT, _ANSWER):
-        if state in _LEFT_OUT:
+    answer: SpokenRow | None = None
+    for row in spoken:
+        if row.state in _LEFT_OUT:
             continue
-        if kind == _ANSWER:
-            answer = event, number
+        if row.kind == ANSWER:
+            answer = row
             continue
         if answer is not None:
-            out[answer[0]] = answer[1]
-        out[event], answer = number, None
+            out[answer.event_id] = answer.number
+        out[row.event_id], answer = row.number, None
     if answer is not None:
-        out[answer[0]] = answer[1]
+        out[answer.event_id] = answer.number
     return out
 
 

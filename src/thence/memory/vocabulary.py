@@ -65,6 +65,17 @@ def forms_of(word: str) -> list[str]:
     return list(forms)
 
 
+def other_number(word: str) -> str | None:
+    """Return the plural of an English word, or its singular; None where it is no such word."""
+    word = word.lower()
+    if not word.isascii() or not word.isalpha() or len(word) <= MIN_PART or word.endswith("ss"):
+        return None
+    if word.endswith("s"):
+        return f"{word[:-3]}y" if word.endswith("ies") else word[:-1]
+    ends_in_y = word.endswith("y") and word[-2] not in "aeiou"
+    return f"{word[:-1]}ies" if ends_in_y else f"{word}s"
+
+
 def like(word: str, known: Iterable[str]) -> list[str]:
     """Return those of some words that are other forms of one, then those a slip or two away."""
     known = set(known) - {word}

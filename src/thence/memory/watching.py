@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from thence.agents import Adapter, AgentPrompt, Cursor, Live, Source
 from thence.agents import Batch as Read
@@ -28,7 +28,7 @@ from thence.memory.notes import FOLDER
 if TYPE_CHECKING:
     from watchfiles import Change
 
-GATHER_MS = 1_500
+GATHER_MS = 1_500  # an agent writes several lines for one answer
 """How long changes are gathered before they are handed out."""
 STEP_MS = 300
 """Quiet for so long, what was gathered is handed out early."""
@@ -36,12 +36,55 @@ LOOK_MS = 2_000
 """How often it is looked whether there are new folders; whether to stop at every step."""
 POLL_MS = 300
 """How often files are looked at where the system is known not to tell of changes (WSL)."""
-POLL_S = 5.0
+POLL_S = 5.0  # every look walks all folders
 """Seconds between two looks where nobody tells of changes."""
-RESCAN_S = 60.0
+RESCAN_S = 60.0  # what the system forgot to tell is late by a minute at most
 """Seconds between two looks where the system tells of them."""
 SUFFIXES = (".jsonl", ".json", ".zst", ".db", ".db-wal")
 """How names of files that sessions are made of usually end; agents may name others."""
+
+IDLE_BEFORE_DIGEST_S: Final = 5.0
+"""Seconds without a change after which digests are made."""
+
+MAX_DIGEST_DELAY_S: Final = 60.0
+"""Longest delay of digests while changes go on, in seconds."""
+
+DIGEST_LIMIT_S: Final = 0.3
+"""Seconds of digesting after which new lines are looked for again."""
+
+DIGEST_PAUSE_RATIO: Final = 9.0
+"""Pause before more digests, as a multiple of the time that the last ones took."""
+
+
+class DigestPace:
+    """When somebody who sweeps again and again makes digests.
+
+    A digest takes all of a session, and its next line makes it stale: so they are made when
+    nothing changes, and while changes go on once in a while.
+    """
+
+    def __init__(self) -> None:
+        self._changed_at = time.monotonic()
+        self._due_at = self._changed_at + MAX_DIGEST_DELAY_S
+
+    def note_change(self) -> None:
+        """Note that something was written."""
+        self._changed_at = time.monotonic()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was written for a while."""
+        return time.monotonic() - self._changed_at > IDLE_BEFORE_DIGEST_S
+
+    @property
+    def is_due(self) -> bool:
+        """Whether digests are made now."""
+        return self.is_idle or time.monotonic() > self._due_at
+
+    def note_digests(self, seconds: float, *, is_unfinished: bool) -> None:
+        """Note that digests were made, in so many seconds; the next part of many comes soon."""
+        pause_s = DIGEST_PAUSE_RATIO * seconds if is_unfinished else MAX_DIGEST_DELAY_S
+        self._due_at = time.monotonic() + pause_s
 
 
 def changes(
@@ -193,7 +236,7 @@ def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
     while waiting:
         try:
             entries = list(os.scandir(waiting.pop()))
-        except OSError:
+        except OSError:  # removed while we look
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -203,7 +246,7 @@ def stamps(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
             ):
                 try:
                     out[entry.path] = _stamp(entry.stat(follow_symlinks=False))
-                except OSError:
+                except OSError:  # removed while we look
                     continue
     return out
 

@@ -6,7 +6,7 @@ A zone is a `tzinfo`, or None for the zone of this machine, daylight saving incl
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from typing import Literal
+from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from thence.errors import BadConfig
@@ -48,13 +48,47 @@ def zone_label(zone: tzinfo | None, at: datetime) -> str:
     return zone.key if isinstance(zone, ZoneInfo) else f"{at.astimezone(zone):%Z}"
 
 
+SLOT_CHARS: Final = 16
+"""Characters of a slot of time, `2026-01-31T13:45`."""
+
+
 def local_date(slot: str, zone: tzinfo | None) -> str:
     """Return the day in a zone of a moment of UTC, `2026-01-31T13:45`; what is none stays."""
     try:
         moment = datetime.fromisoformat(slot).replace(tzinfo=UTC)
         return moment.astimezone(zone).date().isoformat()
-    except (ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError, OSError):  # a day of an older store has no minute to move
         return slot[:10]
+
+
+class LocalDays:
+    """Finds the days in a zone of many moments: each day of UTC is worked out once."""
+
+    def __init__(self, zone: tzinfo | None) -> None:
+        self._zone = zone
+        self._starts: dict[str, list[tuple[str, str]]] = {}
+
+    def day(self, slot: str) -> str:
+        """Return the day of a moment of UTC as `local_date` does."""
+        utc_day = slot[:10]
+        starts = self._starts.get(utc_day)
+        if starts is None:
+            starts = self._starts[utc_day] = self._starts_near(utc_day)
+        if len(slot) == SLOT_CHARS:
+            for start, day in starts:
+                if slot >= start:
+                    return day
+        return local_date(slot, self._zone)
+
+    def _starts_near(self, utc_day: str) -> list[tuple[str, str]]:
+        """Return when the days that touch a day of UTC begin, and which they are, latest first."""
+        try:
+            noon = date.fromisoformat(utc_day)
+            days = [noon + timedelta(days=number) for number in (1, 0, -1)]
+            starts = [midnight(day, self._zone).isoformat()[:SLOT_CHARS] for day in days]
+        except (ValueError, OverflowError, OSError):
+            return []
+        return list(zip(starts, (day.isoformat() for day in days), strict=True))
 
 
 def midnight(day: date, zone: tzinfo | None) -> datetime:

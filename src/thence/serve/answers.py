@@ -119,6 +119,7 @@ class ProjectOut(msgspec.Struct, frozen=True):
     usd: float
     dead_usd: float
     unpriced_tokens: int
+    is_lower_bound: bool
 
 
 class Projects(msgspec.Struct, frozen=True):
@@ -195,6 +196,8 @@ class Sum(msgspec.Struct, frozen=True):
     dead_usd: float
     subagents_usd: float
     unpriced_tokens: int
+    is_lower_bound: bool
+    """Usage or prices are missing: the money is a minimum."""
     tokens: TokensOut
 
 

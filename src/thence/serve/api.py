@@ -27,12 +27,12 @@ from thence.format.figures import TICKS
 from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import recall, retention, standing
+from thence.memory import recall, standing
 from thence.memory.bills import By, CostTable, with_dollars
 from thence.memory.labels import tagged_uids, with_tagged
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
-from thence.memory.places import only_copies
+from thence.memory.places import plan_removals
 from thence.memory.recap import Recap, recap
 from thence.memory.search import hits, moment, parse
 from thence.memory.store import Filter, SessionRow, Total
@@ -177,7 +177,10 @@ def projects(context: ContextDependency) -> Projects:
 def _project(total: Total) -> ProjectOut:
     path = total.key[0] or ""
     money = total.ticks / TICKS, total.dead / TICKS
-    return ProjectOut(layout.project_id(path), path, total.sessions, *money, total.unpriced)
+    is_bound = total.is_minimum
+    return ProjectOut(
+        layout.project_id(path), path, total.sessions, *money, total.unpriced, is_bound
+    )
 
 
 @get("/api/sessions", sync_to_thread=True)
@@ -624,10 +627,8 @@ def costs(
 def plan(context: ContextDependency) -> PlanOut:
     """What `thence store gc` would let go of now, and why."""
     known = context.store.known()
-    inventory = retention.inventory(known, context.now().live, only_copies=only_copies(known))
-    planned = retention.plan(
-        context.policy, inventory, datetime.fromtimestamp(context.clock(), UTC)
-    )
+    now = datetime.fromtimestamp(context.clock(), UTC)
+    planned = plan_removals(context.policy, known, context.now().live, now)
     return PlanOut(planned.usage_before, planned.usage_after, list(planned.items))
 
 
@@ -640,8 +641,8 @@ def store(context: ContextDependency) -> StoreOut:
     """How full the store is, what is in it, what went, and what is still to be done."""
     known = context.store.known()
     entries = known.sessions.values()
-    rows = list(context.store.sessions())
-    skips = [row.skipped for row in rows if row.skipped]
+    odd = list(context.store.read_table("oddities"))
+    skips = [entry["skipped"] for entry in odd if entry["skipped"]]
     gone = list(context.store.read_table("removals"))[-MAX_REMOVALS:]
     return StoreOut(
         sessions=len(known.sessions),
@@ -656,7 +657,7 @@ def store(context: ContextDependency) -> StoreOut:
         pending=known.pending,
         to_be_repacked=len(known.untidy),
         forgotten=len(known.forgotten),
-        redacted=dict(sum((Counter(row.redacted) for row in rows if row.redacted), Counter())),
+        redacted=dict(sum((Counter(entry["redacted"]) for entry in odd), Counter())),
         removals=[_removal(entry) for entry in reversed(gone)],
     )
 

@@ -17,7 +17,7 @@ from thence.memory.store import SessionRow, Store
 
 T = TypeVar("T")
 
-_STRIPES: Final = 16
+_STRIPES: Final = 16  # so that two requests seldom wait for one lock
 
 
 class SessionKey(NamedTuple):

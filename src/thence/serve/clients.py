@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 MAX_PENDING_FRAMES: Final = 1024
-MAX_PENDING_BYTES: Final = 4 << 20
+MAX_PENDING_BYTES: Final = 4 << 20  # a browser that sleeps must not hold what others get
 """Frames and bytes that may wait for one client."""
 
 Write = Callable[[bytes], Coroutine[Any, Any, None]]

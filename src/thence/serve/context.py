@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from thence.memory.redact import Redactor
     from thence.memory.sweep import Sweep
 
-STATUS_MAX_AGE_S = 1.0
+STATUS_MAX_AGE_S = 1.0  # every page asks, and an answer takes a look at each agent's files
 """How long agent status is cached, in seconds."""
 RISKS_MAX_AGE_S = 60.0
 """How long the list of sessions about to be deleted is cached, in seconds."""

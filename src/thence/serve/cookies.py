@@ -21,6 +21,8 @@ from typing import Final
 
 import msgspec
 
+from thence import config
+
 MAX_SIGNED_IN: Final = 64
 """Browsers that are signed in at a time, at most."""
 MAX_FILE_BYTES: Final = 64 << 10
@@ -78,7 +80,7 @@ class Cookies:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
                 rows = msgspec.json.decode(file.read(MAX_FILE_BYTES), type=list[SignedIn])
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, msgspec.MsgspecError):  # a lost file costs signing in again
             return {}
         return {row.hash: row.end for row in rows[-MAX_SIGNED_IN:] if row.hash.isascii()}
 
@@ -87,15 +89,11 @@ class Cookies:
         if self._path is None:
             return
         rows = [SignedIn(name, end) for name, end in self._ends.items()]
-        passing = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        try:
-            with os.fdopen(os.open(passing, flags, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(rows))
-            passing.replace(self._path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                passing.unlink()
+        with (
+            contextlib.suppress(OSError),  # a full disk: who is signed in signs in again
+            config.replacing(self._path, sync=False) as file,
+        ):
+            file.write(msgspec.json.encode(rows))
 
 
 def _hash(cookie: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from thence.format.figures import money
-from thence.memory.bills import PERIODS
+from thence.memory.bills import PERIODS, sum_totals
 from thence.memory.store import Total
 from thence.memory.zones import Period, period_end, period_start
 from thence.serve.agents import agent_class
@@ -106,8 +106,9 @@ def draw_bars(
     for at, bounds in enumerate(periods):
         group = groups.get(bounds.first.isoformat(), [])
         parts, dead = _parts(group, agents, scale)
-        ticks, lost = sum(t.ticks for t in group), sum(t.dead for t in group)
-        text = f"{bounds.name}: {money(ticks - lost)} live, {money(lost)} discarded"
+        total = sum_totals(group)
+        live = money(total.ticks - total.dead, total.unpriced, is_bound=total.is_lower_bound)
+        text = f"{bounds.name}: {live} live, {money(total.dead)} discarded"
         x, width = round(at * wide + wide * 0.1, 2), round(wide * 0.8, 2)
         label = _label(at, bounds.first, len(periods), span)
         is_minor = bool(at // _every(len(periods)) % 2) and at < len(periods) - 1

@@ -137,7 +137,8 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     base = _within(wanted, span)
     bill = _bill(context, wanted, span, base)
     total = bill.total
-    labels = unique_labels([part.key[0] or "" for part in bill.parts])
+    paths = [part.key[0] or "" for part in bill.parts] if wanted.by == "project" else []
+    labels = unique_labels(paths)
     most = MAX_PERIODS_SHOWN if wanted.by == "time" else MAX_ROWS
     shown = bill.parts[::-1] if wanted.by == "time" else bill.parts  # the latest comes first
     lines = [_line(context, wanted, part, labels, span) for part in shown[:most]]
@@ -157,9 +158,9 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     )
     return CostPage(
         wanted,
-        f"{money(total.ticks, total.unpriced)} {reach}",
+        f"{total.cost_phrase[:1].upper()}{total.cost_phrase[1:]} {reach}",
         f"{money(total.dead)} on discarded branches ({percent})" if total.dead else "",
-        money(total.ticks - total.dead, total.unpriced),
+        money(total.ticks - total.dead, total.unpriced, is_bound=total.is_lower_bound),
         money(total.dead),
         money(total.side) if total.side else "",
         ratio / 100,
@@ -205,14 +206,15 @@ def as_csv(context: AppContext, wanted: CostQuery) -> str:
     out = io.StringIO()
     table = csv.writer(out)
     tokens = ("input_tokens", "output_tokens", "cache_tokens")
-    amounts = ("dollars", "of_it_discarded", "of_it_subagents", "tokens_without_price")
+    amounts = ("dollars", "of_it_discarded", "of_it_subagents", "tokens_without_price", "minimum")
     table.writerow([bill.by, "sessions", *tokens, *amounts])
     for part in bill.parts:
         name = clean(part.key[0] or "unknown")
         safe = f"'{name}" if name[:1] in "=+-@" else name  # a spreadsheet would run it
         money_columns = [round(ticks / TICKS, 6) for ticks in (part.ticks, part.dead, part.side)]
         counts = [part.sessions, part.input, part.output, part.cache]
-        table.writerow([safe, *counts, *money_columns, part.unpriced])
+        minimum = "yes" if part.is_minimum else "no"
+        table.writerow([safe, *counts, *money_columns, part.unpriced, minimum])
     return out.getvalue()
 
 
@@ -233,11 +235,8 @@ def _span(context: AppContext, wanted: CostQuery) -> DateRange:
     if wanted.days:
         first = today - timedelta(days=wanted.days - 1)
     else:
-        days = (
-            local_date(part.key[0] or "", wanted.zone) for part in context.store.totals(["slot"])
-        )
-        known = [day for day in days if _is_date(day)]
-        first = min(date.fromisoformat(min(known)), today) if known else today
+        day = local_date(context.store.totals()[0].first_slot or "", wanted.zone)
+        first = min(date.fromisoformat(day), today) if _is_date(day) else today
     return span_of(first, today, wanted.per)
 
 
@@ -305,7 +304,7 @@ def _sum(total: Total) -> CostRow:
         short(total.input),
         short(total.output),
         short(total.cache) if total.cache else "·",
-        "unknown" if unknown else money(total.ticks, total.unpriced),
+        "unknown" if unknown else total.cost_text,
         money(total.dead) if total.dead else "·",
         money(total.side) if total.side else "·",
         round(share, 3),

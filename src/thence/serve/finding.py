@@ -1,19 +1,23 @@
 """Find in session: which events of one session say something, in reading order, folded or not.
 
-Terms match anywhere in a text, in any case, as a browser's own search does; an event matches when
-it has all terms (with OR: any). Texts are read once per session and stay at hand for the next key
-stroke, up to so many characters.
+Terms are whole words, in any case (see `marking`); an event matches when it has all terms (with OR:
+any). Where none does, the last word may be the beginning of one, as while it is typed; where none
+does even then, terms match anywhere in a text, as in a browser's own search. Texts are read once
+per session and stay at hand for the next key stroke, up to so many characters.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Final
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
 from thence.format.facts import words_of
+from thence.memory.marking import NOTHING, Marking, marking_of
+from thence.memory.pairs import usual_form
 from thence.memory.search import BadQuery, parse
 from thence.serve.chart import Chart
 from thence.serve.paths import Paths
@@ -23,6 +27,9 @@ MAX_CACHED_CHARACTERS: Final = 96_000_000
 
 MAX_MATCHES: Final = 5_000
 """Matches that are listed."""
+
+MIN_BEGINNING_CHARS: Final = 2
+"""Characters of the last word from which on it may be the beginning of another."""
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -37,7 +44,8 @@ class Match(msgspec.Struct, frozen=True):
 class Matches(msgspec.Struct, frozen=True):
     """What was found in one session, in reading order."""
 
-    terms: tuple[str, ...] = ()
+    marking: Marking = NOTHING
+    """What is to be marked."""
     matches: tuple[Match, ...] = ()
 
     def position(self, event: str) -> int:
@@ -61,7 +69,7 @@ class _SearchIndex:
             texts = self._texts
             if texts is None:
                 texts = [
-                    (place, number, words_of(chart.filled(block)).lower())
+                    (place, number, usual_form(words_of(chart.filled(block))).lower())
                     for place, record in enumerate(chart.records)
                     for number, block in enumerate(record.blocks)
                 ]
@@ -110,30 +118,49 @@ def paths_of(chart: Chart) -> Paths:
     return _index_of(chart).paths
 
 
-def terms_of(query: str) -> tuple[str, ...]:
-    """Return the words and phrases that a query looks for, without its filters."""
+def markings_of(query: str) -> list[Marking]:
+    """Return what a query may mean, without its filters, the narrowest first."""
+    text = query[:400].rstrip()
     try:
-        terms = parse(query[:400]).terms
+        typed, begun = (parse(text, prefix_last=is_begun).terms for is_begun in (False, True))
     except BadQuery:
-        terms = ()
-    clean = (" ".join(term.lower().rstrip("*").split()) for term in terms)
-    return tuple(dict.fromkeys(term for term in clean if term))
+        return []
+    if not typed:
+        return []
+    if len(typed[-1]) < MIN_BEGINNING_CHARS:
+        begun = typed
+    return [marking_of(typed), marking_of(begun), marking_of(typed, is_anywhere=True)]
 
 
-def find(chart: Chart, query: str) -> Matches:
-    """Return the events of a session that say what a query looks for; none without words."""
-    terms = terms_of(query)
-    index = _index_of(chart)
-    if not terms:
-        index.texts(chart)  # who opens the box will type
-        return Matches()
-    enough = any if " OR " in query else all
+def find(chart: Chart, query: str, at: str = "") -> Matches:
+    """Return the events of a session that say what a query looks for; none without words.
+
+    With the event that a page is opened at, the words are meant so that it has some of them.
+    """
+    meant = markings_of(query)
+    texts = _index_of(chart).texts(chart)  # also for who opens the box: they will type
+    opened = chart.find(at) if at else None
+    shown = [text for place, block, text in texts if (place, block) == opened]
+    best = Matches(meant[0] if meant else NOTHING)
+    for marking in meant:
+        result = Matches(marking, _matches(chart, texts, query, marking))
+        if result.matches and all(marking.is_met(text, by_any=True) for text in shown):
+            return result
+        best = result if result.matches and not best.matches else best
+    return best
+
+
+def _matches(
+    chart: Chart, texts: Iterable[tuple[int, int, str]], query: str, marking: Marking
+) -> tuple[Match, ...]:
+    """Return the events whose texts have what is meant, in reading order."""
+    paths, by_any = _index_of(chart).paths, " OR " in query
     matches = []
-    for place, number, text in index.texts(chart):
-        if enough(term in text for term in terms):
-            row = index.paths.row_number(place, number)
+    for place, number, text in texts:
+        if marking.is_met(text, by_any=by_any):
+            row = paths.row_number(place, number)
             if row is not None:
                 event = f"e{chart.event_id(place, number):013x}"
                 matches.append(Match(event, row, place, number))
     matches.sort(key=lambda match: (match.row, match.place, match.block))
-    return Matches(terms, tuple(matches[:MAX_MATCHES]))
+    return tuple(matches[:MAX_MATCHES])

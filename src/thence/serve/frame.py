@@ -18,6 +18,9 @@ from typing import Final
 MAX_ANSWER_CHARS: Final = 6_000
 """Characters of an answer, its frame included; about 1,500 tokens."""
 
+MAX_LAST_CHARS: Final = 320
+"""Characters of a line that stands last; about 80 tokens."""
+
 QUOTE: Final = "| "
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
@@ -59,12 +62,19 @@ def quote_lines(text: str, room: int) -> Iterator[str]:
         yield f"({len(text) - room} more characters)"
 
 
-def frame_answer(origin: str, lines: Iterable[str], *, limit: int = MAX_ANSWER_CHARS) -> str:
-    """Set lines into a frame; those that do not fit are counted."""
+def frame_answer(
+    origin: str,
+    lines: Iterable[str],
+    *,
+    last: Iterable[str] = (),
+    limit: int = MAX_ANSWER_CHARS,
+) -> str:
+    """Set lines into a frame; those that do not fit are counted. The last ones always fit."""
     boundary = os.urandom(8).hex()  # as `secrets` draws it; hooks wait for what that imports
     head = f"[{boundary} data: {flatten(origin)}; quoted from past sessions as recorded]"
     end = f"[{boundary} end of data]"
-    room = limit - len(head) - len(end) - 40
+    closing = [flatten(line, MAX_LAST_CHARS) for line in last]
+    room = limit - len(head) - len(end) - sum(len(line) + 1 for line in closing) - 40
     out: list[str] = []
     left = 0
     for line in map(strip_invisible, lines):
@@ -74,4 +84,4 @@ def frame_answer(origin: str, lines: Iterable[str], *, limit: int = MAX_ANSWER_C
         out.append(line)
         room -= len(line) + 1
     more = [f"({left} more lines omitted)"] if left else []
-    return "\n".join([head, *out, *more, end])
+    return "\n".join([head, *out, *more, *closing, end])

@@ -49,7 +49,7 @@ MAX_TICKETS: Final = 16
 """Tickets that are valid at a time."""
 TICKET_MAX_AGE_S: Final = 60.0
 """How long a ticket of another process is valid, in seconds."""
-COOKIE_MAX_AGE_S: Final = 86_400
+COOKIE_MAX_AGE_S: Final = 86_400  # a stolen cookie is of use for no longer
 """How long a browser stays signed in, in seconds."""
 OWN_COOKIE_MAX_AGE_S: Final = 30 * 86_400
 """How long a browser of this machine stays signed in, in seconds."""

@@ -143,7 +143,7 @@ class HostedSessions:
     def stop(self) -> None:
         """Stop them, and close what is open."""
         self._stop.set()
-        self._is_used.set()
+        self._is_used.set()  # wakes the thread if no session was ever opened
         if self._thread.is_alive():
             self._thread.join()
         with self._mutex:
@@ -153,7 +153,7 @@ class HostedSessions:
             self._open_sessions.clear()
 
     def _run(self) -> None:
-        self._is_used.wait()
+        self._is_used.wait()  # no session, no timers: a server that only shows sleeps
         while not self._stop.wait(POLL_INTERVAL_S):
             try:
                 self.poll()
@@ -163,6 +163,7 @@ class HostedSessions:
     def poll(self) -> None:
         """Close idle sessions, and answer approvals that nobody answered."""
         with self._mutex:
+            # A copy: closing an idle session takes it out while we go through them.
             opened = list(self._open_sessions.values())
         for session in opened:
             with session.mutex:
@@ -176,7 +177,7 @@ class HostedSessions:
         session = self._journal.create(cwd=new.cwd, model=new.model)
         with self._mutex:
             self._hold(session)
-        self._tell(session, wait=True)
+        self._tell(session, wait=True)  # the client may ask for it at once
         return BegunOut(session_uid(AGENT, session.id), session.tip)
 
     def _may_write(self) -> None:
@@ -224,6 +225,7 @@ class HostedSessions:
             opened = self._open_sessions.get(native)
             if opened is not None:
                 return opened
+            # Checked before a path is made of it.
             if not layout.is_id(native) or not self._journal.has(native):
                 raise SessionNotFound(
                     f"no recorded session {native[:64]!r}", hint="give the full id"
@@ -264,6 +266,7 @@ class HostedSessions:
             on_stale=event.on_stale,
         )
         self._time(opened, event)
+        # A question for approval is nothing to speak after.
         tip = opened.session.tip if event.type == "waiting" else receipt.uuid
         return WrittenOut(uid, receipt.uuid, tip, branched)
 
@@ -272,6 +275,7 @@ class HostedSessions:
         if event.type == "waiting":
             call = event.payload.get("tool_use_id")
             if isinstance(call, str):
+                # The first time counts: a client that repeats itself must not move it.
                 opened.asked.setdefault(call, event.expected_tip or opened.session.tip)
                 opened.idle.approval_asked(call)
         elif event.type == "user":

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import uvicorn
 
+# A client that sends a byte a minute would hold a connection for ever.
 REQUEST_TIMEOUT_S: Final = 30.0
 """How long a request may take to arrive, headers and body, in seconds."""
 MAX_UNFINISHED: Final = 256
 """Connections whose request has not arrived whole, at most: then the oldest is closed."""
-TICK_S: Final = 1.0
+TICK_S: Final = 1.0  # uvicorn's tenth of a second keeps a processor from sleeping
 """How often the server looks after itself, in seconds."""
 
 
@@ -48,7 +49,7 @@ class LimitedServer(uvicorn.Server):
         """
         self._loop = asyncio.get_running_loop()
         while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # the usual case: it is not ending
                 await asyncio.wait_for(self._ending.wait(), TICK_S)
 
     async def on_tick(self, counter: int) -> bool:

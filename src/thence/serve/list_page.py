@@ -23,7 +23,6 @@ from thence.memory.search import (
     OPEN,
     BadQuery,
     Query,
-    SearchAnswer,
     SearchMatch,
     hits,
     moment,
@@ -48,6 +47,7 @@ MAX_SNIPPETS: Final = 3
 """Matches of one session that are shown."""
 MAX_SUGGESTIONS: Final = 7
 """Sessions that the box at the top lists while somebody types."""
+# Every page has these lists, and they change with new projects only.
 OPTIONS_MAX_AGE_S: Final = 10.0
 """Seconds for which the lists of projects and models are used again."""
 SORTS: Final = {"recent": "Newest", "cost": "Cost", "tokens": "Tokens"}
@@ -224,7 +224,9 @@ def _list_sessions(
     if query.ticks_over is not None or query.ticks_under is not None:
         rows = [row for row in context.store.sessions(base) if _is_in_price_range(row, query)]
         ticks = sum(sum(row.ticks.values()) for row in rows)
-        lede = f"{several(len(rows), 'session')}, {money(ticks)}"
+        unpriced = sum(row.unpriced for row in rows)
+        is_bound = any(row.lower_bound for row in rows)
+        lede = f"{several(len(rows), 'session')}, {money(ticks, unpriced, is_bound=is_bound)}"
         return rows[_offset(wanted, len(rows)) :], len(rows), lede
     total = context.store.totals((), base)[0]
     some = msgspec.structs.replace(
@@ -443,7 +445,7 @@ def _most_first(totals: Sequence[Total]) -> list[Total]:
 
 
 def _sums(total: Total) -> str:
-    parts = [several(total.sessions, "session"), money(total.ticks, total.unpriced)]
+    parts = [several(total.sessions, "session"), total.cost_phrase]
     if total.dead:
         parts.append(f"{money(total.dead)} on discarded branches")
     return ", ".join(parts)
@@ -491,7 +493,7 @@ def _sums_by_day(
     recent = msgspec.structs.replace(base, after=max(base.after or week, week))
     sums = {}
     for total in totals_by_day(context.store, recent, clock.zone):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # spend of a log without a time
             back = (today - date.fromisoformat(total.key[0] or "")).days
             sums[back] = _sum(total)
     if with_earlier:
@@ -501,7 +503,7 @@ def _sums_by_day(
 
 
 def _sum(total: Total) -> str:
-    return f"{several(total.sessions, 'session')}, {money(total.ticks, total.unpriced)}"
+    return f"{several(total.sessions, 'session')}, {total.cost_phrase}"
 
 
 def _narrow(query: Query, base: Filter) -> Query:
@@ -545,15 +547,18 @@ def _search_cards(
         if uid in rows and (wanted.standing != "open" or context.now().of(rows[uid]) is not None)
     }
     # Only what is shown is read: texts lie in packs.
-    looked_at = SearchAnswer([hit for some in shown.values() for hit in some])
+    shown_hits = [hit for some in shown.values() for hit in some]
+    looked_at = msgspec.structs.replace(answer, matches=shown_hits)
     number = sum(map(len, matches.values()))
     is_least = answer.capped or number >= MAX_HITS
     left = iter(hits(looked_at, narrowed, context.store.blobs).hits)
+    # A page that is opened later marks beginnings where the search looked for one.
+    typed = wanted.q if narrowed.terms == parse(wanted.q).terms else f"{wanted.q}*"
     cards = []
     for uid, some in shown.items():
         snippets = [
             Snippet(
-                address(uid, hit.shown_at, wanted.q),
+                address(uid, hit.shown_at, typed),
                 mark_matches(start_near_match(hit.snippet))
                 if hit.unread is None
                 else escape(f"unreadable: {hit.unread}"),

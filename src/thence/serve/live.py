@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL_S: Final = 1.0
 """Seconds between two checks of the clients."""
-HEARTBEAT_S: Final = 15.0
+HEARTBEAT_S: Final = 15.0  # proxies close what is silent for a minute, some sooner
 """Seconds of silence after which a client gets a heartbeat."""
-SEND_TIMEOUT_S: Final = 20.0
+SEND_TIMEOUT_S: Final = 20.0  # a client that does not read holds what is sent in memory
 """Seconds that a client may take to receive what is sent."""
-MAX_CLIENTS: Final = 4000
+MAX_CLIENTS: Final = 4000  # each takes a descriptor, and most systems allow a few thousand
 MAX_WRITES_PER_S: Final = 10_000
 """Writes to all clients together in a second: what comes quicker is gathered for the next."""
 REPLAY_BATCH_EVENTS: Final = 64
@@ -118,6 +118,7 @@ class Hub:
     def start(self) -> None:
         """Begin to watch, in the loop that runs."""
         self._loop = asyncio.get_running_loop()
+        # So that nobody is told of what was there before the server.
         self._published = {
             uid: entry.change for uid, entry in self._context.store.known().sessions.items()
         }
@@ -128,7 +129,7 @@ class Hub:
 
     def close(self) -> None:
         """End all streams, so that the server can end."""
-        for client in list(self._clients):
+        for client in list(self._clients):  # a copy: a client that ends takes itself out of the set
             client.close()
 
     async def stop(self) -> None:
@@ -148,7 +149,7 @@ class Hub:
             for client in list(self._clients):
                 if client.sending is None:
                     if client.last_sent < now - HEARTBEAT_S:
-                        client.push((b": \n\n",))
+                        client.push((b": \n\n",))  # a comment, which clients of such streams ignore
                         client.wake()
                 elif client.sending < now - SEND_TIMEOUT_S and client.task is not None:
                     client.task.cancel()
@@ -167,6 +168,7 @@ class Hub:
             self._followers_of_all.discard(client)
             if stream is not None:
                 stream.clients.discard(client)
+                # Another stream may have taken the name meanwhile.
                 if not stream.clients and self._streams.get(stream.name) is stream:
                     del self._streams[stream.name]
 
@@ -189,6 +191,7 @@ class Hub:
         self._asleep.update(dict.fromkeys(to))
         if not self._waking:
             self._waking = True
+            # Many clients at once are woken in turns: one change must not stall the loop.
             loop.call_at(self._next, self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -209,6 +212,7 @@ class Hub:
         rows = self._rows(wanted)
         for row in rows:
             uid, news = row.session.session_uid, self._changed_frame(row)
+            # In one order for all, or a client could hear of an older state last.
             with self._publishing:
                 if self._published.get(uid) == row.change and not again:
                     continue
@@ -218,6 +222,7 @@ class Hub:
                 to = {
                     client
                     for client in here
+                    # It got this one with what it had missed.
                     if again or client.known_changes.pop(uid, 0) != row.change
                 }
                 self._send(to, [news])
@@ -249,6 +254,7 @@ class Hub:
 
     def follow_all(self, client: Client, last: str | None) -> list[bytes]:
         """Let a client follow all sessions; return the frames that it missed since `last`."""
+        # No change may fall between the list of what was missed and the first that is sent.
         with self._publishing:
             with self._mutex:
                 self._followers_of_all.add(client)
@@ -340,7 +346,7 @@ class Hub:
         if stream.row.change >= row.change:
             return
         with stream.mutex:
-            if stream.row.change >= row.change:
+            if stream.row.change >= row.change:  # another thread was quicker
                 return
             line, row = self._extend_line(stream) or (
                 self._line(row, stream.via, own=stream.own),
@@ -412,11 +418,13 @@ def _place(row: SessionRow) -> str | None:
 
 
 def _place_text(millis: int, uid: str) -> str | None:
+    # It becomes a header of the stream, which takes printable ASCII only.
     return f"{millis}-{uid}" if uid.isascii() and uid.isprintable() else None
 
 
 def _read_place(text: str | None) -> tuple[int, str] | None:
     millis, dash, uid = (text or "").partition("-")
+    # The id comes from the client: a number of any length would be a long one to parse.
     return (int(millis), uid) if dash and millis.isdecimal() and len(millis) < 16 else None
 
 

@@ -11,7 +11,7 @@ import msgspec
 from thence.format.figures import clean, money, project, several, short_id, size
 from thence.format.normal import one_line
 from thence.format.records import JSON
-from thence.memory.bills import totals_by_day
+from thence.memory.bills import sum_totals, totals_by_day
 from thence.memory.budgets import budget_warnings
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.promised import open_promises
@@ -112,7 +112,7 @@ def page(context: AppContext, clock: DisplayClock) -> NowPage:
         ),
         [_expiring_session(risk) for risk in risks[:MAX_ROWS]],
         max(len(risks) - MAX_ROWS, 0),
-        money(days[-1].ticks, days[-1].unpriced),
+        days[-1].cost_text,
         money(days[-1].dead) if days[-1].dead else "",
         _usual(days[:-1]),
         _columns(days),
@@ -204,7 +204,7 @@ def _columns(days: Sequence[Total]) -> list[SpendBar]:
     for at, day in enumerate(days):
         noon = datetime.fromisoformat(f"{day.key[0]}T12:00:00+00:00")
         live, dead = (day.ticks - day.dead) / top * 64, day.dead / top * 64
-        title = f"{noon.day} {noon:%b}: {money(day.ticks, day.unpriced)}"
+        title = f"{noon.day} {noon:%b}: {day.cost_text}"
         title += f", {money(day.dead)} discarded" if day.dead else ""
         label = f"{noon.day} {noon:%b}" if at in (0, SHOWN_DAYS // 2) else ""
         label = "today" if at == len(days) - 1 else label
@@ -215,20 +215,20 @@ def _columns(days: Sequence[Total]) -> list[SpendBar]:
 def _hours(context: AppContext, clock: DisplayClock) -> list[SpendBar]:
     """What was spent in each hour of today, in the clock's zone."""
     today = _today(context, clock)
-    spent = [(0, 0)] * 24
+    spent = [Total(())] * 24
     for part in context.store.totals(["slot"], Filter(after=millis(midnight(today, clock.zone)))):
         moment = clock.of(f"{part.key[0]}:00Z")
         if moment is not None and moment.date() == today:
-            dead, ticks = spent[moment.hour]
-            spent[moment.hour] = dead + part.dead, ticks + part.ticks
-    top = max(total for _, total in spent)
+            spent[moment.hour] = sum_totals([spent[moment.hour], part])
+    top = max(total.ticks for total in spent)
     out = []
-    for hour, (dead, total) in enumerate(spent if top else ()):
-        title = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {money(total)}"
-        title += f", {money(dead)} discarded" if dead else ""
+    for hour, total in enumerate(spent if top else ()):
+        title = f"{hour:02}:00 to {(hour + 1) % 24:02}:00: {total.cost_text}"
+        title += f", {money(total.dead)} discarded" if total.dead else ""
         label = f"{hour:02}:00" if hour % 6 == 0 else ""
-        live = round((total - dead) / top * 40, 1)
-        out.append(SpendBar(3 + hour * 12.4, live, round(dead / top * 40, 1), title, label))
+        live = round((total.ticks - total.dead) / top * 40, 1)
+        dead = round(total.dead / top * 40, 1)
+        out.append(SpendBar(3 + hour * 12.4, live, dead, title, label))
     return out
 
 
@@ -238,9 +238,7 @@ def _week(context: AppContext, clock: DisplayClock) -> list[tuple[str, int, str]
     first = millis(midnight(today - timedelta(days=6), clock.zone))
     totals = context.store.totals(["agent"], Filter(after=first))
     ordered = sorted(totals, key=lambda total: -total.ticks)
-    return [
-        (f"{total.key[0]}", total.sessions, money(total.ticks, total.unpriced)) for total in ordered
-    ]
+    return [(f"{total.key[0]}", total.sessions, total.cost_text) for total in ordered]
 
 
 def _promises(context: AppContext) -> tuple[list[Promise], list[Promise]]:

@@ -200,7 +200,7 @@ class SessionOutline:
             text = "Context cleared" if chart.clears(row.place) else "Compacted"
         elif row.kind == "branch":
             places = list(chart.branches[row.number].events)
-            text = f"Discarded branch, {self.drawing.much(places)}"
+            text = f"Discarded branch, {self.drawing.row_fields.much(places)}"
         elif row.kind == "copied":
             text = "Copied from the original session"
         elif row.kind == "agent":

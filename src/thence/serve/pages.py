@@ -305,13 +305,13 @@ def session(
         return _show_session(page, again=_once_more(page.base, wanted, q, end))
     try:
         drawing = page.drawing()
-    except (NotReadable, OSError):
+    except (NotReadable, OSError):  # its texts are gone; what the digest says is not
         return _show_session(page, digest=_digest(context, page.uid))
-    matches = find(page.chart, q) if q else Matches()
+    matches = find(page.chart, q, wanted) if q else Matches()
     is_known = bool(wanted) and page.chart.find(wanted) is not None
     if not is_known and matches.matches:
         wanted = matches.matches[0].event
-    window = drawing.main(wanted or None, end=end == "1", terms=matches.terms)
+    window = drawing.main(wanted or None, end=end == "1", marking=matches.marking)
     outline = SessionOutline(drawing, window, page.clock, page.base)
     entries, left = outline.entries()
     status = context.now().live.get(page.uid)
@@ -345,7 +345,7 @@ def find_in_session(context: ContextDependency, uid: FromPath[str], q: Text = ""
     matches = find(page.chart, q)
     paths = paths_of(page.chart)
     rows = [[match.event, drawing.row_id(paths.row(match.row))] for match in matches.matches]
-    return {"terms": matches.terms, "matches": rows}
+    return {"marks": matches.marking.script, "matches": rows}
 
 
 def _digest(context: AppContext, uid: str) -> Digest:

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from thence.format.figures import ago, clean, money, several
-from thence.format.joins import time_of
 from thence.format.normal import one_line
+from thence.memory.bills import sum_totals
 from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.patterns import memories, patterns
 from thence.memory.promised import open_promises
@@ -98,14 +98,16 @@ def projects(context: AppContext, clock: DisplayClock) -> list[ProjectRow]:
     groups: dict[str, list[Total]] = {}
     for total in context.store.totals(["project"]):
         groups.setdefault(project_root(total.key[0] or ""), []).append(total)
-    last: dict[str, str] = {}
-    for row in context.store.sessions(Filter(order="recent")):
-        last.setdefault(project_root(row.folder or ""), row.session.ended_at or "")
     labels = unique_labels(list(groups))
     now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
-    known = sorted(groups, key=lambda path: last.get(path, ""), reverse=True)
-    ages = {path: ago(time_of(last.get(path)), now) for path in known}
-    return [_project(path, labels[path], groups[path], ages[path]) for path in known]
+    last = {path: max(total.ended or 0 for total in some) for path, some in groups.items()}
+    known = sorted(groups, key=last.__getitem__, reverse=True)
+    return [_project(path, labels[path], groups[path], _age(last[path], now)) for path in known]
+
+
+def _age(ended: int, now: datetime) -> str:
+    """Return how long ago a project was worked on, by milliseconds since 1970; 0 is unknown."""
+    return ago(datetime.fromtimestamp(ended / 1000, UTC) if ended else None, now)
 
 
 def places(context: AppContext, text: str) -> list[tuple[str, str]]:
@@ -123,14 +125,13 @@ def places(context: AppContext, text: str) -> list[tuple[str, str]]:
 
 
 def _project(path: str, label: str, totals: Sequence[Total], age: str) -> ProjectRow:
-    dead = sum(total.dead for total in totals)
-    unpriced = sum(total.unpriced for total in totals)
+    total = sum_totals(totals)
     return ProjectRow(
         path,
         label or "no folder",
-        sum(total.sessions for total in totals),
-        money(sum(total.ticks for total in totals), unpriced),
-        money(dead) if dead else "",
+        total.sessions,
+        total.cost_text,
+        money(total.dead) if total.dead else "",
         age,
         tuple(total.key[0] or "" for total in totals),
     )
@@ -153,13 +154,13 @@ def page(context: AppContext, path: str, clock: DisplayClock) -> ProjectPage | N
     models = sorted(context.store.totals(["model"], wanted), key=lambda total: -total.ticks)
     return ProjectPage(
         project,
-        f"{several(project.sessions, 'session')}, {project.cost}",
+        f"{several(project.sessions, 'session')}, {project.cost.replace('?', 'cost unknown')}",
         [card(context, row, clock) for row in rows[:MAX_SESSIONS]],
         [
             (
                 clean(total.key[0] or "unknown"),
                 several(total.sessions, "session"),
-                money(total.ticks, total.unpriced),
+                total.cost_phrase,
             )
             for total in models
             if total.sessions

@@ -8,11 +8,13 @@ question can be put.
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain, groupby, islice
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -34,7 +36,7 @@ from thence.memory.promised import open_promises
 from thence.memory.readouts import read_session
 from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
-from thence.memory.store import Filter, SessionRow, Store
+from thence.memory.store import Filter, SessionRow, Store, Total
 from thence.memory.touched import reasons, sessions_touching
 from thence.serve.frame import flatten, frame_answer, quote_lines
 
@@ -160,6 +162,17 @@ TOOLS: Final[dict[Tool, type[msgspec.Struct]]] = {
 
 Decision = Callable[[str, str | None], dict[str, JSON]]
 Notes = Callable[[], Iterable[Note]]
+Place = tuple[str, int]
+"""An event: the uid of its session and its id."""
+
+
+class Reply(NamedTuple):
+    """What a question is answered with, before it is framed."""
+
+    origin: str
+    lines: Iterable[str]
+    place: Place | None = None
+    """The first event that the lines name."""
 
 
 class Questions:
@@ -172,12 +185,15 @@ class Questions:
         decide: Decision,
         notes: Notes = tuple,
         dismissed: Callable[[], AbstractSet[str]] = frozenset,
+        *,
+        viewer: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Answer from a store and from the decisions and notes that `notes` returns.
 
-        To-dos whose names `dismissed` returns are left out.
+        To-dos whose names `dismissed` returns are left out. `viewer` returns the URL of the viewer
+        of this home, or None if none runs.
         """
-        self._dismissed = dismissed
+        self._dismissed, self._viewer = dismissed, viewer
         self._store, self._redact, self._write, self._notes = store, redact, decide, notes
         self._turn = threading.Lock()
 
@@ -193,12 +209,28 @@ class Questions:
             message = f"{tool}: {flatten(str(error))}"
             raise InvalidQuestion(message, hint="see the tool's schema") from error
         with self._turn:
-            origin, lines = getattr(self, f"_{tool}")(asked)
-            return frame_answer(f"thence {tool}, {origin}", map(self._redact, lines))
+            reply: Reply = getattr(self, f"_{tool}")(asked)
+            lines, links = (
+                map(self._redact, some) for some in (reply.lines, self._link(reply.place))
+            )
+            return frame_answer(f"thence {tool}, {reply.origin}", lines, last=links)
+
+    def _link(self, place: Place | None) -> Iterator[str]:
+        """Yield the line that says how a person opens an event of the answer in the viewer.
+
+        One for all events of an answer: it shows the form, and a line each would double the answer.
+        """
+        if place is None:
+            return
+        uid, event = place[0], recall.event_name(place[1])
+        command = f"thence open {shlex.quote(_name(uid))} --at {event}"
+        url = self._viewer()
+        page = f" or {url}/sessions/{quote(uid, safe=':')}?at={event}" if url else ""
+        yield f"open in the viewer, each event likewise: {command}{page}"
 
     # -- finding ------------------------------------------------------------------------
 
-    def _search(self, asked: SearchQuestion) -> tuple[str, Iterable[str]]:
+    def _search(self, asked: SearchQuestion) -> Reply:
         query = with_tagged(search.parse(asked.query), labels_of(self._notes()))
         notes = matching_notes(self._notes(), query)
         answer = self._events(query, asked.limit + 1)
@@ -210,7 +242,9 @@ class Questions:
         cut = len(lines) < len(notes) + len(answer.matches)
         many = f"{len(lines)} match{'' if len(lines) == 1 else 'es'}"
         origin = f"the first {many}, more match" if cut or answer.capped else many
-        return "; ".join(filter(None, (origin, answer.explanation, *answer.hints))), lines
+        origin = "; ".join(filter(None, (origin, answer.explanation, *answer.hints)))
+        places = ((hit.session_uid, hit.event_id) for hit in hits)
+        return Reply(origin, lines, _first(places))
 
     def _events(self, query: search.Query, number: int) -> search.SearchAnswer:
         """Return at least so many events that match, if there are; internal ones left out."""
@@ -223,12 +257,19 @@ class Questions:
                 return msgspec.structs.replace(answer, matches=events)
             offset, size = offset + size, 2 * size
 
-    def _recall(self, asked: RecallQuestion) -> tuple[str, Iterable[str]]:
+    def _recall(self, asked: RecallQuestion) -> Reply:
         page = recap(self._store, texts_of(self._notes()), asked.question)
         number = len(page.sessions)
-        return f"{number} session{'' if number == 1 else 's'}", recap_lines(page)
+        places = (
+            (session.session_uid, mention.event_id)
+            for session in page.sessions
+            for some in (session.quotes, session.decided, session.commands, session.failed)
+            for mention in some
+        )
+        many = f"{number} session{'' if number == 1 else 's'}"
+        return Reply(many, recap_lines(page), _first(places))
 
-    def _around(self, asked: AroundQuestion) -> tuple[str, Iterable[str]]:
+    def _around(self, asked: AroundQuestion) -> Reply:
         row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
         if row.session.evicted_at is not None:
@@ -244,8 +285,8 @@ class Questions:
         lines = self._record_lines(part, wanted.native_id)
         missing = asked.before - min(at, asked.before)
         if missing and recall.origin_of(row) is not None:
-            return _name(uid), chain(self._records_before(uid, asked.event, missing), lines)
-        return _name(uid), lines
+            lines = chain(self._records_before(uid, asked.event, missing), lines)
+        return Reply(_name(uid), lines, (uid, wanted.event_id))
 
     def _records_before(self, uid: str, event: str, number: int) -> Iterator[str]:
         """Yield the last records before a session began, from those that it continues."""
@@ -273,7 +314,7 @@ class Questions:
                     text, MAX_EVENT_CHARS if name == wanted else MAX_NEIGHBOUR_CHARS
                 )
 
-    def _read_spill(self, asked: ReadSpillQuestion) -> tuple[str, Iterable[str]]:
+    def _read_spill(self, asked: ReadSpillQuestion) -> Reply:
         wanted: str | None = asked.session
         for _ in range(MAX_ANCESTORS):
             if wanted is None:
@@ -309,14 +350,16 @@ class Questions:
 
     # -- one session --------------------------------------------------------------------
 
-    def _outline(self, asked: OutlineQuestion) -> tuple[str, Iterable[str]]:
+    def _outline(self, asked: OutlineQuestion) -> Reply:
         row = recall.session(self._store, asked.session)
         uid = row.session.session_uid
         digest = next(self._store.read_table("digests", Filter(uids=(uid,))), None)
         notes = [_note(note) for note in texts_of(self._notes()) if note.session_uid == uid]
         labels = labels_of(self._notes())
         about = _about(recall.with_lineage(self._store, [row], labels)[0])
-        return _name(uid), [*about, *_account(digest), *notes, *self._prompts(row)]
+        lines = [*about, *_account(digest), *notes, *self._prompts(row)]
+        events = (event.event.event_id for event in self._store.events(uid, limit=1))
+        return Reply(_name(uid), lines, _first((uid, event) for event in events))
 
     def _prompts(self, row: SessionRow) -> Iterator[str]:
         uid = row.session.session_uid
@@ -335,66 +378,67 @@ class Questions:
 
     # -- learning -----------------------------------------------------------------------
 
-    def _seen_error(self, asked: SeenErrorQuestion) -> tuple[str, Iterable[str]]:
+    def _seen_error(self, asked: SeenErrorQuestion) -> Reply:
         shape = errors.error_shape(asked.text)
         if shape is None:
-            return "no error recognised in this text", []
+            return Reply("no error recognised in this text", [])
         known = patterns.memories(self._store.read_table("digests"))
         pattern = patterns.seen_before(known, shape)
         if pattern is None:
-            return "not seen before", [f"fingerprint: {flatten(shape)}"]
+            return Reply("not seen before", [f"fingerprint: {flatten(shape)}"])
         often = f"{pattern.count} times in {pattern.sessions} sessions"
-        return f"{often}, fixed in {pattern.data['settled']}", _cure_lines(pattern)
+        proofs = chain(pattern.evidence, *(cure.evidence for cure in pattern.cures))
+        places = ((proof.uid, event) for proof in proofs for event in proof.events)
+        origin = f"{often}, fixed in {pattern.data['settled']}"
+        return Reply(origin, _cure_lines(pattern), _first(places))
 
-    def _files(self, asked: FilesQuestion) -> tuple[str, Iterable[str]]:
+    def _files(self, asked: FilesQuestion) -> Reply:
         touches = sessions_touching(self._store, Filter(), asked.path)
-        return f"{len(touches)} sessions sessions_touching it", self._touches(
-            touches[: asked.limit]
+        number = len(touches)
+        prompts = [
+            reasons(self._store, touch["session_uid"], [file["path"] for file in touch["files"]])
+            for touch in touches[: asked.limit]
+        ]
+        shown = list(zip(touches, prompts, strict=False))
+        places = ((t["session_uid"], entry["event_id"]) for t, some in shown for entry in some)
+        many = f"{number} session{'' if number == 1 else 's'} touched it"
+        return Reply(many, _touch_lines(shown), _first(places))
+
+    def _todos(self, asked: TodosQuestion) -> Reply:
+        todos = open_promises(self._store, Filter(project=asked.project), self._dismissed())
+        places = ((todo["session_uid"], todo["event_id"]) for todo in todos)
+        return Reply(
+            f"{len(todos)} open",
+            [
+                f"{_name(todo['session_uid'])}{_event_part(todo['event_id'])} "
+                f"{_day(todo['ended_at'])} {todo['status']}: {flatten(todo['text'], 160)}"
+                for todo in todos[: asked.limit]
+            ],
+            _first(places),
         )
 
-    def _touches(self, touches: list[dict[str, JSON]]) -> Iterator[str]:
-        for touch in touches:
-            edits, reads = (sum(f[name] for f in touch["files"]) for name in ("edits", "reads"))
-            did = f"{edits} edits" if edits else f"{reads} reads"
-            yield (
-                f"{_name(touch['session_uid'])} {_day(touch['ended_at'])} {did}, "
-                f"{_outcome(touch['outcome'])}: {flatten(touch['title'] or '', 100)}"
-            )
-            paths = [file["path"] for file in touch["files"]]
-            for reason in reasons(self._store, touch["session_uid"], paths)[:2]:
-                yield f"  for: {flatten(reason['prompt'], 120)}"
-
-    def _todos(self, asked: TodosQuestion) -> tuple[str, Iterable[str]]:
-        todos = open_promises(self._store, Filter(project=asked.project), self._dismissed())
-        return f"{len(todos)} open", [
-            f"{_name(todo['session_uid'])} {_day(todo['ended_at'])} {todo['status']}: "
-            f"{flatten(todo['text'], 160)}"
-            for todo in todos[: asked.limit]
-        ]
-
-    def _costs(self, asked: CostsQuestion) -> tuple[str, Iterable[str]]:
+    def _costs(self, asked: CostsQuestion) -> Reply:
         labels = labels_of(self._notes())
         wanted = Filter(after=search.moment(asked.since))
         bill = CostTable(self._store, asked.by, wanted, labels=labels)
         parts = bill.parts[-asked.limit :] if asked.by in PERIODS else bill.parts[: asked.limit]
-        total = bill.total
-        bound = "at least " if total.unpriced or bill.bounds else ""
-        return f"{bound}{money(total.ticks)} in {total.sessions} sessions", [
-            f"{money(part.ticks)} in {part.sessions} sessions, "
+        lines = [
+            f"{_cost(part)} in {part.sessions} sessions, "
             f"{money(part.dead)} on discarded branches, {money(part.side)} by subagents: "
             f"{_key(part.key[0], asked.by)}"
             for part in parts
         ]
+        return Reply(f"{_cost(bill.total)} in {bill.total.sessions} sessions", lines)
 
     # -- writing ------------------------------------------------------------------------
 
-    def _decide(self, asked: DecideQuestion) -> tuple[str, Iterable[str]]:
+    def _decide(self, asked: DecideQuestion) -> Reply:
         uid = None
         if asked.session is not None:
             uid = recall.session(self._store, asked.session).session.session_uid
         text = "\n".join(line.removeprefix("| ") for line in quote_lines(asked.text, 4_000))
         decision = self._write(self._redact(text), uid)
-        return "saved", [f"decision {decision['uuid']} at {decision['ts']}"]
+        return Reply("saved", [f"decision {decision['uuid']} at {decision['ts']}"])
 
 
 # -- lines ----------------------------------------------------------------------------------
@@ -404,6 +448,30 @@ def _name(uid: str) -> str:
     """Name a session so that the next question can use it."""
     agent, _, native = uid.partition(":")
     return flatten(f"{agent}:{native[:ID_CHARS]}", 60)
+
+
+def _first(places: Iterable[tuple[str, int | None]]) -> Place | None:
+    """Return the first event among places in sessions."""
+    return next(((uid, event) for uid, event in places if event is not None), None)
+
+
+def _event_part(event: int | None) -> str:
+    return "" if event is None else f" {recall.event_name(event)}"
+
+
+def _touch_lines(
+    touches: Iterable[tuple[dict[str, JSON], list[dict[str, JSON]]]],
+) -> Iterator[str]:
+    """Yield lines about sessions that touched a file, each with the prompts that led to it."""
+    for touch, prompts in touches:
+        edits, reads = (sum(f[name] for f in touch["files"]) for name in ("edits", "reads"))
+        did = f"{edits} edits" if edits else f"{reads} reads"
+        yield (
+            f"{_name(touch['session_uid'])} {_day(touch['ended_at'])} {did}, "
+            f"{_outcome(touch['outcome'])}: {flatten(touch['title'] or '', 100)}"
+        )
+        for entry in prompts[:2]:
+            yield f"  for{_event_part(entry['event_id'])}: {flatten(entry['prompt'], 120)}"
 
 
 def _prompts_in(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
@@ -422,11 +490,16 @@ def _day(text: Any) -> str:
     return text[:10] if isinstance(text, str) else "undated"
 
 
+def _cost(total: Total) -> str:
+    bound = "at least " if total.is_minimum else ""
+    return f"{bound}{money(total.ticks)}"
+
+
 def _key(key: str | None, by: str) -> str:
     return _name(key) if by == "session" and key else flatten(key or "unknown", 80)
 
 
-def _part(row: SessionRow, text: str, offset: int) -> tuple[str, Iterable[str]]:
+def _part(row: SessionRow, text: str, offset: int) -> Reply:
     """Return a part of a long text, and where the next one begins."""
     part = text[offset : offset + SPILL_PART_CHARS]
     while sum(len(line) + 1 for line in quote_lines(part, SPILL_PART_CHARS)) > SPILL_PART_CHARS:
@@ -434,7 +507,7 @@ def _part(row: SessionRow, text: str, offset: int) -> tuple[str, Iterable[str]]:
     end = offset + len(part)
     more = f"continue with offset {end}" if end < len(text) else "the end"
     origin = f"{_name(row.session.session_uid)}, characters {offset} to {end} of {len(text)}"
-    return f"{origin}; {more}", quote_lines(part, SPILL_PART_CHARS)
+    return Reply(f"{origin}; {more}", quote_lines(part, SPILL_PART_CHARS))
 
 
 def _hit(hit: search.Hit) -> str:

@@ -198,6 +198,7 @@ def _read(origin: BriefOrigin) -> dict[str, Any]:
         if page["project"] == origin.project and {"stamp", "until", "lines"} <= page.keys():
             return dict(page)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # A cache of another version or home: made anew.
         pass
     return {}
 
@@ -205,6 +206,6 @@ def _read(origin: BriefOrigin) -> dict[str, Any]:
 def _file_stamp(path: Path) -> str:
     try:
         there = path.stat()
-    except OSError:
+    except OSError:  # absent is a state like others: making the file changes it
         return "-"
     return f"{there.st_mtime_ns} {there.st_size}"

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 import msgspec
 
-from thence.format.figures import several, short_id
+from thence.agents.profiles import agent_of
+from thence.format.figures import clean, several, short_id
 from thence.format.joins import time_of
 from thence.memory.labels import Label
 from thence.memory.store import Filter, SessionRow
@@ -23,7 +25,6 @@ from thence.serve.finding import Matches
 from thence.serve.head import Head, InheritedRows, address, event_address, head, note_line
 from thence.serve.items import Window
 from thence.serve.labels import project_label, project_root
-from thence.serve.resuming import own_command
 from thence.serve.view import Drawing
 
 RECENT_S: Final = 2 * 86_400.0
@@ -43,16 +44,16 @@ class FindBox(msgspec.Struct, frozen=True):
     next: str = ""
     event: str = ""
     """The event that the page is opened at."""
-    terms: str = "[]"
-    """The words to mark, as JSON."""
+    marks: str = ""
+    """What to mark: an expression for the browser."""
 
 
 def find_box(base: str, query: str, event: str, matches: Matches) -> FindBox:
     """Return the box with the neighbours of the event that is shown."""
     events = [match.event for match in matches.matches]
-    terms = msgspec.json.encode(matches.terms).decode()
+    marks = matches.marking.script
     if not events:
-        return FindBox(query, event=event, terms=terms)
+        return FindBox(query, event=event, marks=marks)
     at = matches.position(event)
     before, after = events[at - 1 if at > 0 else -1], events[(at + 1) % len(events)]
     return FindBox(
@@ -62,7 +63,7 @@ def find_box(base: str, query: str, event: str, matches: Matches) -> FindBox:
         event_address(base, before, query),
         event_address(base, after, query),
         event,
-        terms,
+        marks,
     )
 
 
@@ -200,3 +201,14 @@ class SessionPage:
                 if note.session_uid == self.uid
             ],
         }
+
+
+def own_command(row: SessionRow) -> str:
+    """Return what resumes a session in its agent, as a shell reads it; empty if nothing does."""
+    session = row.session
+    agent = agent_of(session.flavor)
+    if agent is None or not agent.offers("resume"):
+        return ""
+    command = shlex.join(agent.profile.resume_command(session.native_session_id))
+    line = f"cd {shlex.quote(session.cwd)} && {command}" if session.cwd else command
+    return line if clean(line) == line else ""  # what cannot be shown as it is is not offered

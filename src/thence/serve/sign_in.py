@@ -54,6 +54,7 @@ def remove_leftovers(home: Path) -> None:
     """Remove the pages that killed processes left behind."""
     oldest = time.time() - LEFTOVER_AGE_S
     for path in home.glob(f"{PREFIX}*{SUFFIX}"):
+        # Removed by another process, or read-only: the next start tries.
         with contextlib.suppress(OSError):
             if path.lstat().st_mtime < oldest:
                 path.unlink()

@@ -56,7 +56,7 @@ class StdioServer:
 
     def run(self, reader: BinaryIO, writer: BinaryIO) -> None:
         """Answer line by line until the agent closes its end."""
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError):  # the agent has gone: nobody to answer
             for line in reader:
                 answer = self.answer(line) if line.strip() else None
                 if answer is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -13,8 +13,8 @@ import msgspec
 from thence.format.figures import clean, several, short_id, size
 from thence.memory import retention
 from thence.memory.notes import ANNOUNCED_DAYS, age_removal_start, announcement
-from thence.memory.places import only_copies
-from thence.memory.store import Filter, Inventory, SessionRow
+from thence.memory.places import plan_removals
+from thence.memory.store import Filter, Inventory
 from thence.serve.agents import agent_class
 from thence.serve.context import AppContext
 from thence.serve.head import address, title_of
@@ -78,14 +78,14 @@ def page(context: AppContext) -> StorePage:
     known = context.store.known()
     running = set(context.now().live)
     now = datetime.fromtimestamp(context.clock(), UTC)
-    inventory = retention.inventory(known, running, only_copies=only_copies(known))
-    plan = retention.plan(context.policy, inventory, now)
+    plan = plan_removals(context.policy, known, running, now)
     total = context.store.totals()[0]
-    rows = list(context.store.sessions())
-    skipped = _skips(rows)
+    odd = list(context.store.read_table("oddities"))
+    skips = {entry["uid"]: int(entry["skipped"]) for entry in odd if entry["skipped"]}
+    skipped = _skips(context, skips)
     checks = list(_checks(context, known, plan))
-    wrong = sum(not check.ok for check in checks) + len(skipped)
-    redacted = _redaction_counts(rows)
+    wrong = sum(not check.ok for check in checks) + min(len(skips), MAX_ROWS)
+    redacted = _redaction_counts(entry["redacted"] for entry in odd)
     here = sum(1 for entry in known.sessions.values() if entry.gone)
     figures = [
         ("Sessions", f"{len(known.sessions):,}", f"{here:,} whose original log is gone"),
@@ -93,7 +93,7 @@ def page(context: AppContext) -> StorePage:
         ("Never removed", size(known.distilled_bytes), "digests, signals, costs"),
         (
             "Skipped",
-            several(sum(row.skipped for row in rows), "line"),
+            several(sum(skips.values()), "line"),
             "every skipped line is listed",
         ),
         ("Secrets redacted", f"{sum(n for _, n, _ in redacted):,}", "before anything was stored"),
@@ -164,9 +164,10 @@ def _planned_removal(context: AppContext, item: retention.PlannedRemoval) -> Rem
     )
 
 
-def _skips(rows: Iterable[SessionRow]) -> list[StoreCheck]:
+def _skips(context: AppContext, skips: Mapping[str, int]) -> list[StoreCheck]:
+    """Return the latest sessions in which lines were skipped."""
     out = []
-    for row in [row for row in rows if row.skipped][:MAX_ROWS]:
+    for row in context.store.sessions(Filter(uids=tuple(skips)[:MAX_ROWS])):
         files = several(len(row.files), "file")
         text = f"{title_of(row)} ({short_id(row.session.native_session_id)}, {files})"
         end = several(row.skipped, "line")
@@ -218,11 +219,11 @@ def _open_to_others(context: AppContext) -> str:
     return f"chmod 700 {clean(str(context.home))}" if mode & 0o077 else ""
 
 
-def _redaction_counts(rows: Iterable[SessionRow]) -> list[tuple[str, int, int]]:
+def _redaction_counts(redacted: Iterable[Mapping[str, int]]) -> list[tuple[str, int, int]]:
     """Return rule, secrets and sessions as sweeps counted them; never the secrets."""
     counts: Counter[str] = Counter()
     sessions: Counter[str] = Counter()
-    for row in rows:
-        counts.update(row.redacted)
-        sessions.update(row.redacted.keys())
+    for rules in redacted:
+        counts.update(rules)
+        sessions.update(rules.keys())
     return [(rule, number, sessions[rule]) for rule, number in counts.most_common()]

@@ -20,7 +20,7 @@ from thence.memory import nudges
 from thence.memory.fields import locate
 from thence.memory.sqlite_file import DAMAGE_ERRORS, damage_error
 from thence.memory.store import Filter, StoreLocked
-from thence.memory.watching import changes, narrow_to
+from thence.memory.watching import DIGEST_LIMIT_S, DigestPace, changes, narrow_to
 from thence.serve.brief import refresh_briefs
 
 if TYPE_CHECKING:
@@ -34,16 +34,10 @@ TICK_S: Final = 1.0
 UNSEEN_STEP_MS: Final = 500
 UNSEEN_TICK_S: Final = 3.0
 """The same two while no page is open: what nobody sees may come a little later."""
-IDLE_BEFORE_DIGEST_S: Final = 5.0
-"""Seconds without a change after which digests are made."""
-MAX_DIGEST_DELAY_S: Final = 60.0
-"""Longest delay of digests while changes go on, in seconds."""
-DIGEST_LIMIT_S: Final = 0.3
-"""Seconds of digesting after which new lines are looked for again."""
 EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
-DIGEST_PAUSE_RATIO: Final = 9.0
-"""Pause before more digests, as a multiple of the time that the last ones took."""
+EMBED_PAUSE_S: Final = 30.0
+"""Seconds before missing vectors are looked for again, once there was none."""
 REST_RATIO: Final = 0.5
 """Pause after a sweep, in seconds for each second that it took; at most a second."""
 LOCK_TIMEOUT_S: Final = 2.0
@@ -76,6 +70,8 @@ class Sweeper:
         self._stop = threading.Event()
         self._waiting: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
         self._undigested: set[str] = set()
+        self._embed_at = 0.0
+        """When missing vectors are looked for again."""
         self._reported = ""
         """Why the last sweep failed."""
         self._watched = threading.Event()
@@ -125,7 +121,7 @@ class Sweeper:
         self._watched.wait()
         while not self._catch_up() and not self._stop.wait(TICK_S):
             pass  # another one sweeps, maybe for the first time
-        last = digested = time.monotonic()
+        pace = DigestPace()
         while not self._stop.is_set():
             paths, done = self._take_waiting()
             try:
@@ -134,19 +130,16 @@ class Sweeper:
                 paths |= set(self._nudged_paths(received.nudges))
                 if paths:
                     rest = self.sweep(paths)
-                    last = time.monotonic()
+                    pace.note_change()
                 received.done()
                 for event in done:
                     event.set()
                 self._stop.wait(rest)
-                now = time.monotonic()
-                if now - last > IDLE_BEFORE_DIGEST_S or now - digested > MAX_DIGEST_DELAY_S:
-                    digested = now
-                    if self._digest():  # the next part soon, and new lines before it
-                        digested += (
-                            DIGEST_PAUSE_RATIO * (time.monotonic() - now) - MAX_DIGEST_DELAY_S
-                        )
-                if now - last > IDLE_BEFORE_DIGEST_S:
+                if pace.is_due:
+                    began = time.monotonic()
+                    is_unfinished = self._digest()
+                    pace.note_digests(time.monotonic() - began, is_unfinished=is_unfinished)
+                if pace.is_idle:
                     self._embed()
                 self._hub.publish_standing()
             except Exception as error:  # noqa: BLE001 - the next change must be heard of
@@ -163,7 +156,7 @@ class Sweeper:
                 self._context.sweeps(self._context.known, digests=not before).run(
                     self._context.roots
                 )
-        except StoreLocked:
+        except StoreLocked:  # somebody sweeps already: asked again in a moment
             return False
         except Exception as error:  # noqa: BLE001 - what changes from now on must be heard of
             self._report(error)
@@ -191,7 +184,7 @@ class Sweeper:
         """Return all waiting paths and events, or nothing after a while."""
         paths: set[Path] = set()
         done: list[threading.Event] = []
-        with contextlib.suppress(queue.Empty):
+        with contextlib.suppress(queue.Empty):  # nothing waits: the time for other work
             item = self._waiting.get(timeout=TICK_S if self._hub.has_clients else UNSEEN_TICK_S)
             while True:
                 paths |= item[0]
@@ -230,15 +223,17 @@ class Sweeper:
     def _embed(self) -> None:
         """Make some of the vectors that are missing, where semantic search is on."""
         vectors = getattr(self._context.store, "vectors", None)
-        if vectors is not None:
-            vectors.build(self._context.store, limit_s=EMBED_LIMIT_S)
+        if vectors is None or time.monotonic() < self._embed_at:
+            return
+        if not vectors.build(self._context.store, limit_s=EMBED_LIMIT_S).done:
+            self._embed_at = time.monotonic() + EMBED_PAUSE_S
 
     def _digest(self) -> bool:
         """Digest what has come to rest; return whether some of it is left to digest."""
         assert self._context.sweeps is not None  # noqa: S101 - it was started
         if not self._undigested:
             return False
-        with contextlib.suppress(StoreLocked):
+        with contextlib.suppress(StoreLocked):  # another sweep is at it; the next turn tries again
             sweep = self._context.sweeps(self._context.known, digests=True)
             with self._context.store.sweeping():
                 report = sweep.run({}, DIGEST_LIMIT_S)

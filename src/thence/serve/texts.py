@@ -16,7 +16,7 @@ from thence.format.facts import text_in, words_of
 from thence.format.figures import size
 from thence.format.normal import SessionEvent, one_line
 from thence.format.records import JSON
-from thence.memory.course import prompt_text
+from thence.memory.session_timeline import prompt_text
 from thence.serve import markdown
 
 MAX_PREVIEW_CHARS: Final = 20_000

@@ -18,13 +18,14 @@ from typing import Any
 import msgspec
 
 from thence.agents import Cursor
-from thence.format.records import JSON, Usage
+from thence.format.records import JSON
 from thence.format.stored import fingerprint
-from thence.memory.keep import Ingester
+from thence.memory.ingest import Ingester
 from thence.memory.payloads import with_payloads
 from thence.memory.redact import Redactor
+from thence.memory.rows import digests_of
+from thence.memory.spending import spend_from_row
 from thence.memory.store import (
-    DigestRecord,
     Filter,
     SessionChange,
     SessionRow,
@@ -140,33 +141,11 @@ class _Copier:
 
 
 def spend_of(store: Store, uid: str) -> Iterator[Spend]:
-    """Yield what a session took, as a store keeps it."""
-    for row in store.read_table("spend", only(uid)):
-        usage = Usage(
-            *(row.get(name) or 0 for name in ("input", "output", "cache_creation")),
-            *(row.get(name) or 0 for name in ("cache_read", "cache_1h", "searches")),
-        )
-        rest: dict[str, Any] = {name: row[name] for name in _MONEY}
-        yield Spend(row["day"], row["model"], row["place"], usage, **rest)
-
-
-def digests_of(store: Store, row: SessionRow) -> Iterator[DigestRecord]:
-    """Yield the digest of a session and its signals, as a store keeps them."""
-    uid = row.session.session_uid
-    for digest in store.read_table("digests", only(uid)):
-        body = {name: value for name, value in digest.items() if name not in _NOTED}
-        signals = [
-            {name: value for name, value in signal.items() if name != "uid"}
-            for signal in store.read_table("signals", only(uid))
-        ]
-        made = DigestRecord(uid, digest["change"], body, signals, row.session.outcome)
-        made.task_ref = row.session.task_ref
-        yield made
+    """Return what a session took, as a store keeps it."""
+    return map(spend_from_row, store.read_table("spend", only(uid)))
 
 
 _SIZES = ("raw_bytes", "text_bytes", "pack_bytes")
-_MONEY = ("responses", "ticks", "unpriced")
-_NOTED = frozenset({"uid", "change", "at"})
 _TIMES = ("discovered_at", "ingested_at", "analyzed_at", "evicted_at")
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 OBJECT_BYTES: Final = 32 << 20
 """Compressed bytes after which a batch goes on in another object."""
 
-MAX_UPLOADS: Final = 8
+MAX_UPLOADS: Final = 8  # latency is the cost, not bandwidth
 """Objects that are on their way at a time."""
 
 PART_BYTES: Final = 8 << 20
@@ -420,6 +420,7 @@ class Bucket:
                 self._do.delete(self._store, list(names))
         except ObjectAbsent:  # one of them, and nobody says which of the others went
             for name in names:
+                # Deleted by another machine: as wanted.
                 with contextlib.suppress(ObjectAbsent), self._translate_errors():
                     self._do.delete(self._store, name)
 
@@ -456,6 +457,7 @@ class Bucket:
             try:
                 self._do.put(self._store, name, body, mode=mode)
             except (self._there, exceptions.PreconditionError):
+                # Somebody else wrote first: read theirs, then decide anew.
                 return False
             except (exceptions.NotSupportedError, NotImplementedError):
                 try:

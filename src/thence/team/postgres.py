@@ -34,32 +34,28 @@ from psycopg import errors, sql
 from thence.errors import BadConfig, SessionNotFound, ThenceError
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
-from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import ranking
-from thence.memory.index import time_column
+from thence.memory import vectors
+from thence.memory.encoder import Encoder
 from thence.memory.packs import BlobStore
 from thence.memory.pages import derive_events, select_events
 from thence.memory.rows import (
     CURSOR,
     FOR_LATER,
-    NAMES,
     OBJECT,
     PACK,
     ROW,
     SETTLE,
-    SHARES,
     inventory,
     now,
-    with_marks,
 )
 from thence.memory.search import Query, SearchAnswer, as_asked
+from thence.memory.statements import INVENTORY, Dialect, SqlReads, conditions, shared
 from thence.memory.store import (
     DATA_LOSS,
     DigestRecord,
     EventIds,
     Filter,
-    Group,
     Inventory,
     Position,
     SessionChange,
@@ -67,37 +63,39 @@ from thence.memory.store import (
     StoredSession,
     StoreLocked,
     Tail,
-    Tier2,
-    Total,
     claims,
     facts_behind,
-    uid_hash,
     unpack_facts,
     unpack_fold,
 )
 from thence.team.objects import Objects
-from thence.team.postgres_access import admit
 from thence.team.postgres_blobs import CONNECTION_ERRORS, PostgresBlobs
 from thence.team.postgres_events import STAGE
 from thence.team.postgres_index import PostgresSessionIndex
+from thence.team.postgres_listening import listening
+from thence.team.postgres_migrations import is_migrated, migrate
 from thence.team.postgres_pages import pages_with, read_pages
-from thence.team.postgres_queries import GROUPS, ORDER, PARTS, SUMS, TABLE_QUERIES, where_clause
 from thence.team.postgres_schema import (
     FIRST_NUMBER,
     LEAST_ROOM,
     SCHEMA,
     TABLES,
-    is_migrated,
-    lock_key,
-    migrate,
 )
 from thence.team.postgres_search import PostgresWords, Vector, VectorDumper
-from thence.team.postgres_text import channel_of, first_line, split_address, text
+from thence.team.postgres_text import (
+    clean_value,
+    first_line,
+    lock_key,
+    split_address,
+    text,
+)
+from thence.team.postgres_vectors import PostgresVectors
 from thence.team.postgres_write import REWRITE, PushedSession, Writer
 
 EVERYONE: Final = "*"
 """The machine of who reads what all machines wrote."""
 
+# Nobody can use a table while it is written anew.
 REWRITE_AT_BYTES: Final = 256 << 20
 """Bytes of a table that is written anew after an eviction, while others wait for it."""
 
@@ -105,7 +103,6 @@ MAX_TRIES: Final = 8
 """How often a transaction is begun that the database ended in favour of another."""
 
 _PAUSE_S: Final = 0.02  # seconds, before what was ended begins again
-_RECENT_SESSIONS: Final = 10_000  # sessions among which one is looked for that was just written
 _LOCK_TIMEOUT: Final = "2s"  # for the others to leave a table that is to be written anew
 
 Db = psycopg.Connection[Any]
@@ -126,8 +123,27 @@ class NotPermitted(StoreLost):
     exit_code = 2
 
 
-class Postgres:
+_DIALECT: Final = Dialect(
+    mark="%s",
+    of_session="sessions.tenant={table}.tenant AND sessions.uid={table}.uid",
+    signals="signals JOIN sessions",
+    minute_of_end="to_char(to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI')",
+    session_key="sessions.uid",
+    is_bound="coalesce(bool_or(bound), false)",
+    tie="id",
+    orders={
+        "digests": "sessions.id",
+        "signals": "signals.id",
+        "spend": "day, sessions.uid, spend.model, place",
+    },
+)
+_PARTS: Final = "SELECT part, length(body) AS size FROM facts WHERE tenant=%s AND uid=%s"
+
+
+class Postgres(SqlReads):
     """A store in a Postgres database: one tenant of it, seen from one machine."""
+
+    dialect = _DIALECT
 
     def __init__(self, url: str, *, must_exist: bool = False) -> None:
         """Open the store, making its tables when there are none.
@@ -141,6 +157,7 @@ class Postgres:
         self._open: list[Db] = []
         self._lock = threading.Lock()
         self.blobs: BlobStore = Objects(PostgresBlobs(self))
+        self.vectors: vectors.Vectors | None = None
         try:
             with self._translate_errors():
                 if must_exist and not is_migrated(self._db):
@@ -271,6 +288,7 @@ class Postgres:
 
     def _take_in(self, db: Db) -> None:
         """Let the index take in the words that wait, where that is ours to say."""
+        # Only its owner may: others leave it to autovacuum.
         with contextlib.suppress(psycopg.Error):
             db.execute("SELECT gin_clean_pending_list('words_body')")
 
@@ -289,11 +307,7 @@ class Postgres:
         """Return the cursors of this machine's sessions, and which ones must not come back."""
         mine = self.tenant, self.machine, EVERYONE
         rows = self._every(
-            "SELECT uid, cursor, change, redactor, reader, path, gone, pinned, raw_bytes, ended,"
-            " ingested, analysed, evicted, fold, digest FROM sessions"
-            " WHERE tenant=%s AND %s IN (machine, %s)"
-            " ORDER BY id",
-            *mine,
+            f"{INVENTORY} WHERE tenant=%s AND %s IN (machine, %s) ORDER BY id", *mine
         )
         pending = self._every("SELECT name FROM pending WHERE tenant=%s AND machine=%s", *mine[:2])
         return inventory(
@@ -383,8 +397,10 @@ class Postgres:
             facts = [fact for (body,) in parts for fact in unpack_facts(body)]
             shares = self._first("SELECT body FROM shares WHERE tenant=%s AND uid=%s", *who)
             foreign = self._foreign(text(uid), facts)
-        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
-        return StoredSession(ROW.decode(row), CURSOR.decode(cursor), facts, *shared, foreign)
+        parts_of_others = shared(shares)
+        return StoredSession(
+            ROW.decode(row), CURSOR.decode(cursor), facts, *parts_of_others, foreign
+        )
 
     def events(
         self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
@@ -418,10 +434,12 @@ class Postgres:
             return None
         row, cursor, fold, shares, part, size = rows[0]
         state, spend = unpack_fold(fold) if fold else (None, ())
-        shared = SHARES.decode(shares) if shares else (frozenset(), frozenset(), ())
         index = PostgresSessionIndex(self, uid)
         position = (part, size) if part is not None else (0, 0)
-        return Tail(ROW.decode(row), CURSOR.decode(cursor), state, spend, *shared, index, position)
+        return Tail(
+            *(ROW.decode(row), CURSOR.decode(cursor), state, spend, *shared(shares)),
+            *(index, position),
+        )
 
     def index_for(self, uid: str, facts: Sequence[Fact]) -> PostgresSessionIndex:
         """Return the index of a session that has looked up all that new records name."""
@@ -437,7 +455,7 @@ class Postgres:
         with self._translate_errors(), self._db.transaction():
             # One moment, though another process may write meanwhile.
             self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            parts = self._every(f"{PARTS} ORDER BY part DESC", *who)
+            parts = self._every(f"{_PARTS} ORDER BY part DESC", *who)
             sql = "SELECT body FROM facts WHERE tenant=%s AND uid=%s AND part=%s"
             return facts_behind(
                 parts, lambda part: bytes(self._first(sql, *who, part)), position, lines
@@ -456,75 +474,40 @@ class Postgres:
 
     # -- reading ------------------------------------------------------------------------
 
-    def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
-        """List sessions."""
-        where, values = where_clause(self.tenant, wanted)
-        limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
-        rows = self._every(
-            "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
-            f" FROM sessions WHERE {where} ORDER BY {ORDER[wanted.order]}{limit}",
-            *values,
-        )
-        for row, *marks in rows:
-            listed = with_marks(ROW.decode(row), *marks)
-            yield _without_paths(listed) if self.machine == EVERYONE else listed
+    def _where(self, wanted: Filter) -> tuple[str, tuple[Any, ...]]:
+        tests, values = conditions(wanted, self.dialect.mark)
+        tests.insert(0, f"sessions.tenant={self.dialect.mark}")
+        return " AND ".join(tests), (self.tenant, *map(clean_value, values))
 
-    def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
-        """Yield what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
-        if what == "removals":
-            for at, kind, body in self._every(
-                "SELECT at, what, body FROM removals WHERE tenant=%s ORDER BY id", self.tenant
-            ):
-                yield {"at": at, "what": kind, **msgspec.json.decode(body)}
-            return
-        where, values = where_clause(self.tenant, wanted)
-        for row in self._every(TABLE_QUERIES[what].format(where=where), *values):
-            entry = dict(zip(NAMES[what], row, strict=True))
-            body = entry.pop("body", None)
-            yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}
+    def _listed(self, row: SessionRow) -> SessionRow:
+        return _without_paths(row) if self.machine == EVERYONE else row
 
-    def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
-        """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        where, values = where_clause(self.tenant, wanted)
-        tests, times = [where], list[str]()
-        for test, moment in ((">=", wanted.after), ("<", wanted.before)):
-            if moment is not None:
-                tests.append(f"{GROUPS['slot']}{test}%s")
-                times.append((time_column(moment) or "")[:16])
-        keys = ", ".join(GROUPS[name] for name in by)
-        group = f" GROUP BY {keys}" if keys else ""
-        rows = self._every(
-            f"SELECT {keys}{keys and ', '}{', '.join(SUMS.values())} FROM sessions"  # noqa: S608
-            " LEFT JOIN spend ON spend.tenant=sessions.tenant AND spend.uid=sessions.uid"
-            f" WHERE {' AND '.join(tests)}{group}",
-            *(*values, *times),
-        )
-        sizes: dict[tuple[Any, ...], int] = {}
-        if {"day", "slot", "model"}.isdisjoint(by):
-            for size, *key in self._every(
-                f"SELECT coalesce(sum(raw_bytes), 0)::bigint{keys and ', '}{keys} FROM sessions"  # noqa: S608
-                f" WHERE {where}{group}",
-                *values,
-            ):
-                sizes[tuple(key)] = size
-        out: list[Total] = []
-        for row in rows:
-            key = tuple(row[: len(by)])
-            figures: dict[str, Any] = dict(zip(SUMS, row[len(by) :], strict=True))
-            out.append(Total(key, raw_bytes=sizes.get(key, 0), **figures))
-        return out
+    def _removals(self) -> list[Any]:
+        removals = "SELECT at, what, body FROM removals WHERE tenant=%s ORDER BY id"
+        return self._every(removals, self.tenant)
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
         with self._translate_errors():
             source = PostgresWords(self._db, self.tenant)
-            answer = ranking.search(source, self.sessions, query, limit, offset)
+            answer = vectors.search((source, self.sessions), query, limit, offset, self.vectors)
             return msgspec.structs.replace(answer, matches=as_asked(answer.matches, query))
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""
         asked = "SELECT ts, kind, greatest(implied, 0) FROM events WHERE tenant=%s AND uid=%s"
         return self._every(asked, self.tenant, text(uid))
+
+    def use_encoder(self, encoder: Encoder) -> None:
+        """Let searches find by meaning as well."""
+
+        def write(statement: str, values: Sequence[Any]) -> None:
+            self._write_in_transaction(lambda _: self._db.execute(statement.encode(), values))
+
+        is_read_only = self.machine == EVERYONE
+        self.vectors = vectors.Vectors(
+            PostgresVectors(self, None if is_read_only else write), encoder
+        )
 
     # -- removing -----------------------------------------------------------------------
 
@@ -611,7 +594,7 @@ class Postgres:
         try:
             self._db.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
             self._db.execute(sql.SQL("VACUUM (FULL) {}").format(named))
-        except errors.LockNotAvailable:
+        except errors.LockNotAvailable:  # others use it: stays pending, and is tried again
             return False
         finally:
             if not self._db.closed:
@@ -623,7 +606,7 @@ class Postgres:
     def admit(self, member: str, *, writes: bool = False) -> None:
         """Let a role of the database read this tenant, or sweep into it too."""
         with self._translate_errors():
-            admit(self._db, self.tenant, member, writes=writes)
+            _admit(self._db, self.tenant, member, writes=writes)
 
     def lacks(self) -> list[tuple[str, str]]:
         """Tell what this database does without, and what would help; it only takes longer."""
@@ -632,37 +615,11 @@ class Postgres:
         message = "no index for parts of names (project:, model:): all sessions are gone through"
         return [(message, "CREATE EXTENSION pg_trgm, then the index of docs/scale.md")]
 
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[Callable[[float | None], Iterator[set[str]]]]:
-        """Listen to what is written: gives what waits, for so many seconds, for who changes.
-
-        What arrives names sessions by a hash, as anybody may listen; whom the tenant's rows are
-        hidden from learns nothing by it. What is told in one moment comes together.
-        """
-        names: dict[str, str] = {}
-
-        def heard(db: Db, wait: float | None) -> Iterator[set[str]]:
-            notices = list(db.notifies(timeout=wait, stop_after=1))
-            notices += db.notifies(timeout=0) if notices else ()
-            keys = {notice.payload.partition(":")[0] for notice in notices}
-            if not keys <= names.keys():
-                names.update(self._names(len(names)))
-            if known := {names[key] for key in keys if key in names}:
-                yield known
-
-        with self._translate_errors(), contextlib.closing(self._connect()) as db:
-            db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_of(self.tenant))))
-            yield lambda wait: heard(db, wait)
-
-    def _names(self, known: int) -> dict[str, str]:
-        """Return the names of sessions by their hashes, the last ones if others are known."""
-        since = (
-            (self._first("SELECT last_value FROM session_ids") or 0) - _RECENT_SESSIONS
-            if known
-            else 0
-        )
-        rows = self._every("SELECT uid FROM sessions WHERE tenant=%s AND id>%s", self.tenant, since)
-        return {uid_hash(uid).hex(): uid for (uid,) in rows}
+    def listening(
+        self,
+    ) -> contextlib.AbstractContextManager[Callable[[float | None], Iterator[set[str]]]]:
+        """Listen to what is written: gives what waits, for so many seconds, for who changes."""
+        return listening(self)
 
     # -- small things -------------------------------------------------------------------
 
@@ -698,3 +655,30 @@ def _read_only() -> BadConfig:
 def _first(db: Db, statement: str, *values: Any) -> Any:
     row = db.execute(statement.encode(), values).fetchone()
     return None if row is None else row[0]
+
+
+def _admit(db: Db, tenant: str, member: str, *, writes: bool) -> None:
+    """Let a role read a tenant, or write it too. Only the owner of the tables can."""
+    role, schema = sql.Identifier(member), sql.Identifier(SCHEMA)
+    rights = "SELECT, INSERT, UPDATE, DELETE" if writes else "SELECT"
+    grants = [
+        "GRANT USAGE ON SCHEMA {schema} TO {role}",
+        "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}",
+        "GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+        "GRANT SELECT ON {schema}.versions, {schema}.members TO {role}",
+    ]
+    if writes:
+        grants.append("GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
+    with db.transaction():
+        for grant in grants:
+            db.execute(sql.SQL(grant).format(role=role, schema=schema))
+        for table in TABLES:
+            if table != "members":
+                grant = f"GRANT {rights} ON {{table}} TO {{role}}"
+                named = sql.Identifier(SCHEMA, table)
+                db.execute(sql.SQL(grant).format(table=named, role=role))
+        db.execute(
+            f"INSERT INTO {SCHEMA}.members(tenant, member, writes) VALUES(%s, %s, %s)"
+            " ON CONFLICT (tenant, member) DO UPDATE SET writes = excluded.writes",
+            (tenant, member, writes),
+        )

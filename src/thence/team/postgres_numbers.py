@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from thence.memory.store import DigestRecord, SessionChange, SessionRow, pack_fold, unpack_fold
-from thence.team.postgres_schema import lock_key
 from thence.team.postgres_search import Db
+from thence.team.postgres_text import lock_key
 
 
 def restate_row(change: SessionChange, there: SessionRow) -> SessionChange:

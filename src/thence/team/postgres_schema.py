@@ -12,29 +12,25 @@ since all statements name their columns.
 
 from __future__ import annotations
 
-import time
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
-import psycopg
-from psycopg import errors
-
-from thence.errors import BadConfig
-from thence.team import postgres_ranking
+from thence.memory.rows import BOUND_BYTES
+from thence.team import postgres_ranking, postgres_vectors
 
 SCHEMA: Final = "thence"
 
 TIER1: Final = ("events", "event_pages", "facts", "shares", "words", "folds", "calls")
-TIER2: Final = ("spend", "digests", "signals")
+TIER2: Final = ("spend", "digests", "signals", "vectors")
 TABLES: Final = (
     *("sessions", *TIER1, *TIER2),
     *("owners", "kin", "removals", "tombstones", "pending", "packs", "members"),
 )
 """All that hold somebody's data. Beside them `versions` says which migrations were made."""
 
-_LOCK_TIMEOUT: Final = "1s"  # for a lock that a migration waits for, before it lets others go first
-_MAX_TRIES: Final = 60
-_MIGRATING: Final = 0x7468656E6365  # the advisory lock: one process migrates
+
+_HAS_BOUND: Final = " OR ".join(
+    f"position('\\x{key}'::bytea IN sessions.row) > 0" for key in BOUND_BYTES
+)
 
 
 class Migration(NamedTuple):
@@ -621,75 +617,19 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,
         1,
     ),
-    # A search in the order that `ranking` gives it; what searched before stays for older programs.
-    Migration(postgres_ranking.MIGRATION, 1),
-    # Sessions that are older than all others are numbered below them: a first sweep begins with
-    # the newest. In a store that is there already the room is above its own numbers.
+    Migration(postgres_ranking.MIGRATION, 1),  # what searched before stays for older programs
+    # Older sessions are numbered below all others; in a store that is there, above its numbers.
     Migration(
         "SELECT setval('event_ids', greatest((SELECT last_value FROM event_ids), 16777216))", 1
     ),
+    Migration(postgres_vectors.MIGRATION, 1),
+    # Sessions whose cost is a minimum: sums must say so.
+    Migration(
+        f"""
+    ALTER TABLE sessions ADD COLUMN bound boolean NOT NULL DEFAULT false;
+    UPDATE sessions SET bound=true WHERE {_HAS_BOUND};
+    CREATE INDEX sessions_bound ON sessions(tenant, ended) WHERE bound;
+    """,  # noqa: S608 - of our own constants
+        1,
+    ),
 )
-
-
-def migrate(db: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Bring a database to the schema of this program; many may try at once, and others write."""
-    if _version(db) >= len(MIGRATIONS):
-        return
-    for number, step in enumerate(MIGRATIONS, start=1):
-        for left in reversed(range(_MAX_TRIES)):
-            try:
-                _make(db, number, step)
-                break
-            except (errors.DeadlockDetected, errors.LockNotAvailable):
-                # Whoever writes goes first: a queue behind a migration would stop them all.
-                if not left:
-                    raise
-                time.sleep(0.2)
-
-
-def _make(db: psycopg.Connection[tuple[object, ...]], number: int, step: Migration) -> None:
-    with db.transaction():
-        db.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
-        db.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-        if _version(db) >= number:
-            return  # another process was first
-        if number == 1:
-            db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-            db.execute(
-                f"CREATE TABLE IF NOT EXISTS {SCHEMA}.versions"
-                "(version integer PRIMARY KEY, oldest integer NOT NULL)"
-            )
-        db.execute(f"SET LOCAL search_path TO {SCHEMA}, pg_temp")
-        db.execute(step.statements)
-        db.execute("INSERT INTO versions(version, oldest) VALUES(%s, %s)", (number, step.oldest))
-
-
-def is_migrated(db: psycopg.Connection[tuple[object, ...]]) -> bool:
-    """Whether a database has tables of ours, of whatever schema."""
-    return _version(db) > 0
-
-
-def _version(db: psycopg.Connection[tuple[object, ...]]) -> int:
-    """Return the schema of a database, 0 for none; refuse one that has left this program behind."""
-    # The catalog itself, not what this session remembers of it: another may just have made them.
-    there = db.execute(
-        "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname=%s AND tablename='versions'", (SCHEMA,)
-    )
-    if there.fetchone() is None:
-        return 0
-    row = db.execute(
-        f"SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM {SCHEMA}.versions"  # noqa: S608
-    ).fetchone()
-    version, oldest = (int(str(number)) for number in row or (0, 0))
-    if oldest > len(MIGRATIONS):
-        raise BadConfig(
-            f"the store was created by a newer thence (schema {version})",
-            hint="upgrade thence; this version cannot read the store",
-        )
-    return version
-
-
-def lock_key(*names: str) -> int:
-    """Return the number of an advisory lock."""
-    digest = blake2b("\0".join(names).encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)

@@ -35,7 +35,8 @@ from thence.format.normal import KINDS
 from thence.memory.index import MAX_TITLES, of_session, time_column
 from thence.memory.pairs import index_text
 from thence.memory.ranking import DIGEST, TITLE, Lists, Row
-from thence.memory.search import BUDGET_S, Query, SearchMatch, meta
+from thence.memory.search import Query, SearchMatch, meta
+from thence.memory.statements import like
 from thence.memory.store import STATES, EventRow
 from thence.memory.vocabulary import MIN_PART
 
@@ -56,6 +57,9 @@ OVERLAP_CHARS: Final = 32
 
 RUN, ERA = 12, 18
 """Bits of an event's number below the number of its run, and of the era that holds 64 runs."""
+
+BUDGET_S: Final = 0.012
+"""Seconds after which the database stops going further back."""
 
 _NEVER: Final = "'!'"  # no vector holds it
 
@@ -388,17 +392,10 @@ def _plain(value: str | None) -> str | None:
 
 
 def part_of(name: str | None) -> str | None:
-    """Return what LIKE ... ESCAPE '!' takes for a part of a name that is kept in lower case.
-
-    As in SQLite: upper and lower case are those of ASCII.
-    """
-    if name is None:
-        return None
-    spelled = "".join(f"!{c}" if c in "!%_" else c for c in _plain(name) or "")
-    return f"%{spelled.translate(_LOWER)}%"
+    """Return what LIKE ... ESCAPE '!' takes for a part of a name that is kept in lower case."""
+    return None if name is None else like(_plain(name) or "", inside=True)
 
 
-_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 MET: Final = (
     b"SELECT %d, m.* FROM met(%%s, %%s, %%s, %%s, %%s::text[], nullif(%%s, ''), %%s, %%s, %%s,"
     b" %%s::bigint, %%s::bigint, %%s::bigint, %%s::bigint, %%s, %%s, %%s, %%s, %%s, %%s, %%s) AS m"

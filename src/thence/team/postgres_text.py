@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -49,3 +50,9 @@ def split_address(url: str) -> tuple[str, dict[str, str]]:
 def first_line(error: BaseException) -> str:
     """Return the first line of what the database says."""
     return (str(error).strip() or repr(error)).partition("\n")[0]
+
+
+def lock_key(*names: str) -> int:
+    """Return the number of an advisory lock."""
+    digest = blake2b("\0".join(names).encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)

@@ -106,14 +106,7 @@ class Writer(EventWriter):
         """
         by_uid = {_uid(pushed.change): pushed for pushed in sent}
         there = self._lock_sessions(list(by_uid))
-        due = dict(self._due({uid: pushed.change for uid, pushed in by_uid.items()}, there))
-        for uid in self._find_tombstones(list(due)):
-            del due[uid]
-        for uid in [uid for uid in due if by_uid[uid].restates]:
-            if uid in there:
-                due[uid] = restate_row(due[uid], there[uid].row)
-            else:
-                del due[uid]  # removed meanwhile: the next push sends it whole
+        due = self._due_of(by_uid, there)
         numbers = {uid: _number(by_uid[uid], there.get(uid)) for uid in due}
         changes = [with_number(change, numbers[uid]) for uid, change in due.items()]
         wanted = {pack_name(change.row.session.session_uid) for change in changes}
@@ -137,13 +130,29 @@ class Writer(EventWriter):
                 for uid, columns in self._sent.items()
             ],
         )
-        evicted = [uid for uid in due if by_uid[uid].evicted]
-        if evicted:
-            self._db.execute(
-                "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
-                (now(), self._tenant, evicted),
-            )
+        if evicted := [uid for uid in due if by_uid[uid].evicted]:
+            self._mark_evicted(evicted)
         return kin, by_uid.keys() - due.keys()
+
+    def _due_of(
+        self, by_uid: dict[str, PushedSession], there: dict[str, _SessionVersion]
+    ) -> dict[str, SessionChange]:
+        """Return the changes that are written: not of what was forgotten or removed here."""
+        due = dict(self._due({uid: pushed.change for uid, pushed in by_uid.items()}, there))
+        for uid in self._find_tombstones(list(due)):
+            del due[uid]
+        for uid in [uid for uid in due if by_uid[uid].restates]:
+            if uid in there:
+                due[uid] = restate_row(due[uid], there[uid].row)
+            else:
+                del due[uid]  # removed meanwhile: the next push sends it whole
+        return due
+
+    def _mark_evicted(self, uids: Sequence[str]) -> None:
+        self._db.execute(
+            "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
+            (now(), self._tenant, uids),
+        )
 
     def put_packs(self, packs: Sequence[tuple[str, bytes]]) -> None:
         """Keep payloads under names that were drawn for them: what has one of them is the same."""
@@ -308,6 +317,11 @@ class Writer(EventWriter):
         self._alter(altered, [numbers[uid, row.event_id] for uid, row in altered])
         self._retell({uid: change for uid, change in changes.items() if change.retold})
         self._pending |= {REPACK + uid for uid, change in changes.items() if change.untidy}
+        self._put_spend(changes, there)
+        self._put_shares(changes)
+
+    def _put_spend(self, changes: dict[str, SessionChange], there: Sequence[str]) -> None:
+        """Write what sessions took, in place of what was written before."""
         self._delete("spend", there)
         self._many(
             "INSERT INTO spend(tenant, machine, uid, day, model, place, input, output,"
@@ -319,6 +333,9 @@ class Writer(EventWriter):
                 for spend in change.spend
             ],
         )
+
+    def _put_shares(self, changes: dict[str, SessionChange]) -> None:
+        """Write which records and bills of sessions others own."""
         shared = [
             (self._tenant, self._machine, uid, msgspec.msgpack.encode(shares))
             for uid, change in changes.items()
@@ -341,11 +358,11 @@ class Writer(EventWriter):
         )
         there = [uid for (uid,) in rows.fetchall()]
         self._pending |= self._old_objects(there)
-        for table in TIER1 if there else ():
+        for table in (*TIER1, "vectors") if there else ():
             self._delete(table, there)
         if there:
             self._pending |= {REPACK + uid for uid in there}
-            stale = (*TIER1, "sessions", "digests", "signals")
+            stale = (*TIER1, "sessions", "digests", "signals", "vectors")
             self._pending |= {f"{REWRITE}{table}" for table in stale}
 
     def _put_facts(self, bodies: dict[str, bytes]) -> None:
@@ -562,7 +579,7 @@ class Writer(EventWriter):
         there = list(sizes)
         tables: tuple[str, ...] = TIER1
         if forget:
-            tables += ("spend", "digests", "signals", "owners", "sessions")
+            tables += ("spend", "digests", "signals", "vectors", "owners", "sessions")
             self._db.execute(
                 "DELETE FROM kin WHERE tenant=%s AND (uid=ANY(%s) OR other=ANY(%s))",
                 (self._tenant, there, there),
@@ -577,7 +594,7 @@ class Writer(EventWriter):
         for table in tables:
             self._delete(table, there)
         self._unpend([kind + uid for uid in there for kind in (REPACK, SETTLE)])
-        touched = (*tables, "packs", *(("kin",) if forget else ()))
+        touched = {*tables, "packs", "vectors", *(("kin",) if forget else ())}
         self.pend({f"{REWRITE}{table}" for table in touched} if there else set())
         self._tell(dict.fromkeys(there, 0))
         return sizes

@@ -29,10 +29,11 @@ from thence.memory import families
 from thence.memory.digest import digest
 from thence.memory.exclusion import Exclusion
 from thence.memory.growth import Growing
-from thence.memory.keep import Ingester
+from thence.memory.ingest import Ingester
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import with_payloads
 from thence.memory.readouts import read_for_digest
+from thence.memory.rows import digests_of
 from thence.memory.store import (
     DigestRecord,
     Filter,
@@ -48,17 +49,17 @@ from thence.memory.store import (
     uid_hash,
 )
 from thence.memory.sweep import Progress
-from thence.team.copying import digests_of, plain, spend_of
+from thence.team.copying import plain, spend_of
 
 if TYPE_CHECKING:
     from thence.memory.redact import Redactor
     from thence.team.postgres import Postgres
     from thence.team.postgres_write import PushedSession
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 8 << 20  # a transaction of more holds locks for longer than others should wait
 """Bytes of payloads that are sent together."""
 
-BATCH_SESSIONS = 100
+BATCH_SESSIONS = 100  # a failed transaction is sent again whole
 """Sessions in one transaction."""
 
 _PAGE_SESSIONS = 500  # sessions asked for at a time
@@ -151,7 +152,7 @@ def marks_in(packed: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[PushMa
     for uid, (body, mine) in packed.items():
         try:
             out[uid] = _MARK.decode(body), mine
-        except msgspec.DecodeError:
+        except msgspec.DecodeError:  # of another version: pushed again, which changes nothing there
             continue
     return out
 
@@ -181,6 +182,7 @@ class Due:
 
     def _is_sent(self, uid: str, known: SweepEntry) -> bool:
         mark, mine = self.marks.get(uid, (None, True))
+        # A mark of another machine says how far that one came, not we.
         return mark is not None and mine and mark.covers(known)
 
     def _take(self, row: SessionRow, exclude: Exclusion) -> None:
@@ -189,6 +191,7 @@ class Due:
         if exclude.means(project):
             _count(self._excluded, row, None)
         elif mark is not None and not mine and mark.events >= row.events:
+            # Another machine sent as much of it: sending ours would change nothing.
             self.plan.elsewhere += 1
         else:
             counts = _count(self._projects, row, mark if mine else None)
@@ -323,6 +326,7 @@ class Pusher:
             redactor=known.redactor,
             origin=row.session.discovered_at,
         )
+        # A digest is sent again only when it was made again.
         made = self._digest(row) if known.analysed != mark.analysed else None
         self._put(change, now, made, restates=True)
 
@@ -342,6 +346,7 @@ class Pusher:
         after = self._source.tail(uid)
         if after is None or after.row.change != here.row.change:
             return False  # it grew while it was read
+        # It grew between the list and the read: the younger row is the true one.
         ours = row if row.change == here.row.change else here.row
         part = _Part(ours, known, here.cursor, here.position, facts, mark.facts, mark.check)
         try:
@@ -363,6 +368,7 @@ class Pusher:
         if stored is None:
             self._send_digest(row, known)
             return
+        # Only of the same change: columns beside it are of the row that was listed.
         if stored.row.change == row.change:
             stored.row = row  # with what the store notes beside it
         self.report.rebuilt += mark is not None and mark.change != 0
@@ -381,8 +387,10 @@ class Pusher:
         """Return the end of what the other store has of a session, if more can follow it."""
         if mark is None or not 0 < mark.facts <= len(stored.facts):
             return None
+        # What is there was cleaned by other rules: it must go, not be added to.
         if mark.redactor != stored.row.redactor:
             return None
+        # What was sent is not what is stored here any more.
         if mark.check != _check(stored.facts[: mark.facts]):
             return None
         uid = stored.row.session.session_uid
@@ -423,6 +431,7 @@ class Pusher:
                 uid, grown, clean, part.cursor, with_payloads(some, self._source.blobs)
             )
             rebuilt = rebuilt or why is not None
+            # Only the first takes the place of what is there; the others follow it.
             change.fresh = part.fresh and not number
             if shares is not None:
                 change.replayed, change.billed, change.ties = shares
@@ -432,6 +441,7 @@ class Pusher:
                 self._put(change, msgspec.structs.replace(mark, change=0, analysed=None))
                 self._flush()
                 continue
+            # What the end alone gives may differ from what all records give.
             if shares is None and _sums(change.row) != _sums(row):
                 raise _Differs
             sizes = {name: getattr(change.row, name) for name in _OF_ITSELF}

@@ -226,7 +226,7 @@ def _read_back(agent: Agent, root: Path, messages: list[JSON]) -> Iterator[str]:
     loaded = load_source(agent.reader, sources[0])
     if loaded.skipped:
         yield f"the reader skips lines of it: {loaded.skipped[0].why}"
-    if (got := _contents(readout_of(loaded.whole).messages().messages)) != _contents(messages):
+    if (got := _contents(readout_of(loaded.graph).messages().messages)) != _contents(messages):
         yield f"it reads back as {got}"
 
 

@@ -30,7 +30,7 @@ from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
-from thence.format.whole import REWRITTEN, SessionGraph
+from thence.format.session_graph import REWRITTEN, SessionGraph
 from thence.memory.readouts import readout_of
 from thence.memory.watching import SUFFIXES
 from thence.testing import offers, rows

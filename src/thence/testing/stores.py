@@ -24,7 +24,7 @@ from thence.format.normal import derived_id
 from thence.format.records import Usage
 from thence.format.stored import DerivedEvent, StoredEvent, fingerprint
 from thence.memory.growth import Growing
-from thence.memory.keep import Ingester, IngestResult
+from thence.memory.ingest import Ingester, IngestResult
 from thence.memory.redact import Redactor
 from thence.memory.search import hits, parse
 from thence.memory.store import (
@@ -407,6 +407,20 @@ class StoreSuite:
                 yield f"totals, {what}: {sums} instead of {expected}"
         if sum(total.raw_bytes for total in store.totals(["agent"])) != store.totals()[0].raw_bytes:
             yield "what sessions take depends on how they are grouped"
+        bound = _session(store, "three", "d", day="2026-01-03")
+        row = msgspec.structs.replace(bound.row, lower_bound=("usage is missing",))
+        store.write([msgspec.structs.replace(bound, row=row)])
+        marks = {total.key[0]: total.is_lower_bound for total in store.totals(["session"])}
+        if [uid for uid, is_bound in marks.items() if is_bound] != ["claude:three"]:
+            yield f"lower bounds by session: {marks}"
+        by_day = {total.key: total.is_lower_bound for total in store.totals(["day"])}
+        if by_day != {("2026-01-01",): False, _DAY: True} or not store.totals()[0].is_lower_bound:
+            yield f"lower bounds by day: {by_day}"
+        named = [
+            row.session.native_session_id for row in store.sessions(Filter(is_lower_bound=True))
+        ]
+        if named != ["three"]:
+            yield f"sessions whose cost is a minimum: {named}"
 
     def searching(self, store: Store) -> Iterator[str]:
         """Words are found, with the text around them; what was left behind is marked."""

@@ -21,6 +21,7 @@ import msgspec
 
 from thence.agents import Batch, Cursor, File, Mark, Source, files
 from thence.agents.contents import Plain
+from thence.agents.marks import mark_of
 from thence.agents.records import (
     LineReader,
     answer,
@@ -90,7 +91,7 @@ def _skipped(file: File, why: str, place: Place | None = None) -> Skipped:
 def _read_lines(source: Source, file: File, before: Mark | None, handle: int, batch: Batch) -> None:
     status = os.fstat(handle)
     content = Plain(handle, status.st_size)
-    mark = files.mark_of(status, file.path)
+    mark = mark_of(status, file.path)
     if before is not None and _goes_on(before, content):
         mark = msgspec.structs.replace(
             mark,

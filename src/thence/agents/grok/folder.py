@@ -29,7 +29,7 @@ _BESIDE = (
     ("7-signals", "signals.json", True),
     ("8-context", "prompt_context.json", True),
 )
-MAX_CHILDREN = 2000
+MAX_CHILDREN = 2000  # folders are hostile too: a loop over them is bounded
 """How many subagents of one session are looked at."""
 
 

@@ -152,7 +152,7 @@
     // The page follows the end only when there is more of it, and for who reads there.
     if (atEnd && added) scrollTo({ top: document.body.scrollHeight });
     if (changed) overview(thread);
-    if (terms.length) paint(one(".ev.hit", thread));
+    if (marks) paint(one(".ev.hit", thread));
     soon();
   }
   // What stands over and beside the rows grows with them.
@@ -239,17 +239,33 @@
 
   // -- finding in a session -----------------------------------------------------------------
   // Words are marked by the browser's own highlights: the rows stay as they were sent.
-  let hits = null, terms = [];
-  const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\s+/g, "\\s+");
+  // What is a word is decided by the server, which sends the expression (memory/marking).
+  let hits = null, marks = "";
+  const shapes = new Map();
+  // Words end where a box ends: the text of a cell does not run on into the next one.
+  function boxOf(el) {
+    for (; el.parentElement; el = el.parentElement) {
+      const key = `${el.localName} ${el.className}`;
+      if (!shapes.has(key)) shapes.set(key, getComputedStyle(el).display);
+      if (!/^(inline|contents)$/.test(shapes.get(key))) break;
+    }
+    return el;
+  }
   function ranges(root) {
-    if (!terms.length || !root) return [];
-    const find = new RegExp(terms.map(escaped).sort((a, b) => b.length - a.length).join("|"), "giu");
+    if (!marks || !root) return [];
+    const find = new RegExp(marks, "giu");
     const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT, {
       acceptNode: (node) => node.parentElement.closest(".acts, title, button") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT,
     });
     const nodes = [], starts = [];
-    let text = "";
-    while (walk.nextNode()) { nodes.push(walk.currentNode); starts.push(text.length); text += walk.currentNode.data; }
+    let text = "", box = null;
+    while (walk.nextNode()) {
+      const node = walk.currentNode, own = boxOf(node.parentElement);
+      if (own !== box) { text += "\n"; box = own; }
+      nodes.push(node);
+      starts.push(text.length);
+      text += node.data;
+    }
     const place = (at, isEnd) => {
       let low = 0, high = nodes.length - 1;
       while (low < high) { const mid = (low + high + 1) >> 1; if (isEnd ? starts[mid] < at : starts[mid] <= at) low = mid; else high = mid - 1; }
@@ -300,17 +316,17 @@
       if (top < 110 || top > innerHeight * 0.7) row.scrollIntoView({ block: "start" });
       if (range) center(range);
     }
-    return Boolean(range) || !terms.length;
+    return Boolean(range) || !marks;
   }
   const finder = one("#find"), count = one("#n-of");
   const urlOf = (event, text) => `${one("#thread").dataset.base}?at=${event}${text ? `&q=${encodeURIComponent(text)}` : ""}#${event}`;
   async function look() {
     const text = finder.value.trim(), base = one("#thread").dataset.base;
-    if (!text) { hits = null; terms = []; paint(null); count.textContent = ""; one(".finder .steps").hidden = true; return; }
+    if (!text) { hits = null; marks = ""; paint(null); count.textContent = ""; one(".finder .steps").hidden = true; return; }
     const answer = await (await asked(`${base}/find?q=${encodeURIComponent(text)}`)).json();
     if (finder.value.trim() !== text || hits?.text === text) return; // asked twice: the place in the matches stays
     hits = { text, list: answer.matches, at: -1 };
-    terms = answer.terms;
+    marks = answer.marks;
     paint(null);
     count.textContent = hits.list.length ? `${hits.list.length}` : "no match";
     one(".finder .steps").hidden = !hits.list.length;
@@ -366,7 +382,7 @@
   // Who comes by a link to an event sees it, whatever was folded over it.
   const opened = one("#thread[data-target]");
   if (opened) {
-    terms = JSON.parse(opened.dataset.terms || "[]");
+    marks = opened.dataset.marks || "";
     const row = one(".ev.hit", opened), isBack = performance.getEntriesByType("navigation")[0]?.type === "back_forward";
     if (row) {
       const isResult = row.id !== opened.dataset.target;

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thence.cli.file_counts import UNDECIDED, Counts, Other
 from thence.format import codec
-from thence.format.counts import UNDECIDED, Counts, Other
 
 
 def counted(data: bytes, *, limit: int = codec.LINE_LIMIT) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from thence.format.normal import SessionEvent
 from thence.format.records import JSON, Usage
 from thence.format.stored import events_of_session
 from thence.memory.growth import Growing, light
-from thence.memory.keep import CarriedSpend, Ingester, IngestResult
+from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
 from thence.memory.packs import Packs
 from thence.memory.pages import with_price
 from thence.memory.payloads import with_payloads

@@ -9,13 +9,13 @@ timeline. Copies of other sessions' records are on the timeline of their owner a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
 
 import msgspec
 
-from thence.format import joins, output, shell, testruns, tools
+from thence.format import output, shell, testruns, tools
 from thence.format.facts import TYPED
 from thence.format.graph import State
 from thence.format.joins import Call
@@ -23,9 +23,10 @@ from thence.format.nodes import Is
 from thence.format.normal import SessionEvent
 from thence.format.readout import Readout
 from thence.format.records import Usage
-from thence.format.todos import Step, Todo, pending_todos
+from thence.format.stored import StoredEvent
 from thence.format.turn import TurnState
-from thence.format.wording import without_editor_context
+from thence.format.wording import corrects, without_editor_context
+from thence.memory.tally import Place
 
 _SHOWN = (State.LIVE, State.ORPHANED)
 _GONE = (State.DEAD, State.ROLLED_BACK)
@@ -33,8 +34,6 @@ _MESSAGE_KINDS = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_resu
 _LONE = re.compile("[\ud800-\udfff]")  # half a character, which nothing can store
 _MESSY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
-_CLOSING_TURNS = 3  # turns whose closing words are read for check lists
-_CLOSING_CHARS = 2_000  # characters of such words; what is left to do stands at their end
 _ANSWERED_BY_HUMAN = frozenset(
     {"askuserquestion", "exitplanmode", "exit_plan_mode", "ask_user_question", "request_user_input"}
 )
@@ -153,21 +152,51 @@ class DeadBranch(msgspec.Struct, frozen=True):
 class SessionTimeline:
     """What happened in a session, told in the order of its live line."""
 
-    def __init__(self, session: Readout) -> None:
-        """Follow a session whose events hold their payloads."""
+    def __init__(self, session: Readout, only: Container[int] | None = None) -> None:
+        """Follow a session whose events hold their payloads, or those of its events alone."""
         self.session = session
+        self._only = only
+
+    # -- all of it ----------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> list[StoredEvent]:
+        """All events in written order, with what was derived of them."""
+        rows, only = self.session.rows, self._only
+        return rows if only is None else [row for row in rows if row.event.event_id in only]
+
+    @cached_property
+    def events(self) -> list[SessionEvent]:
+        """All events in written order."""
+        events, only = self.session.events, self._only
+        return events if only is None else [event for event in events if event.event_id in only]
+
+    @cached_property
+    def all_calls(self) -> list[Call]:
+        """All calls in written order, wherever."""
+        calls, only = self.session.calls, self._only
+        return calls if only is None else [pair for pair in calls if pair.call.event_id in only]
+
+    @cached_property
+    def places(self) -> dict[int, Place]:
+        """Where events stand, by their ids."""
+        return {
+            row.event.event_id: (row.file, row.line, row.event.block) for row in self.session.rows
+        }
 
     # -- the line -----------------------------------------------------------------------
 
     @cached_property
     def line(self) -> list[SessionEvent]:
         """The live events of the session itself, compacted ones included, in their order."""
-        records = self.session.records
+        records, only = self.session.records, self._only
         return [
             event
             for place in self.session.graph.chain(boundaries=False)
             for event in records[place].blocks
-            if event.state in _SHOWN and not event.is_sidechain
+            if event.state in _SHOWN
+            and not event.is_sidechain
+            and (only is None or event.event_id in only)
         ]
 
     @cached_property
@@ -192,6 +221,17 @@ class SessionTimeline:
             before = event
         return out if out[0].events or len(out) == 1 else out[1:]
 
+    def correction(self, turn: TimelineTurn) -> str | None:
+        """Return the wording by which the prompt of a turn corrects the agent; None if none."""
+        known = self._corrections
+        if id(turn) not in known:
+            known[id(turn)] = corrects(turn.text)
+        return known[id(turn)]
+
+    @cached_property
+    def _corrections(self) -> dict[int, str | None]:
+        return {}
+
     @cached_property
     def prompts(self) -> list[SessionEvent]:
         """What the human said on the line, a block each."""
@@ -200,8 +240,9 @@ class SessionTimeline:
     # -- calls --------------------------------------------------------------------------
 
     @cached_property
-    def _pairs(self) -> dict[int, Call]:
-        return {pair.call.event_id: pair for pair in self.session.calls}
+    def pairs(self) -> dict[int, Call]:
+        """All calls by their events."""
+        return {pair.call.event_id: pair for pair in self.all_calls}
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -210,7 +251,7 @@ class SessionTimeline:
 
     def calls_in(self, events: Iterable[SessionEvent]) -> list[Call]:
         """The calls among some events."""
-        pairs = self._pairs
+        pairs = self.pairs
         return [
             pairs[event.event_id]
             for event in events
@@ -220,7 +261,7 @@ class SessionTimeline:
     @cached_property
     def timed_calls(self) -> list[tuple[int, Call]]:
         """All calls of which is known how many milliseconds passed until their result."""
-        return [(ms, p) for p in self.session.calls if (ms := p.outcome.elapsed_ms) is not None]
+        return [(ms, p) for p in self.all_calls if (ms := p.outcome.elapsed_ms) is not None]
 
     @cached_property
     def _scripts(self) -> dict[int, str | None]:
@@ -234,16 +275,6 @@ class SessionTimeline:
         if name not in scripts:
             scripts[name] = tools.command(pair.call.tool or "", pair.call.payload)
         return scripts[name] or ""
-
-    @cached_property
-    def retry_keys(self) -> list[tuple[str, str, int]]:
-        """What each call of the session is for, by channel: two that try the same agree."""
-        return [joins.aim(pair) for pair in self.session.calls]
-
-    @cached_property
-    def retries(self) -> frozenset[int]:
-        """The ids of calls that try again what had failed."""
-        return frozenset(row.event.event_id for row in self.session.rows if row.is_retry)
 
     def edits(self, call: Call) -> bool:
         """Whether a call changed a file."""
@@ -296,19 +327,9 @@ class SessionTimeline:
         """Results that failed, wherever, in written order; what a human refused is none."""
         return [
             ToolError(short(pair.outcome.error, 240), pair, result)
-            for pair in self.session.calls
+            for pair in self.all_calls
             if (result := pair.result) is not None and pair.outcome.failed and not cut_short(pair)
         ]
-
-    @cached_property
-    def own_errors(self) -> list[ToolError]:
-        """Results that failed in the session itself; those of its subagents are apart."""
-        return [fault for fault in self.errors if not fault.event.is_sidechain]
-
-    @cached_property
-    def subagent_errors(self) -> list[ToolError]:
-        """Results that failed in subagents of the session."""
-        return [fault for fault in self.errors if fault.event.is_sidechain]
 
     # -- money --------------------------------------------------------------------------
 
@@ -317,7 +338,7 @@ class SessionTimeline:
         """All bills, in written order, each once."""
         return [
             TimelineBill(row.event, usage, row.ticks or 0)
-            for row in self.session.rows
+            for row in self.rows
             if (usage := row.usage) is not None
         ]
 
@@ -341,7 +362,7 @@ class SessionTimeline:
         home = {records[place].id: at for at, run in enumerate(runs) for place in run.events}
         events: list[list[SessionEvent]] = [[] for _ in runs]
         bills: list[list[TimelineBill]] = [[] for _ in runs]
-        for event in self.session.events if runs else ():
+        for event in self.events if runs else ():
             at = home.get(event.native_id)
             if at is not None and event.state in _GONE and not event.is_sidechain:
                 events[at].append(event)
@@ -358,57 +379,19 @@ class SessionTimeline:
     @cached_property
     def summaries(self) -> list[SessionEvent]:
         """What compactions put in the place of what was said, in written order."""
-        records = self.session.records
+        records, only = self.session.records, self._only
         summaries = (record.blocks[0] for record in records if record.node.flags & Is.SUMMARY)
-        return [event for event in summaries if event.state in _SHOWN]
+        return [
+            event
+            for event in summaries
+            if event.state in _SHOWN and (only is None or event.event_id in only)
+        ]
 
-    # -- promises -----------------------------------------------------------------------
-
-    @cached_property
-    def listed_todos(self) -> list[Todo]:
-        """What is open on the lists of the line: of todo tools, of plans, and check lists."""
-        return pending_todos(self._steps(), ended_well=True)
-
-    def todos(self, outcome: str) -> list[Todo]:
-        """Return what is open: entries of lists, and what the last answer says is still to do.
-
-        The words of a session that ended well promise nothing; one that runs has not ended.
-        """
-        if self.has_ended_well(outcome) or self._last_answer is None:
-            return self.listed_todos
-        return pending_todos(self._steps())
+    # -- the end ------------------------------------------------------------------------
 
     def has_ended_well(self, outcome: str) -> bool:
         """Return whether the last turn is over and the session's outcome a success."""
         return outcome == "success" and self.session.turn().state is TurnState.DONE
-
-    @cached_property
-    def _last_answer(self) -> SessionEvent | None:
-        """The last answer of the last turn."""
-        last = self.turns[-1].events if self.turns else ()
-        return next((event for event in reversed(last) if event.kind == "assistant_msg"), None)
-
-    def _steps(self) -> Iterator[Step]:
-        """Yield the closing words of the last turns, calls that keep lists, and the last calls.
-
-        A call fulfils what the last answer says only if it comes after it.
-        """
-        closing = {
-            reply.event_id
-            for turn in self.turns[-_CLOSING_TURNS:]
-            for reply in [e for e in turn.events if e.kind == "assistant_msg"][-1:]
-        }
-        last = self._last_answer
-        is_late = False
-        for event in self.spoken:
-            name = f"{event.event_id}"
-            if event.event_id in closing:
-                yield Step(name, "assistant", event_text(event)[-_CLOSING_CHARS:])
-                is_late = is_late or event is last
-            elif (pair := self._pairs.get(event.event_id)) is not None and (
-                is_late or tools.tool_kind(event.tool or "") == "plan"
-            ):
-                yield _call_step(name, pair)
 
 
 def cut_short(pair: Call) -> bool:
@@ -429,22 +412,6 @@ def is_measured(pair: Call) -> bool:
 def milliseconds_between(begin: datetime, end: datetime) -> int:
     """Milliseconds from one time to another."""
     return round(1000 * (end - begin).total_seconds())
-
-
-def ids_of(events: Sequence[SessionEvent]) -> list[int]:
-    """Return pointers to events."""
-    return [event.event_id for event in events]
-
-
-def _call_step(name: str, pair: Call) -> Step:
-    return Step(
-        name,
-        "assistant",
-        tool=pair.call.tool or "",
-        input=pair.call.payload,
-        result=pair.result.payload if pair.result is not None else None,
-        failed=not pair.outcome.succeeded,
-    )
 
 
 def _is_blank(event: SessionEvent) -> bool:

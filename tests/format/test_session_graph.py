@@ -18,8 +18,8 @@ from thence.format.joins import add_usage
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import Usage
+from thence.format.session_graph import REWRITTEN, SessionGraph
 from thence.format.transcript import Transcript
-from thence.format.whole import REWRITTEN, SessionGraph
 from thence.memory.readouts import readout_of
 
 UID = "codex:s"

@@ -29,11 +29,12 @@ from thence.format.facts import (
     merge_statuses,
     words_of,
 )
+from thence.format.fold import FoldState
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
+from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
-from thence.format.whole import SessionGraph
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
@@ -81,6 +82,8 @@ class IngestResult(msgspec.Struct):
     """None when there was nothing new."""
     graph: SessionGraph | None = None
     """All of the session, payloads at hand and redacted, when it was read at once."""
+    fold: FoldState | None = None
+    """The state of its fold, where it can be continued."""
     rest: Growing | None = None
     """There is more to read, going on from here."""
     rebuilt: str | None = None
@@ -124,6 +127,7 @@ class _StoredCalls:
 
     def calls_of(self, facts: Sequence[Fact], known: Mapping[str, Block]) -> dict[str, Block]:
         """Return the calls that results among these facts answer and that are not `known`."""
+        # A result may come in a later read than its call.
         missing = {name for fact in facts for name in answers_of(fact.blocks)} - known.keys()
         if not missing:
             return {}
@@ -175,6 +179,7 @@ class Ingester:
         """
         if again and grown is not None:
             stored = grown.load()
+            # Facts of a file that is gone stay: the store has the only copy.
             there = {file.key for file in source.files}
             lost = _facts_without_source(stored, there)
             batch = self._read(
@@ -187,6 +192,7 @@ class Ingester:
 
     def _read(self, adapter: SourceReader, source: Source, cursor: Cursor | None) -> Batch:
         """Read the next piece of a source; ids and names in it hold no secret."""
+        # What the reader carries over is stored as well: nothing that is stored is exempt.
         with clean_carry_with(self._redactor.redact_uncounted):
             batch = adapter.read(source, cursor)
         batch.events = clean_fields(batch.events, self._redactor)
@@ -209,6 +215,7 @@ class Ingester:
     ) -> IngestResult:
         """Store what one read gave."""
         out = IngestResult(source, skipped=batch.skipped, lines=batch.lines, bytes=batch.bytes)
+        # Nothing new: not even the row is written, so that no follower is woken.
         if grown is not None and batch.cursor == grown.tail.cursor and not batch.notices:
             out.rest = None if batch.done else grown
             return out
@@ -219,6 +226,7 @@ class Ingester:
         stored = self._pack_facts(source.uid, new, _StoredCalls(grown))
         growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
         out.rebuilt = growth.rebuilt
+        # Read from its start to its end in one piece: it can be digested from memory.
         if grown is None and batch.done:
             out.graph = growth.delta.window
         row = self._row(growth, source, batch, known)
@@ -230,8 +238,10 @@ class Ingester:
                 carried_change=carried.change,
             )
         change = out.change = self._make_change(growth, stored, row, begun)
+        out.fold = growth.state if change.fold else None
         change.cursor = self._clean_cursor(batch.cursor)
         before = grown.tail.row.events if grown is not None else 0
+        # A rewrite may leave fewer events than before.
         out.new_events = max(change.row.events - before, 0)
         if not batch.done:
             tail = growth.tail(change)
@@ -244,6 +254,7 @@ class Ingester:
 
         With their payloads, which are read from the pack.
         """
+        # Only a text that is written in pieces goes on across two reads.
         if not any(fact.piece is not None for fact in new):
             return {}
         last = {(fact.file, fact.channel): fact for fact in grown.last_facts if fact.blocks}
@@ -272,7 +283,7 @@ class Ingester:
             redactor=self._fingerprint.redaction,
             reader=self._fingerprint.reader,
             fold=self._fingerprint.fold,
-            pack_bytes=0,
+            pack_bytes=0,  # payloads are packed anew
         )
         change = self._make_change(growth, stored, row)
         change.cursor = self._clean_cursor(earlier.cursor)
@@ -296,6 +307,7 @@ class Ingester:
         )
         growth = Growth(uid, None, stored.full, torn=torn, shares=shares)
         row = self._row(growth, source, Batch([], [], Cursor(), torn=torn), known)
+        # No source of this machine can give it again.
         row = msgspec.structs.replace(self.clean_row(row), gone=True, imported=origin)
         change = self._make_change(growth, stored, row)
         change.replayed, change.billed, change.ties = shares
