@@ -117,6 +117,10 @@ def test_what_qwen_wrote_on_another_machine_is_not_of_this_one(tmp_path: Path) -
 
     put_qwen(tmp_path, os.getpid(), now := time.time())
     (live,) = Qwen().live(tmp_path)
+    (path,) = (path for path in tmp_path.rglob("*.json"))
+    os.utime(path, (now, now - 40 * 86_400))
+
+    assert [] == list(Qwen().live(tmp_path))  # the files stay for ever: old ones are not opened
 
     assert (SESSION, "/harbour", os.getpid()) == (live.session, live.cwd, live.pid)
     assert abs(datetime.fromisoformat(live.since or "").timestamp() - now) < 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from thence.agents.records import (
 )
 
 _CHATS, _SIDES, _ARCHIVE = "chats", "subagents", "archive"
+_MAX_OPEN_DAYS = 30  # the files stay: without an end all of them were read for every list
 _LOG, _META, _RUNTIME = ".jsonl", ".meta.json", ".runtime.json"
 
 
@@ -92,7 +94,7 @@ class Qwen(QuietAgent):
         """Yield the sessions of this machine whose process still runs."""
         for project in files.folders_in(f"{root}/projects"):
             for entry in files.walk(f"{project.path}/{_CHATS}", 0):
-                if not entry.name.endswith(_RUNTIME):
+                if not entry.name.endswith(_RUNTIME) or _is_old(entry):
                     continue
                 state = files.document(entry.path)
                 session, pid = text(state.get("session_id")), state.get("pid")
@@ -100,6 +102,14 @@ class Qwen(QuietAgent):
                 is_here = state.get("hostname") in (None, socket.gethostname())
                 if session and is_here and is_running(pid, since):
                     yield Live(session, pid, "running", cwd=cwd, since=since)
+
+
+def _is_old(entry: os.DirEntry[str]) -> bool:
+    """Return whether a session was opened so long ago that nobody can be at it."""
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime < time.time() - _MAX_OPEN_DAYS * 86_400
+    except OSError:
+        return True
 
 
 def is_ours(value: Record) -> bool:
