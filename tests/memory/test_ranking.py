@@ -69,6 +69,13 @@ def planted(store: Store, name: str, said: Sequence[tuple[str, str]], day: int) 
     return change
 
 
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy machine cut no search short."""
+    for module in (index, postgres_search):
+        monkeypatch.setattr(module, "BUDGET_S", 600.0)
+
+
 @pytest.fixture(scope="module")
 def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Store]]:
     """The same past in both stores."""
@@ -123,6 +130,28 @@ def test_exact_words_are_all_there(both: list[Store]) -> None:
     )
     assert ["tide"] == asked(both, '"tide window"')[0]
     assert [] == asked(both, '"window tide"')[0]
+
+
+def test_a_quoted_part_of_a_pasted_error_is_one_of_its_words(both: list[Store]) -> None:
+    """A must while something has all of it; else the other words answer, and that is said."""
+    names, answer = asked(both, 'Error: buoys "of the harbour office" at line 7')
+
+    assert ["window"] == asked(both, 'clean "harbour office"')[0]
+    assert "window" in names
+    assert "any" == answer.how
+    assert answer.explanation.startswith("no exact match; best matches for: ")
+    assert [] == asked(both, '"harbour tide" "tide window" file:chart.py')[0]
+
+
+def test_plurals_and_singulars_are_found_by_each_other(both: list[Store]) -> None:
+    """For words that are nowhere, and behind the very word where that is somewhere."""
+    names, answer = asked(both, "almanacs moons")
+    clocks, _ = asked(both, "clocks buoys lantern")
+
+    assert ["list"] == names
+    assert {("almanacs", "almanac"), ("moons", "moon")} == set(answer.instead)
+    assert "names" == clocks[0]
+    assert {"tide", "clock"} <= set(clocks)
 
 
 @pytest.mark.parametrize(
@@ -218,8 +247,6 @@ def test_both_stores_answer_all_questions_alike(
     shared: Path, postgres: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The questions of the benchmark, over real logs, give the same sessions in the same order."""
-    for module in (index, postgres_search):
-        monkeypatch.setattr(module, "BUDGET_S", 600.0)  # a busy machine must not cut one of them
     for name in ("MAX_ROWS", "MAX_WORD_ROWS"):  # the newest rows of a copy are those that came last
         monkeypatch.setattr(ranking, name, 100_000)
     from bench import bench_questions

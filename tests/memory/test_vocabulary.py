@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.memory.vocabulary import distance, forms_of, like, nearest, parts_of
+from thence.memory.vocabulary import distance, forms_of, like, nearest, other_number, parts_of
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,22 @@ def test_name_that_was_meant_is_near() -> None:
     """Two slips at most."""
     assert "project" == nearest("projct", ["project", "model"])
     assert nearest("branch", ["project", "model"]) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "other"),
+    [
+        ("window", "windows"),
+        ("Windows", "window"),
+        ("entries", "entry"),
+        ("entry", "entries"),
+        ("keys", "key"),
+        ("day", None),
+        ("key_name", None),
+        ("class", None),
+        ("x86", None),
+    ],
+)
+def test_a_word_has_another_number(word: str, other: str | None) -> None:
+    """Short words, names and what only looks like a plural have none."""
+    assert other == other_number(word)

@@ -251,6 +251,7 @@ class SqliteWords:
         until = self._until if enough else self._until - BUDGET_S / 2
         tables = every(self._db, "SELECT name, first FROM tables ORDER BY first DESC")
         lists: list[list[Row]] = []
+        is_small = len(tables) == 1  # then the answer never depends on the clock
         capped, furthest = False, None
         for query in queries:
             rows: list[Row] = []
@@ -260,7 +261,8 @@ class SqliteWords:
                 # What narrows only puts the answers in another order.
                 is_enough = len(rows) >= enough or (narrowing and bool(lists))
                 late = is_enough and time.monotonic() > until
-                if is_cut := (late and (back is not None or enough < 0)) or len(rows) >= cap:
+                is_first = back is None and (enough >= 0 or is_small)
+                if is_cut := (late and not is_first) or len(rows) >= cap:
                     break
                 some = [] if self._lacks(name, query) else self._table(name, query, cap - len(rows))
                 having += [(name, start)] if some else []
@@ -350,9 +352,10 @@ class SqliteWords:
         """Return words of the index with a beginning, and a part; some, where there are many."""
         out: set[str] = set()
         end = f"{beginning[:-1]}{chr(ord(beginning[-1]) + 1)}" if beginning else ""
-        for (name,) in every(self._db, "SELECT name FROM tables ORDER BY first DESC"):
-            if time.monotonic() > self._words_until:
-                break
+        tables = every(self._db, "SELECT name FROM tables ORDER BY first DESC")
+        for at, (name,) in enumerate(tables):
+            if at and time.monotonic() > self._words_until:
+                break  # the newest are always looked at
             words = f"temp.vocabulary_{name}"
             self._db.execute(
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS {words} USING fts5vocab(main, {name}, row)"
