@@ -86,7 +86,7 @@ _TREES = {
         "test_a_boundary_holds_back_nothing_from_who_asks",
         "test_no_links_whatever_make_it_raise_or_loop",
     ),
-    "tests/format/test_whole.py": (
+    "tests/format/test_session_graph.py": (
         "test_own_events_are_the_same_session",
         "test_order_and_pieces_do_not_matter",
     ),

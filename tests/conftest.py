@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 CI = bool(os.environ.get("CI"))
 PROVING = bool(os.environ.get("THENCE_PROVE"))
-EVERYDAY_CASES = 4
+EVERYDAY_CASES = 2
 """Cases of a test in the everyday subset; the others, between these, are slow."""
 SLOWEST = 12
 """Files that are named at the end of a run, with what each took."""
@@ -59,8 +59,12 @@ settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "ever
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two processes more than there are processors: tests wait for browsers and servers."""
-    return len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else 2
+    """Return two processes more than there are processors: tests wait for browsers and servers.
+
+    Each of them collects all tests, so that the everyday subset has one less.
+    """
+    more = 2 if settings.get_current_profile_name() == "whole" else 1
+    return len(os.sched_getaffinity(0)) + more if hasattr(os, "sched_getaffinity") else 2
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,8 +99,8 @@ def _unsampled(items: list[pytest.Item]) -> list[pytest.Item]:
     cases: Counter[str] = Counter()
     left_out: list[pytest.Item] = []
     for item in items:
-        sampled = item.get_closest_marker("sampled")
-        if sampled is not None and sampled.args:
+        sampled = next((mark for mark in item.iter_markers("sampled") if mark.args), None)
+        if sampled is not None:
             name = item.nodeid.partition("[")[0]
             step, first = (*sampled.args, 0)[:2]
             if cases[name] % step != first:

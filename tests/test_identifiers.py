@@ -86,6 +86,7 @@ def test_names_say_what_a_thing_is() -> None:
     assert [] == wrong
 
 
+@pytest.mark.slow
 def test_docstrings_say_what_is_returned() -> None:
     """They say "Return", not "Give"."""
     wrong = [

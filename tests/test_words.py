@@ -132,6 +132,7 @@ def old_in(text: str) -> set[str]:
     return {phrase for phrase in OLD if phrase.lower() in found}
 
 
+@pytest.mark.slow
 def test_no_text_of_the_program_has_an_old_phrase() -> None:
     """Whatever the CLI, the viewer, HTTP, MCP or an error says."""
     found = [

@@ -341,6 +341,29 @@ def _continue_write(home: Path, session: str, *turns: Turn) -> None:
     write_document(home / f".continue/sessions/{session}.json", {**told, "history": history})
 
 
+# -- aider: `.aider.chat.history.md`, one file for all chats of a folder --------------------
+
+
+def _aider_bill(*turns: Turn) -> Usage:
+    return Usage(sum(400 + turn[0] for turn in turns), sum(100 + turn[0] for turn in turns))
+
+
+def aider_restored(home: Path) -> None:
+    """Write two chats; the second goes on from the first. Below 1,000 aider rounds no count."""
+    chats: list[str] = []
+    for turn, restored in ((FIRST, ""), (SECOND, "> Restored previous conversation history.  \n")):
+        used = _aider_bill(turn)
+        chats.append(
+            f"\n# aider chat started at 2026-11-10 10:0{turn[0]}:00\n\n"
+            f"> Aider v0.86.2  \n> Main model: openai/gpt-5 with diff edit format  \n{restored}\n"
+            f"#### {turn[1]}  \n\n{turn[2]}\n\n"
+            f"> Tokens: {used.input} sent, {used.output} received.  \n"
+        )
+    path = home / ".aider" / "tidepool" / ".aider.chat.history.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(chats), encoding="utf-8")
+
+
 # -- OpenCode and Kilo: a database with rows that change, and the events that changed them --
 
 _SCHEMA = """
@@ -476,4 +499,6 @@ CASES = (
     Case("continue", "rewound", "the document is written anew without a turn that was read",
          lambda home: _continue_write(home, A, FIRST, LEFT), BRANCHED,
          (lambda home: _continue_write(home, A, FIRST, OTHER),)),
+    Case("aider", "restored", "two chats in one history, the second goes on from the first",
+         aider_restored, Answers(None, _aider_bill(FIRST, SECOND), live=("basalt", "holdfast"))),
 )  # fmt: skip

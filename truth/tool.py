@@ -16,6 +16,7 @@ from typing import Any
 
 FIRST = ("claude", "codex", "grok")
 FURTHER = (
+    "aider",
     "cline",
     "continue",
     "copilot",

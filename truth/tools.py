@@ -92,11 +92,16 @@ class Agentsview(_Peer):
     _all = ("--include-one-shot", "--include-automated", "--include-children", "--json")
 
     def _ask(self, *given: str) -> dict[str, object]:
-        told = self.asked(self.program, *given, AGENTSVIEW_DATA_DIR=str(self.home / "view"))
+        told = self.asked(self.program, *given, **self._places())
         return told if isinstance(told, dict) else {}
 
     def _run(self, *given: str) -> None:
-        self.run(self.program, *given, AGENTSVIEW_DATA_DIR=str(self.home / "view"))
+        self.run(self.program, *given, **self._places())
+
+    def _places(self) -> dict[str, str]:
+        """Return where its store lies, and the chats of aider, which have no usual folder."""
+        places = {"AGENTSVIEW_DATA_DIR": self.home / "view", "AIDER_DIR": self.home / ".aider"}
+        return {name: str(path) for name, path in places.items()}
 
     def start(self) -> None:
         """Start its daemon, which listens on loopback."""

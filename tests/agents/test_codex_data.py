@@ -349,6 +349,7 @@ def test_state_at_the_kill_then_the_end(shared: Path, tmp_path: Path, name: str)
     assert ([], view(one(shared, name))) == (second.notices, view(whole))
 
 
+@pytest.mark.slow
 def test_public_files_hold_the_calls_that_are_in_them(shared: Path) -> None:
     """Calls, results and orphans of other people's rollouts, counted by another program."""
     root = shared / "data" / "public"

@@ -531,6 +531,7 @@ def test_a_damaged_compressed_log_is_told_once(tmp_path: Path, data: bytes, why:
     assert [] == second.skipped
 
 
+@pytest.mark.slow
 def test_a_bomb_is_unpacked_in_pieces_and_not_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from thence.agents.profiles import agents
 
 SOURCE = Path(__file__).parents[2] / "src" / "thence"
@@ -71,6 +73,7 @@ def named(tree: ast.AST) -> list[str]:
     return found + [name for name in imports(tree) if f"{name}.".startswith(folders)]
 
 
+@pytest.mark.slow
 def test_no_module_names_an_agent() -> None:
     """So a further agent touches nothing but its own folder."""
     found = {

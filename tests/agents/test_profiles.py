@@ -40,7 +40,9 @@ def test_an_id_that_looks_like_an_option_is_no_option(name: str) -> None:
     profile = agents()[name].profile
     *before, last = profile.resume_command("--yolo")
 
-    if profile.is_positional:
+    if profile.resumes_by_folder:  # the id is no part of the command
+        assert profile.resume_option == (*before, last)
+    elif profile.is_positional:
         assert ["--", "--yolo"] == [*before[-1:], last]
     elif profile.takes_equals and not profile.id_prefix:
         assert f"{profile.long_option or profile.resume_option[-1]}=--yolo" == last
@@ -50,11 +52,12 @@ def test_an_id_that_looks_like_an_option_is_no_option(name: str) -> None:
 
 
 def test_a_home_elsewhere_is_named_by_the_agents_variable() -> None:
-    """Some of them name the folder above their own."""
+    """Some of them name the folder above their own, one a file in it."""
     homes = {name: agent.profile.home_of(Path("/h/.x")) for name, agent in agents().items()}
 
     above = ("droid", "gemini", "goose", "kilo", "opencode")
     assert {"/h"} == {homes.pop(name) for name in above}
+    assert "/h/.x/.aider.chat.history.md" == homes.pop("aider")
     assert {"/h/.x"} == set(homes.values())
 
 

@@ -55,7 +55,7 @@ class Machine:
 
 @pytest.mark.slow
 def test_a_package_gives_its_agent_every_ability(tmp_path: Path) -> None:
-    """Samples are swept, resumed by its command, hooked, registered, handed over both ways."""
+    """Samples are swept, resumed by its command, hooked, registered, handed over, seen to run."""
     machine = Machine(tmp_path)
     machine.python(SAMPLE)
     machine.thence("sweep")
@@ -66,6 +66,13 @@ def test_a_package_gives_its_agent_every_ability(tmp_path: Path) -> None:
     given = json.loads(machine.thence("handoff", row["session_uid"], "--to", "claude", "--json"))
     taken = json.loads(machine.thence("handoff", given["files"][0], "--to", "pebble", "--json"))
 
+    lease = machine.home / ".pebble" / f"{row['native_session_id']}.running"
+    lease.write_text(json.dumps({"pid": os.getpid()}))
+    running = json.loads(machine.thence("ls", "--running", "--agent", "pebble", "--json"))
+    asked = machine.thence("resume", row["session_uid"], "--prompt", "And now?", "--json")
+
+    assert [row["session_uid"]] == [one["session_uid"] for one in running]
+    assert "And now?" == json.loads(asked)["argv"][-1]
     assert ".f-pebble" in machine.python(COLOUR)
     assert ["pebble", "--resume"] == way["argv"][:2]
     assert "SessionStart" in (machine.home / ".pebble" / "settings.json").read_text()

@@ -46,8 +46,8 @@ class SwappedStore(Front):
     """Ours, made without a word, as theirs is: each in a place of its own."""
 
     def __init__(self) -> None:
-        self._desk: TranscriptStore
-        super().__init__(made()._desk)
+        self._transcripts: TranscriptStore
+        super().__init__(made()._transcripts)
         self._projects: set[str] = set()
 
     async def append(self, key: Mapping[str, Any], entries: list[Any]) -> None:
@@ -57,18 +57,18 @@ class SwappedStore(Front):
 
     def get_entries(self, key: Mapping[str, Any]) -> list[Any]:
         """What their class offers to tests."""
-        return self._desk.load(TranscriptKey.of(key)) or []
+        return self._transcripts.load(TranscriptKey.of(key)) or []
 
     @property
     def size(self) -> int:
         """The same."""
-        return sum(len(self._desk.sessions(project)) for project in self._projects)
+        return sum(len(self._transcripts.sessions(project)) for project in self._projects)
 
     def clear(self) -> None:
         """The same."""
         for project in self._projects:
-            for listed in self._desk.sessions(project):
-                self._desk.delete(TranscriptKey(project, listed["session_id"]))
+            for listed in self._transcripts.sessions(project):
+                self._transcripts.delete(TranscriptKey(project, listed["session_id"]))
 
 
 claude_agent_sdk.InMemorySessionStore = SwappedStore

@@ -75,6 +75,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_sessions_of_every_agent_are_listed(home: Path) -> None:
     """With their titles; forks are sessions of their own."""
     listed = json.loads(thence(home, "ls", "--json"))

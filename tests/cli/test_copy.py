@@ -50,6 +50,7 @@ def test_copy_from_an_empty_database_makes_nothing(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_over", [False, True])
 def test_two_stores_of_one_folder_are_copied_and_live_apart(
     tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch, left_over: bool

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.agents import test_opencode
 from tests.agents.databases import OPENCODE, run, state
 from tests.cli.test_agents import thence
@@ -27,6 +29,7 @@ def tokens(home: Path) -> int:
     return sum(sum(part["tokens"].values()) for part in costs["parts"])
 
 
+@pytest.mark.slow
 def test_a_database_that_grows_is_swept_to_what_it_holds(tmp_path: Path) -> None:
     """The client is running; what it deletes later stays here, and its files stay as they are."""
     home = tmp_path / "home"
@@ -66,6 +69,7 @@ def test_a_database_that_grows_is_swept_to_what_it_holds(tmp_path: Path) -> None
     assert "Mend it" in thence(home, "export", uid)
 
 
+@pytest.mark.slow
 def test_a_damaged_database_is_told_and_costs_nothing_that_was_read(tmp_path: Path) -> None:
     """Its sessions stay, and the sweep says why it could not look for more."""
     path = run(tmp_path / PLACE / "opencode.db", OPENCODE, test_opencode.steps())

@@ -132,6 +132,7 @@ def test_the_viewer_is_opened_when_that_is_asked_for(
     assert [(0 if taken else 7331, 27)] == served
 
 
+@pytest.mark.slow
 def test_nobody_is_asked_where_nobody_can_answer(elsewhere: Path, run: Run, tmp_path: Path) -> None:
     """Without a terminal it prints and ends."""
     assert "browser?" not in run("demo", "--dir", str(tmp_path / "demo")).stdout

@@ -117,6 +117,7 @@ def test_a_lost_or_damaged_pack_is_found(machine: Homes, run: Run) -> None:
     assert (1, True) == (code, "its pack is missing" in worst(found, "packs"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deep", [[], ["--deep"]], ids=["gone", "damaged"])
 def test_what_a_broken_pack_held_is_read_again(machine: Homes, run: Run, deep: list[str]) -> None:
     """The command that the doctor names does it, and then all is well."""
@@ -291,6 +292,8 @@ def test_agents_are_listed_with_their_versions_and_what_is_known_of_them(
 
     assert {"claude", "codex", "grok", "thence"} == set(agents)
     assert ["resume", "hooks", "servers", "handoff"] == agents["codex"]["offers"]
+    assert "no running sessions" in agents["codex"]["words"]
+    assert "status" in agents["claude"]["offers"]
     assert ["0.130.0"] == agents["codex"]["versions"]
     assert {"zorp": 1} == agents["claude"]["not_understood"]
     assert {f"claude:{IMPORT}": 1} == agents["claude"]["not_understood_by_session"]

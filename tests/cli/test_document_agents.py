@@ -79,6 +79,7 @@ def test_no_sweep_leaves_a_trace(machine: tuple[Path, list[tuple[State, State]]]
     assert [before for before, _ in states] == [after for _, after in states]
 
 
+@pytest.mark.slow
 def test_all_of_it_counts_as_read(home: Path) -> None:
     """Files that are read with others included."""
     assert "not read yet" not in thence(home, "doctor")

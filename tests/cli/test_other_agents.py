@@ -94,6 +94,7 @@ def test_a_session_goes_from_it_to_another_agent_and_back(machine: Machine) -> N
     assert "It is mended." in machine.thence("show", back["files"][0])
 
 
+@pytest.mark.slow
 def test_what_another_agent_lacks_is_said(machine: Machine) -> None:
     """In words, with those that have it."""
     said = machine.thence("hook", "install", "pi", code=2)

@@ -41,6 +41,7 @@ def digest(desk: Desk) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_session_that_runs_is_running_and_nothing_else(desk: Desk) -> None:
     """Its open call is twenty seconds old: no list and no digest says how it ended."""
     desk.write_claude(told("ask Run the job.", "run sleep 300"), ago=NOW)

@@ -73,6 +73,7 @@ def without_boundary(text: str) -> list[str]:
     return [first[18:], *lines]
 
 
+@pytest.mark.slow
 def test_the_second_hook_and_those_after_a_sweep_are_quick(desk: Desk, tmp_path: Path) -> None:
     """The first one makes the brief; sweeps make it anew from then on, and nobody waits."""
     first, *_ = made = [run_hook(desk, tmp_path / "tidepool") for _ in range(2)]
@@ -234,6 +235,7 @@ def fill(path: Path, sessions: int, project: str, own: int) -> None:
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [20, 2_000])
 def test_a_brief_is_as_much_work_in_a_large_store_as_in_a_small_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: int

@@ -138,6 +138,7 @@ def test_a_note_is_found_by_characters_inside_it(
     assert desk.run("search", "登表").out.startswith("no matches")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_an_older_store_is_indexed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_gone: bool

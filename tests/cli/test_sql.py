@@ -119,6 +119,7 @@ def test_a_long_answer_is_cut_and_says_so(looked_at: Homes, run: Run) -> None:
     assert 100 == len(json.loads(usual.stdout))
 
 
+@pytest.mark.slow
 def test_content_cannot_reach_the_terminal(looked_at: Homes, run: Run) -> None:
     """Escapes, line ends and marks that turn text around are shown, not sent."""
     question = "SELECT 'a' || chr(27) || '[31m' || chr(10) || chr(8238) || 'b' AS \"x\ty\""

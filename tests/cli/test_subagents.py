@@ -90,6 +90,7 @@ def test_a_subagent_of_which_only_the_parent_tells_is_there_whole(desk: Desk) ->
     assert alone == with_log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_after", [0, 4, 9])
 def test_a_log_that_grows_tells_the_same(desk: Desk, log_after: int) -> None:
     """Swept line by line, whenever the subagent's own log appears, if it ever does."""

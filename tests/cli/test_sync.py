@@ -202,6 +202,7 @@ def test_three_machines_in_any_order_end_alike(tmp_path: Path) -> None:
     assert ("gauge", ["alpha", "beta", "gamma"], True) == ends[0][f"claude:{ONE}"][:3]
 
 
+@pytest.mark.slow
 def test_the_last_name_and_the_last_pin_win(tmp_path: Path, folder: str) -> None:
     """What was changed last counts everywhere, also taking back."""
     first, second, _ = _pair(tmp_path, folder)
@@ -376,6 +377,7 @@ def _sync_until(machine: Machine, step: int, patch: pytest.MonkeyPatch) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sender_ends", [True, False])
 def test_a_sync_that_ends_anywhere_is_made_up_for(
     tmp_path: Path, near_or_far: str, monkeypatch: pytest.MonkeyPatch, *, sender_ends: bool
@@ -481,6 +483,7 @@ def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str
     assert f"claude:{THREE}" not in lost.sessions()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writes", [0, 1, 2])
 def test_a_rotation_that_ends_anywhere_is_made_up_for(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, writes: int
@@ -571,6 +574,7 @@ def test_half_a_bundle_waits(tmp_path: Path, folder: str) -> None:
     assert f"claude:{ONE}" in second.sessions()
 
 
+@pytest.mark.slow
 def test_a_large_session_goes_in_parts(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -586,6 +590,7 @@ def test_a_large_session_goes_in_parts(
     assert _messages(first, ONE) == _messages(second, ONE)
 
 
+@pytest.mark.slow
 def test_a_lost_state_changes_nothing(tmp_path: Path, folder: str) -> None:
     """Without what it knew a machine reads and writes everything once more, to the same end."""
     first, second, _ = _pair(tmp_path, folder)
@@ -601,6 +606,7 @@ def test_a_lost_state_changes_nothing(tmp_path: Path, folder: str) -> None:
     assert _facts(first) == _facts(second)
 
 
+@pytest.mark.slow
 def test_two_machines_with_the_same_log_are_united(tmp_path: Path, folder: str) -> None:
     """A third machine has the union of what both have of a session."""
     first, second, phrase = _pair(tmp_path, folder)

@@ -67,6 +67,7 @@ def test_a_word_of_a_title_finds_the_session(desk: Desk) -> None:
     assert [(PLAIN, "user_msg")] == [one[:2] for one in hits(desk, "walrus")]
 
 
+@pytest.mark.slow
 def test_the_terminal_names_the_session(desk: Desk) -> None:
     """The title stands over the hit, and what was asked for is marked."""
     ran = desk.run("search", "flamingo")

@@ -175,6 +175,7 @@ def test_a_rule_that_is_taken_back_brings_words_back_from_sources(desk: Desk) ->
     assert VALUE not in desk.run("show", GONE).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["shortened", "rewritten"])
 def test_a_new_rule_loses_nothing_of_a_log_that_changed_meanwhile(desk: Desk, how: str) -> None:
     """What the log no longer has stays in the store, redacted."""
@@ -220,7 +221,7 @@ cli.main()
 
 
 @pytest.mark.parametrize("point", [1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 70])
-@pytest.mark.few(4)
+@pytest.mark.few(11)
 @pytest.mark.sampled(4)
 def test_a_sweep_that_is_killed_while_it_applies_a_rule_is_finished_by_the_next(
     desk: Desk, point: int

@@ -177,6 +177,7 @@ _HERMES = f"""model:
   base_url: {OPENAI}
   api_key: none
   context_length: 128000
+max_concurrent_sessions: 8
 """
 _CONTINUE = f"""name: made up
 version: 1.0.0

@@ -6,6 +6,7 @@ Each client talks to a model on loopback, whose bills are what ours must be.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ NEXT = "Say that again in French, please."
 DONE = "C'est low(), dans tide.py, qui prend le maximum."
 EARLIER = "What is a spring tide?"
 COUNT = "wc -l tide.py && false"
+SOURCE = Path(__file__).resolve().parent.parent.parent / "src"
 LATEST_S = 2.0
 """Within this time of being written, what is said is in our store."""
 
@@ -127,6 +129,40 @@ def newest(found: Client, home: Path) -> str:
     """Return the session that was written last."""
     ran = order(found, home, {}, thence("sweep", "--json"), thence("ls", "--json"))["ran"]
     return str(json.loads(ran[1]["out"])[0]["session_uid"])
+
+
+LISTS = """
+import json, os, pathlib, sys
+from thence.agents.profiles import agents
+reader = agents()[sys.argv[1]].reader
+roots = reader.roots(pathlib.Path.home(), os.environ)
+names = [live.session for root in roots for live in reader.live(root)]
+pathlib.Path("running.json").write_text(json.dumps(names))
+"""
+
+
+@pytest.mark.parametrize("name", [c.name for c in ALL if agents()[c.name].offers("status")])
+def test_a_session_runs_as_long_as_its_client_does(name: str, tmp_path: Path) -> None:
+    """Asked by the agent's own tool while it works, and again when all is over."""
+    found = client(name)
+    if name == "qwen":
+        pytest.skip("Qwen Code names the process of sessions in its interface only")
+    home = tmp_path / "home"
+    found.settle(home)
+    # In the project: some clients let no command name a path outside.
+    command, listing = (home / "project" / name for name in ("look", "running.json"))
+    argv = ["env", f"PYTHONPATH={SOURCE}", sys.executable, "-c", LISTS, name]
+    command.write_text(f"#!/bin/sh\nexec {shlex.join(argv)}\n")
+    command.chmod(0o755)
+    script = {PROMPT: [found.run("./look"), ANSWER]}
+    first = order(found, home, script, found.ask(PROMPT))
+    assert 0 == first["ran"][0]["code"], first["ran"]
+    listed = json.loads(listing.read_text())
+    uid = newest(found, home)
+    order(found, home, {}, ["./look"])
+
+    assert [uid] == [f"{name}:{session}" for session in listed]
+    assert [] == json.loads(listing.read_text())
 
 
 # -- handoff --------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def test_chats_of_aider_are_captured_in_time_and_resumed_by_the_printed_command(
     assert "    return min(hours)\n" in (home / "project" / "tide.py").read_text()
     assert [PROMPT] == summaries(session, "user_msg")
     assert any(text.startswith(WORDS) for text in summaries(session, "assistant_msg"))
-    assert ["tide.py"] == [e["path"] for e in session["events"] if e["kind"] == "edit"]
+    assert any("tide.py" in text for text in summaries(session, "edit"))
     assert is_rounded(bill["input"], spent[0]), (bill, spent)
     assert bill["output"] == spent[2]
 

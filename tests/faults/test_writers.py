@@ -43,6 +43,7 @@ def test_writers_lose_nothing_when_half_of_them_are_killed(tmp_path: Path, warm:
     assert len(decoded.skipped) <= 4
 
 
+@pytest.mark.slow
 def test_writers_of_long_lines_lose_nothing_either(tmp_path: Path, warm: Warm) -> None:
     """Lines of up to 4 MiB: a kill leaves halves, which others end before they go on."""
     subject = JournalSubject(largest=4 << 20)

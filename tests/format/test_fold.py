@@ -150,6 +150,7 @@ def test_a_session_that_grows_is_the_session_read_at_once(
             assert [] == differences(grown)
 
 
+@pytest.mark.slow
 @settings(max_examples=by_pace(everyday=6, whole=10, prove=150), phases=PHASES)
 @given(st.data())
 def test_a_log_without_links_that_is_rolled_back_grows_as_well(data: st.DataObject) -> None:

@@ -40,6 +40,7 @@ class Plain:
         self.events = store.events
 
 
+@pytest.mark.slow
 def test_every_event_with_a_time_is_in_one_part(store: Sqlite) -> None:
     """The parts add up to the events, derived errors apart."""
     for row in store.sessions():

@@ -262,6 +262,32 @@ def test_a_digest_is_bounded_however_long_the_session() -> None:
     assert b"u001b" not in body
 
 
+@pytest.mark.parametrize(
+    ("prompts", "first", "last"),
+    [
+        (
+            ["continue", "Mend the clock.", "Now the bell.", "yes"],
+            "Mend the clock.",
+            "Now the bell.",
+        ),
+        (["Mend the clock.", "yes"], "Mend the clock.", ""),
+        (["hello", "yes"], "hello", ""),
+        (["修复时钟", "继续"], "修复时钟", "继续"),
+    ],
+)
+def test_prompts_that_only_say_to_go_on_are_not_what_was_asked(
+    prompts: list[str], first: str, last: str
+) -> None:
+    """Unless there is nothing else; a word in letters without spaces may be a sentence."""
+    draft = Draft()
+    for text in prompts:
+        draft.prompt(text)
+        draft.reply("Done.")
+    words = told(draft).snippets
+
+    assert (first, last) == (words.first_prompt, words.last_prompt)
+
+
 def test_whatever_a_log_holds_can_be_stored() -> None:
     """Lone surrogates and controls, in names, paths, prompts and errors, are cleaned away."""
     draft = hostile(8)

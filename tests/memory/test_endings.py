@@ -94,6 +94,7 @@ def test_an_answer_to_a_question_is_no_correction(tmp_path: Path) -> None:
 # -- confidence -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_confidence_covers_what_the_made_up_sessions_show(tmp_path: Path) -> None:
     """The counts that give the confidence include those of the made-up sessions."""
     for basis, (right, judged) in endings.calibration(endings.judge_made_up(tmp_path)).items():

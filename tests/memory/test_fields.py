@@ -55,6 +55,7 @@ def test_a_source_in_a_folder_named_after_a_token_is_neither_lost_nor_read_twice
     assert 1 == after["gone"]
 
 
+@pytest.mark.slow
 def test_an_evicted_session_shows_and_keeps_no_token(desk: Desk) -> None:
     """What is shown of it comes from its source, and goes through the same redaction."""
     name = sample("ghp" + "_{A36}", 78)

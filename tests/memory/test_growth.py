@@ -156,7 +156,7 @@ def anew_of(store: Any, uid: str) -> Readout:
     return readout_of(SessionGraph(uid, held.facts, replayed=held.replayed, billed=held.billed))
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(24)
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_session_swept_after_random_pieces_is_the_session_swept_once(

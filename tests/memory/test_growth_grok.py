@@ -115,6 +115,7 @@ def test_a_line_more_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -
     assert max(work) <= 1.2 * min(work)
 
 
+@pytest.mark.slow
 def test_a_long_turn_does_not_stay_in_the_window(tmp_path: Path) -> None:
     """However many calls it makes: its bill comes at its end."""
     home, store = tmp_path / "home", tmp_path / "store"

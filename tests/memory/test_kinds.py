@@ -32,7 +32,7 @@ THREAD = "00000004-0000-7000-8000-000000000000"
 Events = set[tuple[str, int | None]]
 
 
-@pytest.fixture(params=["sqlite", "postgres"], autouse=True)
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], autouse=True)
 def place(request: pytest.FixtureRequest) -> Iterator[str]:
     """Let stores lie in files, and then in a database."""
     if request.param == "postgres":
@@ -159,7 +159,7 @@ def test_a_kind_and_a_word_find_the_events_whose_source_has_the_word(tmp_path: P
     assert not any(none.values())
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(8)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_pieces_of_sessions_are_found_by_kind(tmp_path: Path, seed: int) -> None:

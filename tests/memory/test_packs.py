@@ -219,6 +219,7 @@ def test_a_tail_torn_at_any_byte_costs_nothing_that_a_row_names(tmp_path: Path) 
         assert b"later" == again.read(later[0])
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_never_taken_for_the_payload(tmp_path: Path) -> None:
     """Any damage in a pack is an error with a hint, or leaves the payload as it was."""
     packs = Packs(tmp_path, cached=0)

@@ -182,6 +182,7 @@ def test_ranges_of_a_session_are_read(swept: tuple[Path, str]) -> None:
     assert ([], []) == none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", ["schema-4", "schema-8"])
 def test_events_of_an_old_store_are_the_same_before_and_after_the_next_sweep(
     tmp_path: Path, schema: str

@@ -255,6 +255,7 @@ def test_a_call_that_keeps_failing_in_several_sessions_is_a_detour() -> None:
     assert ("retry_loop", 2 * 4 * 1280) == (detour.data["signal"], detour.data["tokens"])
 
 
+@pytest.mark.slow
 def test_so_many_detours_are_told_and_no_more() -> None:
     """The list is for reading."""
     kept = [

@@ -162,3 +162,12 @@ def test_snippet_is_one_short_line(text: str, terms: list[str]) -> None:
 def test_token_is_a_word_of_the_index(text: str) -> None:
     """Letters and digits alone."""
     assert token(text) == "".join(c for c in token(text) if c.isalnum())
+
+
+def test_a_snippet_begins_with_a_word() -> None:
+    """Unless no space is near: a path or a line of code is cut where it must be."""
+    spaced = snippet("lighthouse keepers " * 20 + "saw the comet", ["comet"])
+    long = snippet("lighthousekeepers" * 20 + " comet", ["comet"])
+
+    assert spaced.startswith(("…lighthouse ", "…keepers "))
+    assert "comet" in long

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import prove.run
+from prove import suites
 from prove.report import Report, Told, markdown, table, verdict
 from prove.state import State, code_of
 from prove.trial import Outcome, Part, shares, some
@@ -150,3 +151,14 @@ def test_a_trial_that_did_nothing_is_not_called_proven() -> None:
     told = Told("T9", "t", "u", "w", 1, 1, 0, [], {}, ["no ../shared"], "0", 0.0)
 
     assert "not run: no ../shared" == verdict(told)
+
+
+def test_every_test_that_a_trial_runs_is_there() -> None:
+    """A file or a test that got another name would be missed by a release alone."""
+    every = [test for some in suites._SUITES.values() for suite in some for test in suite.tests]
+    named = [test.removeprefix("--ignore=") for test in (*every, *suites.TREES.tests)]
+    for name in (one for one in named if one.startswith("tests")):
+        path, _, test = name.partition("::")
+
+        assert (ROOT / path).exists(), name
+        assert not test or f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), name

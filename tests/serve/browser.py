@@ -15,7 +15,9 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
+from tests.serve import looks
 from tests.serve.conftest import House
+from tests.serve.looks import Look
 
 WAIT: Final = 60_000
 """Milliseconds after which what should happen will not: a busy machine is slow."""
@@ -68,6 +70,11 @@ class Tab:
         self.page.goto(f"{self.house.url}{path}", wait_until="load")
         return self.page
 
+    def set_look(self, look: Look) -> None:
+        """Look at this page and the next ones in another way."""
+        self.page.set_viewport_size({"width": look.width, "height": height_of(look.width)})
+        self.page.emulate_media(color_scheme="dark" if look.dark else "light")
+
     def fits(self) -> bool:
         """Whether nothing sticks out to the side."""
         wide: bool = self.page.evaluate(
@@ -115,19 +122,25 @@ def launched() -> Iterator[Browser]:
             browser.close()
 
 
+def height_of(width: int) -> int:
+    """Return the height of a screen of a width."""
+    return 900 if width > 640 else 844
+
+
 @contextmanager
 def tab(
     browser: Browser,
     house: House,
     *,
-    width: int = 1440,
-    dark: bool = False,
+    width: int | None = None,
     script: bool = True,
 ) -> Iterator[Tab]:
-    """Open a tab that has entered the house."""
+    """Open a tab that has entered the house, as this test looks at pages."""
+    look = looks.current
+    width = width or look.width
     context = browser.new_context(
-        viewport={"width": width, "height": 900 if width > 640 else 844},
-        color_scheme="dark" if dark else "light",
+        viewport={"width": width, "height": height_of(width)},
+        color_scheme="dark" if look.dark else "light",
         java_script_enabled=script,
         timezone_id="UTC",
     )

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
 
+from tests.serve import looks
+from tests.serve.looks import Look
 from thence import config
 from thence.agents import Adapter, adapters
 from thence.cli import madeup
@@ -26,6 +28,9 @@ from thence.serve import app as serving
 from thence.serve.app import App
 from thence.serve.context import AppContext
 from thence.serve.gate import AuthMiddleware
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 KEY = bytes(range(32))
 """The key of all made-up homes: its secrets open nothing."""
@@ -155,9 +160,40 @@ def empty(folder: Path) -> House:
     return House(folder)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests in a browser at every look, unless they choose a width or are not about looks."""
+    names = metafunc.fixturenames
+    if "browser" not in names or "width" in names or hasattr(metafunc.module, "ONE_LOOK"):
+        return
+    sampled = pytest.mark.sampled(len(looks.LOOKS))
+    cases = [
+        pytest.param(look, id=look.name, marks=sampled)
+        for look in looks.looks_of(metafunc.function.__name__)
+    ]
+    metafunc.parametrize("look", cases, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def look(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """How pages are looked at in this test."""
+    chosen: Look = getattr(request, "param", Look())
+    monkeypatch.setattr(looks, "current", chosen)
+    return chosen
+
+
 @pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium; for a file of tests, as its loop would be in the way of others."""
+    from tests.serve.browser import launched
+
+    with launched() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A machine that is served, for a whole file of tests that change nothing."""
+    """A machine that is served, for all tests that change nothing."""
     made = built(tmp_path_factory.mktemp("house"))
     with made.serving():
         yield made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from weakref import ref
@@ -13,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.memory.test_marking import MARKED_TERMS, MARKED_TEXTS
+from tests.pace import by_pace
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, empty
 from tests.serve.test_pages import goes_on, tides, uid_of
@@ -39,13 +39,6 @@ SHOWN = """() => {
 """Whether the row of a hit and the word that was looked for are in view."""
 
 QUERIES = ("clock", "hour", "token", "pytest", "gauge", '"missing hour"', "kind:error failed")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with browsers.launched() as made:
-        yield made
 
 
 def test_every_event_has_a_row_and_the_folds_that_lead_to_it(house: House) -> None:
@@ -127,15 +120,14 @@ def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
-def test_opening_a_hit_shows_the_hit(
-    browser: Browser, house: House, width: int, dark: bool
-) -> None:
+@pytest.mark.sampled
+def test_opening_a_hit_shows_the_hit(browser: Browser, house: House) -> None:
     """Every hit of several searches: its folds open, its row in view, the word marked."""
-    with browsers.tab(browser, house, width=width, dark=dark) as tab:
+    with browsers.tab(browser, house) as tab:
         opened = 0
         for query in QUERIES:
-            for hit in house.store.search(parse(query), 40).matches[:6]:
+            hits = house.store.search(parse(query), 40).matches
+            for hit in hits[: by_pace(everyday=2, whole=3, prove=6)]:
                 event = hit.event_id if hit.derived_from is None else hit.derived_from
                 if event is None:
                     continue
@@ -146,7 +138,7 @@ def test_opening_a_hit_shows_the_hit(
         assert [] == tab.complaints()
         assert [] == tab.violations()
         assert [] == tab.errors
-        assert opened > 20
+        assert opened > len(QUERIES)
 
 
 @pytest.mark.slow
@@ -285,12 +277,11 @@ def test_a_prompt_stays_as_typed_and_every_row_can_be_copied_and_seen_raw(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
 def test_a_discarded_branch_stands_beside_what_took_its_place(
-    browser: Browser, house: House, width: int, dark: bool
+    browser: Browser, house: House
 ) -> None:
     """With edits, tests and cost of each; neither has rows of the other."""
-    with browsers.tab(browser, house, width=width, dark=dark) as tab:
+    with browsers.tab(browser, house) as tab:
         page = tab.go(tides(house))
         page.locator(".branch summary").first.click()
         page.get_by_role("link", name="Compare with its replacement").first.click()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,6 +13,8 @@ from tests.serve.conftest import House
 from tests.serve.test_finding import SHOWN
 from tests.serve.test_pages import tides, uid_of
 from thence.agents.claude.sample import SampleTranscript
+from thence.memory import recall
+from thence.serve.questions import Questions
 
 pytestmark = pytest.mark.slow
 
@@ -24,22 +25,12 @@ ROW_IN_VIEW = """() => {
 """Whether the row that a link leads to is in view and marked."""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with browsers.launched() as made:
-        yield made
-
-
 # -- links ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_a_to_do_leads_to_the_row_that_it_comes_from(
-    browser: Browser, house: House, width: int
-) -> None:
+def test_a_to_do_leads_to_the_row_that_it_comes_from(browser: Browser, house: House) -> None:
     """On the first page and on that of its project."""
-    with browsers.tab(browser, house, width=width) as tab:
+    with browsers.tab(browser, house) as tab:
         page = tab.go("/")
         todo = page.locator(".side-list li:has([data-act=dismiss]) a").first
         text = todo.inner_text()
@@ -47,6 +38,29 @@ def test_a_to_do_leads_to_the_row_that_it_comes_from(
         page.wait_for_function(ROW_IN_VIEW)
         page.locator(".crumbs a").first.click()
         page.get_by_role("link", name=text).click()
+        page.wait_for_function(ROW_IN_VIEW)
+
+        assert [] == tab.errors
+
+
+@pytest.mark.parametrize("query", ["kind:tool_result", "hour", "kind:error"])
+def test_the_link_that_an_agent_gets_leads_to_the_row(
+    browser: Browser, house: House, query: str
+) -> None:
+    """It names the event in short, as `thence open` does; results and folded parts too.
+
+    So does the name of every match, that of a derived event among them.
+    """
+    questions = Questions(house.store, str, lambda *_: {}, viewer=lambda: house.url)
+    answer = questions.answer("search", {"query": query})
+    link = re.search(r" or (http\S+\?at=e\w{6})$", answer, re.MULTILINE)
+    assert link is not None
+    with browsers.tab(browser, house) as tab:
+        page = tab.go(link[1].removeprefix(house.url))
+        page.wait_for_function(ROW_IN_VIEW)
+        event, session = answer.split("\n")[1].split()[:2]
+        uid = recall.session(house.store, session).session.session_uid
+        page = tab.go(f"/sessions/{uid}?at={event}")
         page.wait_for_function(ROW_IN_VIEW)
 
         assert [] == tab.errors

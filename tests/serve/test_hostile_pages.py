@@ -29,6 +29,8 @@ from thence.memory.store import Filter
 from thence.serve.markdown import render
 
 pytestmark = pytest.mark.slow
+ONE_LOOK = True
+"""What a page does is not a matter of its width or its colours."""
 
 PAYLOADS = (
     "<script>window.__pwned=1</script>",
@@ -208,13 +210,6 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with browsers.launched() as made:
-        yield made
-
-
 POPPED = """
 document.querySelectorAll("[popover]:not(:popover-open)").forEach((p) => p.showPopover())
 """
@@ -242,12 +237,12 @@ def test_no_session_makes_a_browser_do_anything(browser: Browser, hostile: House
     rows = list(hostile.store.sessions(Filter()))
     assert len(rows) >= len(PAYLOADS)
     with browsers.tab(browser, hostile) as tab:
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows[:: by_pace(everyday=4, whole=3, prove=1)]):
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.title!r}")
             assert page.locator("#thread .ev").count() > 10, row.title
             assert page.get_by_text("Decision, written by an agent via MCP").is_visible()
-            if number % by_pace(everyday=6, whole=4, prove=1):
+            if number % by_pace(everyday=3, whole=3, prove=1):
                 continue
             alone = page.locator("a", has_text="Open on its own page").first.get_attribute("href")
             assert alone is not None
@@ -263,7 +258,7 @@ def test_no_session_of_another_agent_makes_a_browser_do_anything(
     rows = list(strangers.store.sessions(Filter()))
     assert {"codex": 24, "grok": 8} == Counter(row.session.flavor for row in rows)
     with browsers.tab(browser, strangers) as tab:
-        for row in rows[:: by_pace(everyday=4, whole=2, prove=1)]:
+        for row in rows[:: by_pace(everyday=5, whole=3, prove=1)]:
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.session.session_uid} {row.title!r}")
             assert page.locator("#thread .ev").count() > 2, row.title
@@ -296,7 +291,7 @@ def test_no_address_makes_a_browser_do_anything(browser: Browser, hostile: House
     each = by_pace(everyday=1, whole=1, prove=5)
     uid = next(hostile.store.sessions(Filter())).session.session_uid
     with browsers.tab(browser, hostile) as tab:
-        for number, payload in enumerate(PAYLOADS):
+        for number, payload in enumerate(PAYLOADS[:: by_pace(everyday=3, whole=2, prove=1)]):
             said = quote(payload.encode("utf-8", "replace").decode(), safe="")
             paths = (
                 f"/sessions?q={said}",

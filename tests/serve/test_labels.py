@@ -25,13 +25,6 @@ UID = f"claude:{FIRST}"
 TOKEN = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with browsers.launched() as made:
-        yield made
-
-
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[House]:
     """Two sessions that say the same word, served."""
@@ -187,12 +180,9 @@ def test_what_is_no_word_is_no_tag(text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
-def test_a_session_is_named_tagged_and_noted_on_its_page(
-    browser: Browser, machine: House, width: int, dark: bool
-) -> None:
+def test_a_session_is_named_tagged_and_noted_on_its_page(browser: Browser, machine: House) -> None:
     """Each with an undo, and on the next page as well."""
-    with browsers.tab(browser, machine, width=width, dark=dark) as tab:
+    with browsers.tab(browser, machine) as tab:
         page = tab.go(f"/sessions/{UID}")
         before = page.locator("#s-title").inner_text()
         for form, text, done in (

@@ -136,7 +136,7 @@ def test_an_agent_is_told_the_true_number_of_hits(machine: House) -> None:
     lines = asked(machine, query="barnacle", limit=10)
 
     assert "thence search, the first 10 matches, more match;" in lines[0]
-    assert 10 == len(lines) - 2
+    assert 10 == len(lines) - 3
 
 
 def test_a_session_shows_its_decisions_with_their_origin(machine: House) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from playwright.sync_api import Browser, expect
 from tests.pace import by_pace
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, built
+from tests.serve.looks import Look, looks_from
 from thence.agents.claude.sample import SampleTranscript
 from thence.memory.store import Filter
 
@@ -33,13 +33,6 @@ PAGES = (
 )
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with browsers.launched() as made:
-        yield made
-
-
 def uid_of(house: House, title: str) -> str:
     """Find a made-up session by the beginning of its title."""
     rows = house.store.sessions(Filter())
@@ -54,40 +47,41 @@ def tides(house: House) -> str:
 # -- every page -----------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    ("width", "dark"), [(1440, False), (390, False), (1440, True), (390, True)]
-)
 def test_every_page_is_whole_at_every_width_in_light_and_dark(
-    browser: Browser, house: House, width: int, dark: bool
+    browser: Browser, house: House, look: Look
 ) -> None:
-    """No error, nothing sticks out, nothing keeps somebody out, nobody else is asked."""
-    with browsers.tab(browser, house, width=width, dark=dark) as tab:
-        for path in PAGES:
+    """No error, nothing sticks out, nothing keeps somebody out, nobody else is asked.
+
+    Each page at another look; all pages at all looks where this runs at all looks.
+    """
+    with browsers.tab(browser, house) as tab:
+        for path, other in zip(PAGES, looks_from(look), strict=False):
+            tab.set_look(other)
             page = tab.go(path)
             expect(page.locator("h1")).to_be_visible()
 
-            assert tab.fits(), path
-            assert [] == tab.complaints(), path
+            assert tab.fits(), (path, other)
+            assert [] == tab.complaints(), (path, other)
             assert [] == tab.violations(), path
         assert [] == tab.errors
         assert [] == tab.strangers
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
 def test_every_session_is_whole_with_all_its_folds_open(
-    browser: Browser, house: House, width: int, dark: bool
+    browser: Browser, house: House, look: Look
 ) -> None:
     """Of every agent: branches, calls, thoughts, subagents, compactions."""
-    step = by_pace(everyday=2, whole=2, prove=1)
-    with browsers.tab(browser, house, width=width, dark=dark) as tab:
-        for row in list(house.store.sessions(Filter()))[dark % step :: step]:
+    step = by_pace(everyday=3, whole=2, prove=1)
+    rows = list(house.store.sessions(Filter()))[::step]
+    with browsers.tab(browser, house) as tab:
+        for row, other in zip(rows, looks_from(look), strict=False):
+            tab.set_look(other)
             tab.go(f"/sessions/{row.session.session_uid}")
             tab.opened()
 
-            assert tab.fits(), row.title
-            assert [] == tab.complaints(), row.title
+            assert tab.fits(), (row.title, other)
+            assert [] == tab.complaints(), (row.title, other)
             assert [] == tab.violations()
         assert [] == tab.errors
         assert [] == tab.strangers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -16,13 +15,6 @@ from thence.cli import thence
 from thence.serve.clock import DisplayClock
 from thence.serve.labels import project_label, project_root, unique_labels
 from thence.serve.projects import projects
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with browsers.launched() as made:
-        yield made
 
 
 def test_a_label_is_the_shortest_end_of_a_path_that_is_unique() -> None:
@@ -74,20 +66,19 @@ def test_every_session_is_in_one_project(house: House) -> None:
 
 @pytest.mark.slow
 def test_a_project_has_a_page_of_its_own(browser: Browser, house: House) -> None:
-    """From the list to its sessions, costs, files and to-dos, at every width."""
-    for width, dark in ((1440, False), (390, True)):
-        with browsers.tab(browser, house, width=width, dark=dark) as tab:
-            page = tab.go("/projects")
-            assert tab.fits()
-            assert [] == tab.complaints()
-            page.get_by_role("link", name="harbour-books").click()
-            expect(page.locator("h1")).to_have_text("harbour-books")
-            expect(page.locator(".srow").first).to_be_visible()
-            for row in page.locator(".srow .name").all():
-                assert "harbour-books" == row.inner_text()
-            assert tab.fits()
-            assert [] == tab.complaints()
-            assert [] == tab.errors
+    """From the list to its sessions, costs, files and to-dos."""
+    with browsers.tab(browser, house) as tab:
+        page = tab.go("/projects")
+        assert tab.fits()
+        assert [] == tab.complaints()
+        page.get_by_role("link", name="harbour-books").click()
+        expect(page.locator("h1")).to_have_text("harbour-books")
+        expect(page.locator(".srow").first).to_be_visible()
+        for row in page.locator(".srow .name").all():
+            assert "harbour-books" == row.inner_text()
+        assert tab.fits()
+        assert [] == tab.complaints()
+        assert [] == tab.errors
 
 
 def _page_sessions(house: House, path: str) -> list[str]:

@@ -217,7 +217,7 @@ def test_files_todos_and_costs_name_their_sessions(questions: Questions) -> None
     files = inside(questions.answer("files", {"path": paths[0]}))
 
     assert all(re.match(r"\w+:\S+ e\w{6} \d{4}-\d\d-\d\d \w+: ", line) for line in todos)
-    assert any(re.match(r"\$\d+\.\d\d in .*: claude$", line) for line in inside(costs))
+    assert any(re.match(r"at least \$\d+\.\d\d in .*: claude$", line) for line in inside(costs))
     assert any(line.startswith(f"claude:{CLOCK[:13]} ") for line in files)
     assert any(line.startswith("  for e") for line in files)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC
 
 import pytest
@@ -12,13 +11,6 @@ from tests.serve import browser as browsers
 from tests.serve.conftest import House
 from thence.serve.clock import DisplayClock
 from thence.serve.year import year
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium."""
-    with browsers.launched() as made:
-        yield made
 
 
 def test_every_day_of_a_year_is_one_square(house: House) -> None:
@@ -41,12 +33,9 @@ def test_tools_are_counted_over_sessions(house: House) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
-def test_the_first_page_shows_the_year(
-    browser: Browser, house: House, width: int, dark: bool
-) -> None:
+def test_the_first_page_shows_the_year(browser: Browser, house: House) -> None:
     """It comes after the rest; a day leads to its sessions; it is a page without script."""
-    with browsers.tab(browser, house, width=width, dark=dark) as tab:
+    with browsers.tab(browser, house) as tab:
         page = tab.go("/")
         expect(page.locator("#h-year")).to_be_visible()
         assert tab.fits()

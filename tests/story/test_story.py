@@ -155,6 +155,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     house.close()
 
 
+@pytest.mark.slow
 def test_every_reader_gives_the_same_messages(story: Story) -> None:
     """Journal, command line and HTTP: the summary, what was kept, and all generations."""
     shown = story.run("show", story.last, "--as", "messages").json
@@ -239,6 +240,7 @@ def test_what_was_left_open_stays_open_in_who_goes_on(story: Story) -> None:
     assert OPEN in [todo["text"] for todo in listed]
 
 
+@pytest.mark.slow
 def test_a_browser_shows_the_same_story(story: Story) -> None:
     """Title, messages in order, money, to-dos, what was taken back, and the spilled result."""
     browsers = pytest.importorskip("tests.serve.browser", reason="no playwright")

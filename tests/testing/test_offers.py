@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said(check: Any, changes: dict[str, Any], words: str) 
 
 def test_a_server_that_is_not_found_again_is_said() -> None:
     """Its entry stands under a name that nobody reads."""
-    odd = agent(servers=ServerFile("s.toml", form="toml", key="a.b"))
+    odd = agent(servers=ServerFile("s.yaml", form="yaml", key="a: b"))
 
     with pytest.raises(Exception, match="cannot find where"):
         list(offers.settings(odd))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Sample = Callable[[Machine, datetime], None]
     """Writes made-up sessions, as of a time."""
 
-Part = Literal["resume", "prompt", "hooks", "servers", "handoff", "side_file", "sample"]
+Part = Literal["resume", "prompt", "hooks", "servers", "handoff", "status", "side_file", "sample"]
 
 PARTS: Mapping[Part, str] = {
     "resume": "has no command to resume a session",
@@ -56,6 +56,7 @@ PARTS: Mapping[Part, str] = {
     "hooks": "has no hooks that thence can use; thence sweep imports its sessions",
     "servers": "has no settings for MCP servers that thence can change",
     "handoff": "cannot continue sessions of other agents",
+    "status": "does not say which of its sessions are running",
     "side_file": "has no output files beside its logs",
     "sample": "has no sample sessions",
 }
@@ -197,6 +198,8 @@ class Profile(msgspec.Struct, frozen=True):
     such a file is seen while it is watched."""
     usual_folders: tuple[str, ...] = ()
     """Where the agent may keep its things, below the user's home."""
+    lists_running: bool = False
+    """The reader knows which sessions run: the agent leaves word of its processes."""
     has_status: bool = True
     """The reader knows which sessions run, or after how many days the agent deletes old ones."""
     colours: tuple[str, str] | None = None
@@ -334,7 +337,7 @@ class Agent:
 
     def offers(self, part: Part) -> bool:
         """Return whether it has a part, without loading it."""
-        names = {"resume": "resume_option", "prompt": "prompt_words"}
+        names = {"resume": "resume_option", "prompt": "prompt_words", "status": "lists_running"}
         return bool(getattr(self.profile, names.get(part, part)))
 
     def require(self, part: Part) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ HEAD_BYTES = 64 << 10
 """How much of a file is read to recognise whose it is."""
 
 _MAX_HEAD_LINES = 8
+_CLOCK_SLACK_S = 5.0  # the time of the start of the system is rounded, and clocks are set
 _MILLISECONDS_ABOVE = 10**11  # as seconds this is the year 5138
 
 
@@ -203,8 +205,12 @@ def first_records(path: str) -> list[Record]:
     return out
 
 
-def is_running(pid: JSON) -> bool:
-    """Return whether a process with this number runs."""
+def is_running(pid: JSON, noted: JSON = None) -> bool:
+    """Return whether a process with this number runs.
+
+    `noted` is when its client noted the number, as text or in seconds or milliseconds since 1970: a
+    process that began later has it by chance.
+    """
     if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
         return False
     try:
@@ -212,8 +218,29 @@ def is_running(pid: JSON) -> bool:
     except ProcessLookupError:
         return False
     except OSError:  # somebody else's process: it runs
-        return True
-    return True
+        pass
+    noted_s = _seconds(noted)
+    began_s = _process_start(pid) if noted_s is not None else None
+    return began_s is None or noted_s is None or began_s <= noted_s + _CLOCK_SLACK_S
+
+
+def _seconds(time: JSON) -> float | None:
+    try:
+        return datetime.fromisoformat(moment(time) or "").timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _process_start(pid: int) -> float | None:
+    """Return when a process began, in seconds since 1970; None where the system does not say."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+        system = Path("/proc/stat").read_bytes()
+        ticks = int(status.rpartition(b")")[2].split()[19])
+        boot_s = int(system.partition(b"\nbtime ")[2].split()[0])
+        return boot_s + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def subfolders(folder: Path) -> list[Path]:

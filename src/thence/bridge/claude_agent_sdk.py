@@ -68,38 +68,38 @@ class TranscriptStore(Protocol):
 class Front:
     """What the SDK calls; has the shape of `claude_agent_sdk.SessionStore`."""
 
-    def __init__(self, desk: TranscriptStore) -> None:
-        self._desk = desk
+    def __init__(self, transcripts: TranscriptStore) -> None:
+        self._transcripts = transcripts
         self._worker = Worker(PATIENCE)
 
     async def append(self, key: Mapping[str, Any], entries: list[Any]) -> None:
         """Append a batch of entries."""
         if entries:
-            await self._worker.run(self._desk.append, TranscriptKey.of(key), plain(entries))
+            await self._worker.run(self._transcripts.append, TranscriptKey.of(key), plain(entries))
 
     async def load(self, key: Mapping[str, Any]) -> list[Any] | None:
         """Return all entries of a transcript; None for one that was never written, or deleted."""
-        return await self._worker.run(self._desk.load, TranscriptKey.of(key))
+        return await self._worker.run(self._transcripts.load, TranscriptKey.of(key))
 
     async def list_sessions(self, project_key: str) -> list[Any]:
         """List the sessions of a project with the time they were last written."""
-        return await self._worker.run(self._desk.sessions, project_key)
+        return await self._worker.run(self._transcripts.sessions, project_key)
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
         """Return the SDK's own summary of every session of a project."""
-        return await self._worker.run(self._desk.summaries, project_key)
+        return await self._worker.run(self._transcripts.summaries, project_key)
 
     async def delete(self, key: Mapping[str, Any]) -> None:
         """Write a tombstone: the SDK sees the transcript no more, but nothing is removed."""
-        await self._worker.run(self._desk.delete, TranscriptKey.of(key))
+        await self._worker.run(self._transcripts.delete, TranscriptKey.of(key))
 
     async def list_subkeys(self, key: Mapping[str, Any]) -> list[str]:
         """List the subagents of a session."""
-        return await self._worker.run(self._desk.subkeys, TranscriptKey.of(key))
+        return await self._worker.run(self._transcripts.subkeys, TranscriptKey.of(key))
 
     async def aclose(self) -> None:
         """End cleanly; the store can be used again."""
-        await self._worker.run(self._desk.close)
+        await self._worker.run(self._transcripts.close)
 
 
 class JournalSessionStore(Front):
@@ -111,7 +111,7 @@ class JournalSessionStore(Front):
         `cwd` is the folder the agents work in. With it `session(key)` can make checkpoints of
         files, which the SDK itself does not do for a client with a store.
         """
-        self._journal = _Desk(journal, cwd)
+        self._journal = _OpenTranscripts(journal, cwd)
         super().__init__(self._journal)
 
     async def session(self, key: Mapping[str, Any]) -> Session:
@@ -156,7 +156,7 @@ class TranscriptKey(msgspec.Struct, frozen=True):
         return session_name(BRIDGE, f"{self.project}\0{self.session}", f"/{self.subpath}")
 
 
-class _Desk:
+class _OpenTranscripts:
     """The transcripts at hand, for one thread."""
 
     def __init__(self, journal: Journal, cwd: Path | str | None) -> None:

@@ -48,10 +48,10 @@ class SharedSessionStore(Front):
 
     def __init__(self, url: str) -> None:
         """Keep transcripts at an address: `postgresql://…`, `s3://…`, `gs://…`, `file:///…`."""
-        super().__init__(_Desk(url))
+        super().__init__(_OpenTranscripts(url))
 
 
-class _Desk:
+class _OpenTranscripts:
     """The transcripts at hand, for one thread. Nothing is opened before the first call."""
 
     def __init__(self, url: str) -> None:
@@ -62,13 +62,13 @@ class _Desk:
         self._now = 0
 
     @property
-    def _shelf(self) -> _Values:
+    def _values(self) -> _Values:
         if self._opened is None:
             self._opened = _open_store(self._url)
         return self._opened[0]
 
     def _transcript(self, key: TranscriptKey) -> _Transcript:
-        transcript = self._open.get(key) or _Transcript(key, self._shelf)
+        transcript = self._open.get(key) or _Transcript(key, self._values)
         self._open[key] = transcript
         self._open.move_to_end(key)
         while len(self._open) > OPEN:
@@ -90,13 +90,13 @@ class _Desk:
         """Say that a transcript is there, before it is: nothing that is kept goes unlisted."""
         named = blake2b(f"{key.session}\0{key.subpath}".encode("utf-8", "surrogatepass"))
         names = {"project": key.project, "session": key.session, "subpath": key.subpath}
-        self._shelf.put(f"{_project(key.project)}/{named.hexdigest()[:32]}", names)
+        self._values.put(f"{_project(key.project)}/{named.hexdigest()[:32]}", names)
 
     def _keys(self, project: str) -> list[TranscriptKey]:
         """All transcripts of a project."""
-        sizes = self._shelf.sizes(_project(project))
+        sizes = self._values.sizes(_project(project))
         new = [name for name in sizes if name not in self._listed]
-        for name, value in zip(new, self._shelf.read(new, sizes), strict=True):
+        for name, value in zip(new, self._values.read(new, sizes), strict=True):
             # Written by another version: not listed, not lost.
             with contextlib.suppress(msgspec.ValidationError):
                 self._listed[name] = msgspec.convert(value, TranscriptKey)
@@ -188,7 +188,7 @@ class _Transcript:
         """Those that count, oldest first."""
         self.written = 0
         """When it was last written, in milliseconds."""
-        self._shelf = shelf
+        self._values = shelf
         self._pack = pack_name(f"{BRIDGE}\0{key.project}\0{key.session}\0{key.subpath}")
         self._sizes: dict[str, int] = {}
         self._seen: set[str] = set()
@@ -200,9 +200,9 @@ class _Transcript:
 
     def look(self) -> None:
         """Take in what others wrote."""
-        there = self._shelf.sizes(self._pack)
+        there = self._values.sizes(self._pack)
         new = sorted(name for name in there if self._name(self.number) <= name < self._name(LAST))
-        for name, value in zip(new, self._shelf.read(new, there), strict=True):
+        for name, value in zip(new, self._values.read(new, there), strict=True):
             self._take(name, there[name], _Batch.of(value))
 
     def _take(self, name: str, size: int, batch: _Batch | None) -> None:
@@ -245,7 +245,7 @@ class _Transcript:
     def _put(self, entries: list[JSON] | None, now: int) -> bool:
         """Write the next object; False when somebody else has written it."""
         batch, name = _Batch(secrets.token_hex(8), now, entries), self._name(self.number)
-        size = self._shelf.put(name, {"by": batch.by, "at": batch.at, "entries": batch.entries})
+        size = self._values.put(name, {"by": batch.by, "at": batch.at, "entries": batch.entries})
         if size is not None:
             self._take(name, size, batch)
         return size is not None
@@ -258,7 +258,7 @@ class _Transcript:
 
     def entries(self, first: int = 0) -> list[JSON]:
         """Return the entries of the batches that count."""
-        batches = map(_Batch.of, self._shelf.read(self.batches[first:], self._sizes))
+        batches = map(_Batch.of, self._values.read(self.batches[first:], self._sizes))
         return [entry for batch in batches if batch is not None for entry in batch.entries or ()]
 
     def summary(self) -> dict[str, JSON]:
@@ -276,7 +276,7 @@ class _Values:
     """A shelf of JSON values."""
 
     def __init__(self, shelf: BlobBackend) -> None:
-        self._shelf = shelf
+        self._values = shelf
         self._pool = ThreadPoolExecutor(MAX_UPLOADS, "thence-shared") if shelf.parallel else None
 
     def put(self, name: str, value: JSON) -> int | None:
@@ -289,7 +289,7 @@ class _Values:
             )
         body = zstandard.compress(written, 3)
         try:
-            self._shelf.put(name, body)
+            self._values.put(name, body)
         except BackendError as error:
             size = self.sizes(name.partition("/")[0]).get(name)
             if size is None:
@@ -301,13 +301,13 @@ class _Values:
     def sizes(self, pack: str) -> dict[str, int]:
         """Return the names in a pack, and their sizes."""
         try:
-            return self._shelf.sizes(f"{pack}/")
+            return self._values.sizes(f"{pack}/")
         except BackendError as error:
             raise _store_error(error) from error
 
     def _get(self, name: str, size: int) -> bytes:
         try:
-            return self._shelf.get(name, 0, size)
+            return self._values.get(name, 0, size)
         except ObjectAbsent:  # removed by another machine since it was listed
             return b""
         except BackendError as error:

@@ -49,7 +49,7 @@ def redact_session(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
         replace(generation, facts=redacted_facts(generation.facts, redactor))
         for generation in loaded.generations
     ]
-    return replace(loaded, whole=join_generations(generations), generations=generations)
+    return replace(loaded, graph=join_generations(generations), generations=generations)
 
 
 def redacted_facts(facts: Iterable[Fact], redactor: Redactor) -> list[Fact]:

@@ -26,7 +26,7 @@ from thence.bridge.incoming import Arrival, Importer
 from thence.bridge.sync_bundles import Bundle, SessionPart, SyncedNote, SyncedPin
 from thence.bridge.sync_keys import Key, closed_name, new_secret, phrase_of, ring_name
 from thence.bridge.sync_places import SyncPlace
-from thence.bridge.sync_state import Desk, PartAt, Sent, Setup, SyncState
+from thence.bridge.sync_state import PartAt, Sent, Setup, SyncFiles, SyncState
 from thence.errors import BadConfig, Conflict
 from thence.format.copies import merge_places
 from thence.format.records import Event
@@ -89,18 +89,24 @@ class Standing(msgspec.Struct):
 # -- setting up -------------------------------------------------------------------------------
 
 
-def set_up(desk: Desk, target: str, label: str, open_place: Callable[[str], SyncPlace]) -> str:
+def set_up(
+    sync_files: SyncFiles, target: str, label: str, open_place: Callable[[str], SyncPlace]
+) -> str:
     """Make a key and the first file of a new sync; returns the phrase."""
     secret = new_secret()
     key = Key(secret)
     place = open_place(target)
     place.write(ring_name(secret), bundles.sealed_ring(bundles.Ring(), key))
-    desk.save_setup(Setup(target, _new_machine(), label, [secret]))
+    sync_files.save_setup(Setup(target, _new_machine(), label, [secret]))
     return phrase_of(secret)
 
 
 def join(
-    desk: Desk, target: str, label: str, secret: bytes, open_place: Callable[[str], SyncPlace]
+    sync_files: SyncFiles,
+    target: str,
+    label: str,
+    secret: bytes,
+    open_place: Callable[[str], SyncPlace],
 ) -> None:
     """Take a key for the sync at a place; one that was there before keeps its earlier keys."""
     key = Key(secret)
@@ -111,7 +117,7 @@ def join(
             f"this phrase opens nothing at {target}",
             hint="check the address and the phrase; has the folder arrived on this machine yet?",
         )
-    before = desk.setup_if_any()
+    before = sync_files.setup_if_any()
     if before is not None and before.target != target:
         raise BadConfig(
             f"this machine syncs with {before.target}",
@@ -120,22 +126,22 @@ def join(
     machine = before.machine if before is not None else _new_machine()
     older = [*ring.secrets, *(before.secrets if before is not None else ())]
     keys = [older_key for older_key in dict.fromkeys(older) if older_key != secret]
-    state = desk.state()
+    state = sync_files.state()
     if before is not None and not _own_bundles(state, machine) <= set(ring.names):
         # What this machine wrote with an older key came too late: it is written once more.
         state.sent, state.notes, state.forgotten, state.pins = {}, set(), set(), {}
         state.folders_sent = []
-    desk.save_setup(Setup(target, machine, label, [*keys, secret], accepted=ring.names))
+    sync_files.save_setup(Setup(target, machine, label, [*keys, secret], accepted=ring.names))
     state.read -= set(ring.names)  # an older key may open them now
-    desk.save_state(state)
+    sync_files.save_state(state)
 
 
-def rotate(desk: Desk, open_place: Callable[[str], SyncPlace]) -> str:
+def rotate(sync_files: SyncFiles, open_place: Callable[[str], SyncPlace]) -> str:
     """Change the key; returns the new phrase. Goes on where a kill has left it."""
-    setup = desk.setup()
+    setup = sync_files.setup()
     secret = setup.pending or new_secret()
     setup.pending = secret
-    desk.save_setup(setup)
+    sync_files.save_setup(setup)
     place, key, old = open_place(setup.target), Key(secret), setup.secrets[-1]
     names = place.names()
     if closed_name(old) in names and ring_name(secret) not in names:
@@ -147,7 +153,7 @@ def rotate(desk: Desk, open_place: Callable[[str], SyncPlace]) -> str:
         place.write(ring_name(secret), bundles.sealed_ring(ring, key))
     place.write(closed_name(old), Key(old).encrypted(b"closed"))
     setup.secrets, setup.pending, setup.accepted = [*setup.secrets, secret], None, ring.names
-    desk.save_setup(setup)
+    sync_files.save_setup(setup)
     return phrase_of(secret)
 
 
@@ -179,7 +185,7 @@ class Sync:
 
     def __init__(
         self,
-        desk: Desk,
+        sync_files: SyncFiles,
         place: SyncPlace,
         store: Store,
         redactor: Redactor,
@@ -192,14 +198,19 @@ class Sync:
         checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Get ready. `forget` deletes a session for good; `checkpoint` is told of every step."""
-        self._desk, self._place, self._store, self._redactor = desk, place, store, redactor
+        self._sync_files, self._place, self._store, self._redactor = (
+            sync_files,
+            place,
+            store,
+            redactor,
+        )
         self._home, self._exclude, self._is_dry = home, tuple(exclude), is_dry
         self._excluded = Exclusion(exclude)
         self._forget = forget
         self._folders = list(folders)
         self._checkpoint = checkpoint
-        self._setup = desk.setup()
-        self._state = desk.state()
+        self._setup = sync_files.setup()
+        self._state = sync_files.state()
         self._keys = [Key(secret) for secret in self._setup.secrets]
         self._open: OrderedDict[str, Bundle] = OrderedDict()
         self._notes: list[SyncedNote] = []
@@ -247,7 +258,7 @@ class Sync:
 
     def _save(self) -> None:
         if not self._is_dry:
-            self._desk.save_state(self._state)
+            self._sync_files.save_state(self._state)
             self._checkpoint("state")
 
     # -- in ---------------------------------------------------------------------------------

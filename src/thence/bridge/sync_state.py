@@ -77,7 +77,7 @@ class SyncState(msgspec.Struct):
     last_sync: str = ""
 
 
-class Desk:
+class SyncFiles:
     """The files of a home's sync."""
 
     def __init__(self, home: Path) -> None:

@@ -29,7 +29,7 @@ def forget(store: Store, row: SessionRow, why: str) -> list[str]:
         path.unlink(missing_ok=True)
     if row.session.flavor == OURS:
         _remove_own(home, name)
-    wiring.let_go(store)
+    wiring.purge_exports(store)
     return pending
 
 

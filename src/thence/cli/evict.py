@@ -46,7 +46,7 @@ def command(wanted: tuple[str, ...], *, dry_run: bool, lose: bool, yes: bool, js
                 some = [r.session.session_uid for r in due if bool(r.session.analyzed_at) != lost]
                 if some:
                     pending += store.remove(some, why=dict.fromkeys(some, WHY), lost=lost)
-            wiring.let_go(store)
+            wiring.purge_exports(store)
     if json:
         items = [
             {

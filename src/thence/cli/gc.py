@@ -74,7 +74,7 @@ def command(
             if plan.of("drop_unanalysed") or any(step.what in _LOSES for step in steps):
                 confirm(yes=yes, json=json, what="continue")
             removed = run.carry_out(plan)
-            wiring.let_go(store)
+            wiring.purge_exports(store)
             pending, losses = removed.pending, removed.lost
             _clean_up(journal, steps)
     problems = write_losses(losses)

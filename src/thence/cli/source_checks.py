@@ -31,6 +31,7 @@ CAN: Final[dict[Part, str]] = {
     "hooks": "hooks",
     "servers": "MCP",
     "handoff": "handoff",
+    "status": "running sessions",
 }
 """What a person can do with an agent, in a word."""
 
@@ -178,6 +179,8 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
         types = ", ".join(name for name, _ in unknown.most_common(3))
         words.append(f"{several(unknown.total(), 'record')} of unknown type: {types}")
     words += [can for part, can in CAN.items() if agent.offers(part)]
+    if agent.profile.program:  # our own journal has no client that could lack something
+        words += [f"no {can}" for part, can in CAN.items() if not agent.offers(part)]
     details: dict[str, JSON] = {
         "agent": agent.name,
         "versions": sorted(versions, key=_numbers),

@@ -178,7 +178,7 @@ class SweepRun:
             if report.sessions_new:
                 wiring.refresh_folders(store)
             if report.evicted or sweep.redacted_again:
-                wiring.let_go(store, sweep.redacted_again)
+                wiring.purge_exports(store, sweep.redacted_again)
             taken.done()
         if digests:
             self._embed(store, report, limit_s=digest_limit_s)

@@ -19,7 +19,7 @@ from thence.errors import BadConfig
 if TYPE_CHECKING:
     from thence.bridge.sync import Standing, Sync, Synced
     from thence.bridge.sync_places import SyncPlace
-    from thence.bridge.sync_state import Desk
+    from thence.bridge.sync_state import SyncFiles
     from thence.memory.store import SessionRow, Store
 
 WAIT_S: Final = 60.0
@@ -42,7 +42,7 @@ def command(ctx: click.Context, *, dry_run: bool, json: bool) -> int:
     """Send what is new here, and receive what is new elsewhere."""
     if ctx.invoked_subcommand is not None:
         return 0
-    _desk().setup()
+    _sync_files().setup()
     with wiring.store(must_exist=False) as store, store.sweeping(WAIT_S):
         if not dry_run:
             wiring.sweep_of(store).run(wiring.roots(wiring.adapters()))
@@ -69,14 +69,14 @@ def init(target: str, name: str | None, *, json: bool) -> int:
     from thence.bridge.sync import set_up
     from thence.bridge.sync_places import absolute_target
 
-    desk = _desk()
-    before = desk.setup_if_any()
+    sync_files = _sync_files()
+    before = sync_files.setup_if_any()
     if before is not None:
         raise BadConfig(
             f"this machine syncs with {before.target}",
             hint="thence sync rotate makes a new phrase; thence sync leave ends it here",
         )
-    phrase = set_up(desk, absolute_target(target), _label(name), partial(_place, desk))
+    phrase = set_up(sync_files, absolute_target(target), _label(name), partial(_place, sync_files))
     _show_phrase(phrase, "Next: thence sync here, then on each other machine:", target, json=json)
     return 0
 
@@ -92,9 +92,9 @@ def join(target: str, name: str | None, *, json: bool) -> int:
     from thence.bridge.sync_places import absolute_target
 
     phrase = click.prompt("phrase", err=True) if sys.stdin.isatty() else sys.stdin.readline()
-    desk = _desk()
+    sync_files = _sync_files()
     where = absolute_target(target)
-    sync.join(desk, where, _label(name), secret_in(phrase), partial(_place, desk))
+    sync.join(sync_files, where, _label(name), secret_in(phrase), partial(_place, sync_files))
     outcome = f"joined {clean(tilde(where))}; thence sync sends and receives"
     say(as_json({"target": where})) if json else tell([outcome])
     return 0
@@ -106,9 +106,9 @@ def rotate(*, json: bool) -> int:
     """Make a new key, and show it once."""
     from thence.bridge import sync
 
-    desk = _desk()
-    target = desk.setup().target
-    phrase = sync.rotate(desk, partial(_place, desk))
+    sync_files = _sync_files()
+    target = sync_files.setup().target
+    phrase = sync.rotate(sync_files, partial(_place, sync_files))
     then = "The old key is closed. On each machine that you still have:"
     _show_phrase(phrase, then, target, json=json)
     return 0
@@ -118,7 +118,7 @@ def rotate(*, json: bool) -> int:
 @options.as_json
 def status(*, json: bool) -> int:
     """Tell how the sync stands."""
-    _desk().setup()
+    _sync_files().setup()
     with wiring.store(must_exist=False) as store:
         standing = _sync(store, is_dry=True).standing()
     if json:
@@ -134,34 +134,34 @@ def status(*, json: bool) -> int:
 @options.as_json
 def leave(*, json: bool) -> int:
     """Remove keys and state of this machine."""
-    desk = _desk()
-    target = desk.setup().target
-    desk.leave()
+    sync_files = _sync_files()
+    target = sync_files.setup().target
+    sync_files.leave()
     outcome = f"this machine no longer syncs with {clean(tilde(target))}; its sessions stay"
     say(as_json({"target": target})) if json else tell([outcome])
     return 0
 
 
-def _desk() -> Desk:
-    from thence.bridge.sync_state import Desk
+def _sync_files() -> SyncFiles:
+    from thence.bridge.sync_state import SyncFiles
 
-    return Desk(wiring.home())
+    return SyncFiles(wiring.home())
 
 
-def _place(desk: Desk, target: str) -> SyncPlace:
+def _place(sync_files: SyncFiles, target: str) -> SyncPlace:
     from thence.bridge.sync_places import place_at
 
-    return place_at(target, desk.folder)
+    return place_at(target, sync_files.folder)
 
 
 def _sync(store: Store, *, is_dry: bool) -> Sync:
     from thence.bridge.folders import read_book
     from thence.bridge.sync import Sync
 
-    desk = _desk()
+    sync_files = _sync_files()
     return Sync(
-        desk,
-        _place(desk, desk.setup().target),
+        sync_files,
+        _place(sync_files, sync_files.setup().target),
         store,
         wiring.redactor(),
         home=wiring.home(),

@@ -171,7 +171,7 @@ def analytics() -> Path:
     return home() / "memory" / "analytics"
 
 
-def let_go(opened: Store, redacted: Collection[str] = ()) -> None:
+def purge_exports(opened: Store, redacted: Collection[str] = ()) -> None:
     """Take what the store has let go out of the home's own export as well.
 
     So are the sessions in `redacted`: the next export writes them as they are in the store now.
@@ -349,9 +349,9 @@ def budget_uses(store: Store, now: datetime) -> list[BudgetUse]:
 def refresh_folders(opened: Store, here: str = "") -> FolderBook:
     """Look where folders of sessions are now; the caller holds the lock of sweeps."""
     from thence.bridge.folders import refresh
-    from thence.bridge.sync_state import Desk
+    from thence.bridge.sync_state import SyncFiles
 
-    elsewhere = Desk(home()).state().folders
+    elsewhere = SyncFiles(home()).state().folders
     return refresh(home(), opened, here=here, elsewhere=elsewhere)
 
 

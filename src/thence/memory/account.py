@@ -44,6 +44,7 @@ MAX_SNIPPET_BYTES: Final = 2_000
 
 _FIRST_PROMPT_BYTES: Final = 600  # bytes of the first prompt
 _LAST_REPLY_BYTES: Final = 700  # bytes of the last reply
+_GO_AHEAD_CHARACTERS: Final = 12
 _MAX_CORRECTIONS: Final = 8
 _MAX_ENTRIES: Final = {
     "tools": 40,
@@ -259,6 +260,11 @@ class RunnerTally(msgspec.Struct, omit_defaults=True):
     tests: Tests | None = None
 
 
+def _is_go_ahead(prompt: str) -> bool:
+    """Return whether a prompt only says to go on: one short word, such as "yes" or "continue"."""
+    return prompt.isascii() and len(prompt) <= _GO_AHEAD_CHARACTERS and len(prompt.split()) == 1
+
+
 class SnippetTally(msgspec.Struct, omit_defaults=True):
     """What was said, in short, so far."""
 
@@ -272,13 +278,15 @@ class SnippetTally(msgspec.Struct, omit_defaults=True):
         """Quote the next part of a session."""
         turns = [turn for turn in timeline.turns if turn.prompt and turn.text.strip()]
         for at, turn in enumerate(turns, self.prompts):
-            if not at:
+            if not at or (_is_go_ahead(self.first_prompt) and not _is_go_ahead(turn.text)):
                 self.first_prompt = short(turn.text, _FIRST_PROMPT_BYTES)
-            elif len(self.corrections) < _MAX_CORRECTIONS and timeline.correction(turn) is not None:
+            if not self.last_prompt or not _is_go_ahead(turn.text):
+                self.last_prompt = short(turn.text, 200)
+            if not at:
+                continue
+            if len(self.corrections) < _MAX_CORRECTIONS and timeline.correction(turn) is not None:
                 self.corrections.append(short(turn.text, 160))
-        if turns:
-            self.prompts += len(turns)
-            self.last_prompt = short(turns[-1].text, 200)
+        self.prompts += len(turns)
         replies = (event for event in reversed(timeline.spoken) if event.kind == "assistant_msg")
         if (reply := next(replies, None)) is not None:
             self.last_reply = short(event_text(reply), _LAST_REPLY_BYTES)
@@ -612,7 +620,8 @@ def relative(path: str, cwd: str | None) -> str:
 
 
 def _snippets(tally: SnippetTally) -> Snippets:
-    again = tally.last_prompt if tally.prompts > 1 else ""
+    is_same = tally.first_prompt.startswith(tally.last_prompt.removesuffix("…"))
+    again = "" if is_same else tally.last_prompt
     quotes = (tally.first_prompt, tally.last_reply, again)
     room = MAX_SNIPPET_BYTES - sum(len(text.encode()) for text in quotes)
     snippets: list[str] = []

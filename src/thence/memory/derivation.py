@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 READER_VERSION = 7
 """Version of the readers: raise it when the same bytes give other facts, or are indexed anew."""
 
-DIGEST_VERSION = 4
+DIGEST_VERSION = 5
 """Version of digests: raise it when a field gets another meaning, or a better value, or when what
 is counted for them (`DigestTally`) gets another shape."""
 

@@ -242,9 +242,9 @@ class _Ranking:
         }
         queries = [narrow(self._query, [f'"{other}"']) for other in others.values()]
         lists = self._source.lists(queries, MAX_WORD_ROWS, -1).rows if queries else []
-        found = dict(zip(others, lists, strict=True))
+        other_rows = dict(zip(others, lists, strict=True))
         for word in words:
-            word.other_rows = found.get(word.typed, [])
+            word.other_rows = other_rows.get(word.typed, [])
 
     def _count(self, words: Sequence[_Word]) -> None:
         total = sum(word.weight for word in words) or 1.0

@@ -572,7 +572,10 @@ def snippet(text: str, terms: Iterable[str]) -> str:
     text = text.replace(OPEN, "").replace(CLOSE, "")
     if not marking:
         return " ".join(text[: 2 * SNIPPET_CONTEXT_CHARS].split())
-    start = max((marking.first(text) or 0) - SNIPPET_CONTEXT_CHARS, 0)
+    first = marking.first(text) or 0
+    start = max(first - SNIPPET_CONTEXT_CHARS, 0)
+    if start and (space := text.find(" ", start - 1, first)) >= 0:
+        start = space + 1  # not within a word
     stop = start + 3 * SNIPPET_CONTEXT_CHARS
     shown = " ".join(_mark_matches(text[start:stop], marking.spans(text, start, stop)).split())
     return ("…" if start else "") + shown + ("…" if len(text) > stop else "")

@@ -442,6 +442,11 @@ class Total(msgspec.Struct, frozen=True, gc=False):
         """The money as text: `$1.20`, `$1.20+` if it is a minimum, `?` if nothing is known."""
         return money(self.ticks, self.unpriced, is_bound=self.is_lower_bound)
 
+    @property
+    def cost_phrase(self) -> str:
+        """The money within a sentence."""
+        return self.cost_text.replace("?", "cost unknown")
+
 
 class Store(Protocol):
     """Where everything is kept. All times are in UTC, all methods may be called from threads."""

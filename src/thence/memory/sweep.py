@@ -549,8 +549,8 @@ class Sweep:
     def _without_active(self, rows: Sequence[SessionRow], rest_s: float) -> list[SessionRow]:
         """Leave out sessions that were digested before and are being written now.
 
-        A digest takes all of a session, and the next line makes it stale: they are digested
-        again when nothing was written for a while.
+        The next line makes a digest stale, and each is written to the disk before work goes on:
+        they are digested again when nothing was written for a while.
         """
         moments = {row.session.session_uid: time_of(row.session.ended_at) for row in rows}
         since = datetime.now(UTC) - timedelta(seconds=rest_s)

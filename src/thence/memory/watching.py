@@ -59,7 +59,7 @@ DIGEST_PAUSE_RATIO: Final = 9.0
 class DigestPace:
     """When somebody who sweeps again and again makes digests.
 
-    A digest takes all of a session, and its next line makes it stale: so they are made when
+    The next line makes a digest stale, and each waits for the disk: so they are made when
     nothing changes, and while changes go on once in a while.
     """
 

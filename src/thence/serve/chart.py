@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -108,16 +108,24 @@ class Chart:
         return len(words_of(event)) if event.payload is not None else 0
 
     def find(self, wanted: str) -> tuple[int, int] | None:
-        """Find the block that an event's name means: `e` and the beginning of its id."""
+        """Find the block that an event's name means: `e` and the beginning of its id.
+
+        A derived event has no row of its own: the block is the one that it comes from.
+        """
         digits = wanted.removeprefix("e").lower()
         if not digits or len(digits) > 13 or not all(c in "0123456789abcdef" for c in digits):
             return None
         places = self.session.event_places
-        if len(digits) == 13:
-            return places.get(int(digits, 16))
-        low = int(digits.ljust(13, "0"), 16)
-        high = int(digits.ljust(13, "f"), 16)
-        return next((at for event_id, at in places.items() if low <= event_id <= high), None)
+        low, high = int(digits.ljust(13, "0"), 16), int(digits.ljust(13, "f"), 16)
+        if low == high and low in places:
+            return places[low]
+        named = (at for event_id, at in places.items() if low <= event_id <= high)
+        implied = (
+            places.get(event.derived_from or 0)
+            for event in self.session.derived()
+            if low <= event.event_id <= high
+        )
+        return next(chain(named, implied), None)
 
     # -- lines --------------------------------------------------------------------------
 

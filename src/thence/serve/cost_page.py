@@ -158,7 +158,7 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     )
     return CostPage(
         wanted,
-        f"{total.cost_text} {reach}",
+        f"{total.cost_phrase[:1].upper()}{total.cost_phrase[1:]} {reach}",
         f"{money(total.dead)} on discarded branches ({percent})" if total.dead else "",
         money(total.ticks - total.dead, total.unpriced, is_bound=total.is_lower_bound),
         money(total.dead),

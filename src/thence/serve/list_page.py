@@ -445,7 +445,7 @@ def _most_first(totals: Sequence[Total]) -> list[Total]:
 
 
 def _sums(total: Total) -> str:
-    parts = [several(total.sessions, "session"), total.cost_text]
+    parts = [several(total.sessions, "session"), total.cost_phrase]
     if total.dead:
         parts.append(f"{money(total.dead)} on discarded branches")
     return ", ".join(parts)
@@ -503,7 +503,7 @@ def _sums_by_day(
 
 
 def _sum(total: Total) -> str:
-    return f"{several(total.sessions, 'session')}, {total.cost_text}"
+    return f"{several(total.sessions, 'session')}, {total.cost_phrase}"
 
 
 def _narrow(query: Query, base: Filter) -> Query:

@@ -154,13 +154,13 @@ def page(context: AppContext, path: str, clock: DisplayClock) -> ProjectPage | N
     models = sorted(context.store.totals(["model"], wanted), key=lambda total: -total.ticks)
     return ProjectPage(
         project,
-        f"{several(project.sessions, 'session')}, {project.cost}",
+        f"{several(project.sessions, 'session')}, {project.cost.replace('?', 'cost unknown')}",
         [card(context, row, clock) for row in rows[:MAX_SESSIONS]],
         [
             (
                 clean(total.key[0] or "unknown"),
                 several(total.sessions, "session"),
-                total.cost_text,
+                total.cost_phrase,
             )
             for total in models
             if total.sessions

@@ -243,7 +243,7 @@ class Questions:
         many = f"{len(lines)} match{'' if len(lines) == 1 else 'es'}"
         origin = f"the first {many}, more match" if cut or answer.capped else many
         origin = "; ".join(filter(None, (origin, answer.explanation, *answer.hints)))
-        places = ((hit.session_uid, hit.event_id) for hit in hits)
+        places = ((hit.session_uid, hit.shown_at) for hit in hits)
         return Reply(origin, lines, _first(places))
 
     def _events(self, query: search.Query, number: int) -> search.SearchAnswer:

@@ -100,7 +100,7 @@ def _year(context: AppContext, clock: DisplayClock) -> Year:
         day = first + timedelta(days=number)
         total = totals.get(day.isoformat())
         sessions = total.sessions if total else 0
-        spent = f", {total.cost_text}" if total and sessions else ""
+        spent = f", {total.cost_phrase}" if total and sessions else ""
         heat = 0 if not sessions else min(1 + 4 * sessions // most, 5)
         text = f"{day:%a} {day.day} {day:%b %Y}: {several(sessions, 'session')}{spent}"
         href = f"/sessions?after={day}&until={day}{zone}" if sessions else ""

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
+from thence.agents.records import is_running
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node
@@ -55,9 +56,13 @@ class Pebble:
         """Read what is new. Cursors, damage, budgets and rewriting are the loop's business."""
         return files.read(source, cursor, Notes, is_record=lambda value: "who" in value)
 
-    def live(self, root: Path) -> Iterator[Live]:  # noqa: ARG002 - the protocol's
-        """Pebble does not say which sessions run."""
-        return iter(())
+    def live(self, root: Path) -> Iterator[Live]:
+        """Pebble leaves `<session>.running` with the number of its process, which may be gone."""
+        for entry in files.walk(str(root), 0):
+            if entry.name.endswith(".running"):
+                pid = files.document(entry.path).get("pid")
+                if is_running(pid):
+                    yield Live(entry.name.removesuffix(".running"), pid, "running")
 
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:  # noqa: ARG002 - the protocol's
         """Pebble keeps no history of prompts."""

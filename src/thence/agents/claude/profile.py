@@ -23,6 +23,7 @@ PROFILE = Profile(
     prompt_words=("-p", "{}"),
     home_variable="CLAUDE_CONFIG_DIR",
     rewind_hint="in Claude Code: press Esc twice, or /rewind",
+    lists_running=True,
     colours=("#b4663c", "#d58a62"),
     newest_version="2.1.325",
     records=(

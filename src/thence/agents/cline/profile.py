@@ -10,6 +10,7 @@ PROFILE = Profile(
     label="Cline",
     reader="thence.agents.cline.reader:Cline",
     usual_folders=(".cline",),
+    lists_running=True,
     colours=("#5b4bb0", "#a99bf0"),
     newest_version="3.0.65",
     resume_option=("cline", "--id"),

@@ -18,6 +18,7 @@ PROFILE = Profile(
     home_variable="COPILOT_HOME",
     rewind_hint="in Copilot CLI: /rewind",
     needs_equals=True,
+    lists_running=True,
     colours=("#2f6b3a", "#7cc08a"),
     forms={
         "shell": ToolForm("bash", {"command": "command"}, {"description": "run by another agent"}),

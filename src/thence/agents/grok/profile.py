@@ -18,6 +18,7 @@ PROFILE = Profile(
     long_option="--resume",
     home_variable="GROK_HOME",
     rewind_hint="in Grok: /rewind",
+    lists_running=True,
     colours=("#6b6f76", "#a2a8b0"),
     newest_version="1.0.41",
     records=(

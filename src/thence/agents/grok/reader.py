@@ -98,9 +98,11 @@ class Grok:
             return
         for row in rows if isinstance(rows, list) else ():
             session = text(row.get("session_id")) if isinstance(row, dict) else None
-            if session is None or not is_running(row.get("pid")):
+            if session is None:
                 continue
             since = text(row.get("started_at")) or text(row.get("opened_at"))
+            if not is_running(row.get("pid"), since):
+                continue
             yield Live(session, row["pid"], "running", None, text(row.get("cwd")), since)
 
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:

@@ -3,7 +3,8 @@
 Only sessions of a terminal, an editor or a schedule are read, and what these delegated: as a chat
 gateway Hermes keeps the talk of other people in the same tables. `.env`, `auth.json`, settings,
 dumps of requests and the tables of the gateway are never looked at. Hermes deletes ended sessions
-only when it is told to, and does not list running ones.
+only when it is told to. It lists open ones in `runtime/active_sessions.json`, if its settings limit
+how many there may be (`max_concurrent_sessions`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, Source
-from thence.agents.records import QuietAgent, roots_of, subfolders
+from thence.agents import Batch, Cursor, Live, Source, files
+from thence.agents.records import (
+    QuietAgent,
+    is_running,
+    moment,
+    objects,
+    roots_of,
+    subfolders,
+    text,
+)
 from thence.agents.row_sources import RowSources
+
+ACTIVE = "runtime/active_sessions.json"
 
 
 class Hermes(RowSources, QuietAgent):
@@ -28,6 +39,13 @@ class Hermes(RowSources, QuietAgent):
         """Return the folder that the variable names, and the usual one, with their profiles."""
         above = roots_of(home, env, "HERMES_HOME", ".hermes")
         return [root for folder in above for root in (folder, *subfolders(folder / "profiles"))]
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Yield the sessions that Hermes lists and whose process runs."""
+        for entry in objects(files.document(f"{root}/{ACTIVE}").get("entries")):
+            session, since = text(entry.get("session_id")), moment(entry.get("started_at"))
+            if session and is_running(pid := entry.get("pid"), since):
+                yield Live(session, pid, "running", since=since)
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""

@@ -10,12 +10,12 @@ PROFILE = Profile(
     label="Qwen Code",
     reader="thence.agents.qwen.reader:Qwen",
     usual_folders=(".qwen",),
-    has_status=False,
     resume_option=("qwen", "--resume"),
     prompt_words=("-p", "{}"),
     home_variable="QWEN_HOME",
     more_variables=("QWEN_RUNTIME_DIR",),
     rewind_hint="in Qwen Code: /rewind, or press Esc twice",
+    lists_running=True,
     colours=("#5b4bb0", "#9d8fe8"),
     forms={
         "shell": ToolForm("run_shell_command", {"command": "command"}, {"is_background": False}),

@@ -3,20 +3,32 @@
 Logs lie in `projects/<project>/chats/<session>.jsonl`, archived ones in `chats/archive/`, those of
 subagents in `projects/<project>/subagents/<session>/`. Nothing else is opened: settings, accounts
 and the ledger `usage/` are not (each call of the ledger stands in a log, too). Qwen Code deletes
-logs of subagents after a while, and sessions never.
+logs of subagents after a while, and sessions never. `chats/<session>.runtime.json` names the
+process of a session in its interface, and stays when that ends; sessions with `-p` have none.
 """
 
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, Record, first_records, roots_of
+from thence.agents import Batch, Cursor, File, Live, Source, files
+from thence.agents.records import (
+    QuietAgent,
+    Record,
+    first_records,
+    is_running,
+    moment,
+    roots_of,
+    text,
+)
 
 _CHATS, _SIDES, _ARCHIVE = "chats", "subagents", "archive"
-_LOG, _META = ".jsonl", ".meta.json"
+_MAX_OPEN_DAYS = 30  # the files stay: without an end all of them were read for every list
+_LOG, _META, _RUNTIME = ".jsonl", ".meta.json", ".runtime.json"
 
 
 class Qwen(QuietAgent):
@@ -77,6 +89,27 @@ class Qwen(QuietAgent):
         from thence.agents.qwen.chat import is_record, open_records
 
         return files.read(source, cursor, open_records, is_record=is_record)
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Yield the sessions of this machine whose process still runs."""
+        for project in files.folders_in(f"{root}/projects"):
+            for entry in files.walk(f"{project.path}/{_CHATS}", 0):
+                if not entry.name.endswith(_RUNTIME) or _is_old(entry):
+                    continue
+                state = files.document(entry.path)
+                session, pid = text(state.get("session_id")), state.get("pid")
+                since, cwd = moment(state.get("started_at")), text(state.get("work_dir"))
+                is_here = state.get("hostname") in (None, socket.gethostname())
+                if session and is_here and is_running(pid, since):
+                    yield Live(session, pid, "running", cwd=cwd, since=since)
+
+
+def _is_old(entry: os.DirEntry[str]) -> bool:
+    """Return whether a session was opened so long ago that nobody can be at it."""
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime < time.time() - _MAX_OPEN_DAYS * 86_400
+    except OSError:
+        return True
 
 
 def is_ours(value: Record) -> bool:

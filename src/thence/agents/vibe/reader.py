@@ -3,7 +3,8 @@
 `logs/session/unified/<uuid>/CURRENT` names the snapshot in `generations/`, whose lists lie in
 `chunks/`; `journal/` has what came after it. At the end of a turn the client writes a new snapshot
 and drops the journal. `meta.json` has folder and title. Settings and credentials are never opened.
-Vibe deletes no session by age and does not list running ones. Those of Vibe 1 and 2 are not read.
+`logs/session/active/<uuid>.lock.json` names the process of a session that runs. Vibe deletes no
+session by age. Those of Vibe 1 and 2 are not read.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, roots_of
+from thence.agents import Batch, Cursor, File, Live, Source, files
+from thence.agents.records import QuietAgent, is_running, roots_of, text
 from thence.agents.vibe.names import CARD, CURRENT, JOURNAL
 
 SESSIONS = Path("logs", "session", "unified")
+ACTIVE = "logs/session/active"
 
+_LEASE = ".lock.json"
 _MAX_DEPTH = 3  # folders that a file of a session lies in
 
 
@@ -50,6 +53,17 @@ class Vibe(QuietAgent):
             if (source := _source(str(folder), folder.name, str(root))) is not None:
                 return source
         return None
+
+    def live(self, root: Path) -> Iterator[Live]:
+        """Yield the sessions whose process runs; what a killed one left behind is passed over."""
+        for entry in files.walk(f"{root}/{ACTIVE}", 0):
+            if not entry.name.endswith(_LEASE):
+                continue
+            lease = files.document(entry.path)
+            session, pid = text(lease.get("session_id")), lease.get("process_id")
+            since = text(lease.get("acquired_at"))
+            if session and is_running(pid, since):
+                yield Live(session, pid, "running", since=since)
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
