@@ -43,7 +43,7 @@ from thence.memory.zones import midnight, millis
 MAX_ROWS = 2_000
 """Candidates that are looked at, the newest first."""
 
-BUDGET_S = 0.009
+BUDGET_S = 0.008
 """Seconds after which a search stops going further back."""
 
 MAX_PHRASE_WORDS = 6
