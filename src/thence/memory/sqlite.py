@@ -85,7 +85,6 @@ _DIALECT: Final = Dialect(
     session_key="sessions.id",
     # The column lies behind the bytes of the row; the index of these few sessions does not.
     is_bound="max(sessions.id IN (SELECT id FROM sessions WHERE bound))=1",
-    tie="uid",
     orders={"digests": "ended, uid", "signals": "ended, uid, signals.id", "spend": "day, uid"},
 )
 

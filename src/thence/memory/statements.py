@@ -47,8 +47,6 @@ class Dialect(NamedTuple):
     """By what the sums of each session are grouped."""
     is_bound: str
     """Whether the cost of one of some sessions is a minimum."""
-    tie: str
-    """Orders sessions that are equal in what is asked for."""
     orders: dict[str, str]
     """In which order `read_table` yields the rows of a table."""
 
@@ -89,10 +87,9 @@ class SqlReads:
         """List sessions."""
         where, values = self._where(wanted)
         limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
-        order = _ORDERS[wanted.order].format(tie=self.dialect.tie)
         rows = self._every(
             "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
-            f" FROM sessions WHERE {where} ORDER BY {order}{limit}",
+            f" FROM sessions WHERE {where} ORDER BY {_ORDERS[wanted.order]}{limit}",
             *values,
         )
         for row, *marks in rows:
@@ -106,8 +103,7 @@ class SqlReads:
             return
         where, values = self._where(wanted)
         if what == "oddities":
-            order = _ORDERS["recent"].format(tie=self.dialect.tie)
-            sql = f"SELECT uid, row FROM sessions WHERE {where} ORDER BY {order}"  # noqa: S608
+            sql = f"SELECT uid, row FROM sessions WHERE {where} ORDER BY {_ORDERS['recent']}"  # noqa: S608
             yield from oddities(self._every(sql, *values))
             return
         joined = self.dialect.signals if what == "signals" else f"{what} JOIN sessions"
@@ -195,11 +191,11 @@ class SqlReads:
 
 _ORDERS: Final = {
     # SQLite's own order of absent times, which Postgres has to be told.
-    "recent": "ended DESC NULLS LAST, {tie} DESC",
-    "oldest": "ended NULLS FIRST, {tie}",
-    "cost": "ticks DESC, {tie} DESC",
-    "tokens": "tokens DESC, {tie} DESC",
-    "size": "raw_bytes DESC, {tie} DESC",
+    "recent": "ended DESC NULLS LAST, uid DESC",
+    "oldest": "ended NULLS FIRST, uid",
+    "cost": "ticks DESC, uid DESC",
+    "tokens": "tokens DESC, uid DESC",
+    "size": "raw_bytes DESC, uid DESC",
 }
 
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

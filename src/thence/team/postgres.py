@@ -130,7 +130,6 @@ _DIALECT: Final = Dialect(
     minute_of_end="to_char(to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI')",
     session_key="sessions.uid",
     is_bound="coalesce(bool_or(bound), false)",
-    tie="id",
     orders={
         "digests": "sessions.id",
         "signals": "signals.id",

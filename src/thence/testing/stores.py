@@ -378,6 +378,11 @@ class StoreSuite:
             names = [row.session.native_session_id for row in store.sessions(filter_)]
             if names != expected:
                 yield f"{what}: {names} instead of {expected}"
+        for name in ("cc2", "cc1"):
+            store.write([_session(store, name, "text", day="2026-01-04")])
+        names = [row.session.native_session_id for row in store.sessions(Filter(limit=2))]
+        if names != ["cc2", "cc1"]:
+            yield f"sessions of one moment are not ordered by their uids: {names}"
 
     def spending(self, store: Store) -> Iterator[str]:
         """What was spent is told by day and model, and written anew, not added, on growth."""
