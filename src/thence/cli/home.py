@@ -308,10 +308,12 @@ class Home:
 
     def _spending_by_agent(self, dates: Sequence[str]) -> Iterator[list[TextCell]]:
         """Yield the row of each agent: its last day, its week, and a bar for each day."""
-        for agent, total in sorted(self._week.items(), key=lambda pair: pair[0] or ""):
+        labels = {agent: agent_label(agent or "") for agent in self._week}
+        for agent in sorted(labels, key=lambda agent: labels[agent].casefold()):
+            total = self._week[agent]
             yield [
                 TextCell(" "),
-                TextCell(agent_label(agent or "")),
+                TextCell(labels[agent]),
                 *_figures(self._on(agent, dates[-1])),
                 *_figures(total),
                 TextCell(spark([self._on(agent, day).ticks for day in dates]), "cyan"),
