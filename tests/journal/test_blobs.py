@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.handles import open_below
 from thence.errors import ThenceError
 from thence.journal.blobs import BLOCK_BYTES, LEFTOVER_AGE_S, Blob, Blobs
 from thence.journal.log import Disk
@@ -109,11 +110,6 @@ def order_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Disk, list[str]]:
     for name in ("rename", "unlink"):
         monkeypatch.setattr(os, name, partial(told, name, getattr(os, name)))
     return watched(sync), order
-
-
-def handles() -> int:
-    """How many files this process has open."""
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def assert_whole(folder: Path) -> None:
@@ -284,7 +280,6 @@ def test_a_name_is_given_after_the_bytes_are_on_the_disk(
 
 def test_a_fault_leaves_a_blob_whole_or_not_there(tmp_path: Path) -> None:
     """Whichever call fails, the error is clear and no half file, scratch file or handle is left."""
-    before = handles()
     folders = (tmp_path / str(number) for number in itertools.count())
     used: list[Path] = []
 
@@ -303,7 +298,7 @@ def test_a_fault_leaves_a_blob_whole_or_not_there(tmp_path: Path) -> None:
         assert said is None or (fault != SHORT and "cannot write" in said.message and said.hint)
 
     assert met > 20
-    assert before == handles()
+    assert [] == open_below(tmp_path)
 
 
 def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
