@@ -21,11 +21,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.handles import open_below
 from tests.journal.test_blobs import (
     SHORT,
     assert_whole,
     faults,
-    handles,
     leftover,
     order_of,
     watched,
@@ -762,7 +762,7 @@ def test_a_save_that_fails_touches_nothing(tmp_path: Path) -> None:
     case = Case(tmp_path)
     case.write("a", "one" * 1000)
     case.write("deep/b", "two")
-    before, open_before = case.tree(), handles()
+    before = case.tree()
     met = 0
     for fault, said in faults(lambda disk: assert_saved(case, disk)):
         met += 1
@@ -773,7 +773,7 @@ def test_a_save_that_fails_touches_nothing(tmp_path: Path) -> None:
         empty(case.store)
 
     assert met > 60
-    assert open_before == handles()
+    assert [] == open_below(tmp_path)
 
 
 def assert_saved(case: Case, disk: Disk) -> None:
@@ -806,7 +806,6 @@ def test_a_rewind_that_fails_leaves_each_file_old_or_new(tmp_path: Path) -> None
         set_state(case, new)
         rewound.append(case.checkpoints(disk=disk).rewind(point, []))
 
-    open_before = handles()
     for fault, said in faults(run):
         met += 1
         assert_old_or_new(case, old, new)
@@ -822,7 +821,7 @@ def test_a_rewind_that_fails_leaves_each_file_old_or_new(tmp_path: Path) -> None
 
     assert met > 150
     assert cannot > 20
-    assert open_before == handles()
+    assert [] == open_below(tmp_path)
 
 
 def two_states(case: Case) -> tuple[Tree, Tree]:

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.journal.test_blobs import SHORT, assert_whole, faults, handles, names, order_of
+from tests.handles import open_below
+from tests.journal.test_blobs import SHORT, assert_whole, faults, names, order_of
 from thence.errors import ThenceError
 from thence.format import codec
 from thence.format.records import JSON, Event
@@ -368,7 +369,7 @@ def test_a_fault_gives_no_placeholder_without_its_file(tmp_path: Path) -> None:
         fitted, _ = Spill(used[-1], disk=disk).fit(content)
         done.append((Spill(used[-1]), fitted))
 
-    met, before = 0, handles()
+    met = 0
     for fault, said in faults(run):
         met += 1
         assert said is None or (fault != SHORT and said.hint)
@@ -378,7 +379,7 @@ def test_a_fault_gives_no_placeholder_without_its_file(tmp_path: Path) -> None:
         assert content == spill.restore(fitted)
 
     assert met > 40
-    assert before == handles()
+    assert [] == open_below(tmp_path)
 
 
 def test_a_side_file_is_durable_before_its_placeholder_is_handed_out(
