@@ -15,9 +15,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,31 +92,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
-    items[:] = _longest_first(items, getattr(config, "workerinput", {}).get("workercount", 1))
-
-
-def _longest_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
-    """Return tests in an order in which no process begins with a browser near the end.
-
-    Each process is given as many tests in a row, and takes from the end of another's when it is
-    done. Files in a browser are begun first, each in one process; all tests with Postgres are in
-    the same one, as every process has a server of its own.
-    """
-    files: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        slow = {"browser": item.nodeid.partition("::")[0], "postgres": "postgres"}
-        files[next((slow[name] for name in slow if name in fixtures), "")].append(item)
-    others = iter(files.pop("", []))
-    queues: list[list[pytest.Item]] = [[] for _ in range(processes)]
-    for file in sorted(files.values(), key=len, reverse=True):
-        min(queues, key=len).extend(file)
-    sizes = [(len(items) + place) // processes for place in range(processes)]
-    return [
-        item
-        for queue, size in zip(queues, sizes, strict=True)
-        for item in (*queue, *islice(others, max(size - len(queue), 0)))
-    ] + list(others)
 
 
 def _unsampled(items: list[pytest.Item]) -> list[pytest.Item]:
