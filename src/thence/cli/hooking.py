@@ -598,7 +598,7 @@ def _previous_program(notify: Any) -> list[str]:
 
 @contextlib.contextmanager
 def _editing_notify(place: HookPlace, value: list[str]) -> Iterator[None]:
-    """Say of settings that cannot be changed what to write there by hand."""
+    """Raise EditRefused with what to write by hand where the settings cannot be edited."""
     try:
         yield
     except toml_text.NotEditable as error:

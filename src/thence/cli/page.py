@@ -641,6 +641,6 @@ def telling_line(text: str, *, at_end: bool) -> str:
 
 
 def run_of(tests: testruns.Tests) -> str:
-    """Say how many tests failed, passed and were skipped."""
+    """Return how many tests failed, passed and were skipped, as text."""
     named = (("failed", tests.failed), ("passed", tests.passed), ("skipped", tests.skipped))
     return ", ".join(f"{number:,} {name}" for name, number in named if number)

@@ -70,7 +70,7 @@ def short(number: int) -> str:
 
 
 def size(count: int) -> str:
-    """Say a number of bytes: `57 bytes`, `4.1 KB`, `380 KB`, `4 GB`."""
+    """Return a number of bytes as text: `57 bytes`, `4.1 KB`, `380 KB`, `4 GB`."""
     if count < 1000:
         return "1 byte" if count == 1 else f"{count} bytes"
     amount = float(count)

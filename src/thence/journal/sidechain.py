@@ -246,5 +246,5 @@ def _is_held(path: Path) -> bool:
     """Whether somebody writes a log; of one that cannot be opened nobody knows."""
     try:
         return is_held(path)
-    except (ThenceError, OSError):  # cannot be told: as if it had ended
+    except (ThenceError, OSError):  # unknown: treated as ended
         return False

@@ -413,7 +413,7 @@ def account(
     tasks: Sequence[TaskPattern] = TASKS,
     tally: DigestTally | None = None,
 ) -> Digest:
-    """Tell a session in short. Of one that was counted before, `timeline` is its end."""
+    """Return what a session was, in short. If part of it was counted, `timeline` is its end."""
     if tally is None:
         tally = DigestTally()
         tally.add(timeline, tasks)

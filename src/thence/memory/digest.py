@@ -78,7 +78,7 @@ class BuiltIn:
         self._tasks = tuple(tasks)
 
     def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
-        """Tell all that `Digest` has room for, and the signals."""
+        """Return all that `Digest` has room for, and the signals."""
         tally = DigestTally()
         tally.add(timeline, self._tasks)
         return self.digest_tally(tally, timeline, row)
@@ -86,7 +86,7 @@ class BuiltIn:
     def digest_tally(
         self, tally: DigestTally, timeline: SessionTimeline, row: SessionRow
     ) -> DigestPart:
-        """Tell the same of a session that was counted; `timeline` is its end."""
+        """Return the same of a session that was counted; `timeline` is its end."""
         made = account(timeline, row, tasks=self._tasks, tally=tally)
         return DigestPart(msgspec.to_builtins(made), signals(timeline, tally.signals))
 

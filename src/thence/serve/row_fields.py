@@ -65,7 +65,7 @@ class RowFields:
     def __init__(
         self, chart: Chart, clock: DisplayClock, linked: Callable[[str], str | None]
     ) -> None:
-        """Say it with times of a clock; `linked` returns the uid of a stored session."""
+        """Write times by a clock; `linked` returns the uid of a stored session."""
         self.chart = chart
         self.clock = clock
         self._linked = linked
