@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -395,7 +396,7 @@ class Fold:
 
 def _last_of_runs(facts: Sequence[Fact]) -> Iterator[Fact]:
     """Yield of facts in written order those after which another log or generation begins."""
-    for fact, after in zip(facts, facts[1:], strict=False):
+    for fact, after in pairwise(facts):
         if after.line < fact.line or after.file != fact.file:
             yield fact
     yield from facts[-1:]

@@ -666,14 +666,14 @@ def _words(
     What other events can be derived from has tokens without a word, too.
     """
     agent = uid.partition(":")[0]
-    implied = {row.event.event_id: row.implied for row in rows}
+    implied = {row.event.event_id: row.implied for row in rows if row.derived}
     for event in events:
         body = ""
         if event.payload is not None:
             # What the harness noted for itself, whole files among it, was neither said nor done.
             note = event.role == "system" and not _has_output(event.payload)
             body = words_of(event, _MAX_NOTE_BYTES) if note else words_of(event)
-        bits = implied[event.event_id]
+        bits = implied.get(event.event_id, 0)
         if body or bits or event.kind in _BASES:
             tokens = meta(agent, event.kind, event.tool, bits)
             yield Words(event.event_id, body, tokens)
