@@ -519,7 +519,12 @@ def test_watching_ends_when_it_is_told(
     """Ctrl-C while nothing happens."""
     monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)  # as if not installed
     monkeypatch.setattr(watching, "POLL_S", 0.01)
-    press = threading.Thread(target=lambda: reports.get(timeout=LONG_S) and _press_ctrl_c())
+
+    def press_ctrl_c() -> None:
+        reports.get(timeout=LONG_S)
+        _press_ctrl_c()
+
+    press = threading.Thread(target=press_ctrl_c)
     press.start()
     ran = desk.run("sweep", "--watch")
     press.join()
