@@ -34,17 +34,15 @@ from thence.cli.columns import (
     row_cost,
     short_ids,
     table,
-    tell,
     tilde,
     title_text,
     when,
 )
 from thence.cli.terminal import (
-    as_json,
+    answer,
     clean,
     cut,
     justify,
-    say,
     several,
     size,
     style,
@@ -107,20 +105,14 @@ def show(*, json: bool, utc: bool) -> None:
         home.hooks_heard = last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
         home.budgets = wiring.budget_uses(store, at)
-        if json:
-            say(as_json(home.object()))
-        else:
-            tell(home.lines(width()))
+        answer(home.object, home.lines(width()), json=json)
 
 
 def _show_first(at: datetime, *, json: bool) -> None:
     """Print what is on this machine while nothing is stored."""
     known = wiring.adapters()
     first = FirstScreen(known, wiring.roots(known), at)
-    if json:
-        say(as_json(first.object()))
-    else:
-        tell(first.lines(width()))
+    answer(first.object, first.lines(width()), json=json)
 
 
 class Home:

@@ -12,7 +12,7 @@ from thence import __version__
 from thence.cli import launcher, options, registering, wiring
 from thence.cli.changes import confirm
 from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, table, tell, tilde
-from thence.cli.terminal import as_json, say, width
+from thence.cli.terminal import answer, as_json, say, width
 from thence.format.figures import clean
 
 if TYPE_CHECKING:
@@ -179,9 +179,6 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
         }
         for agent in agents or registering.present()
     ]
-    if json:
-        say(as_json(places))
-        return 0
     words = {
         "none": TextCell("not installed"),
         "installed": TextCell("installed", "green"),
@@ -196,5 +193,5 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
         for place in places
     ]
     columns_of = (TextColumn(), TextColumn(), TextColumn(), TextColumn(slack=True))
-    tell(table(columns_of, [[TextCell(" "), *row] for row in rows], width()))
-    return 0
+    lines = table(columns_of, [[TextCell(" "), *row] for row in rows], width())
+    return answer(places, lines, json=json)

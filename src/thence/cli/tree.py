@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options
-from thence.cli.columns import DIM, TICKS, TextCell, money, present, short_id, tell, when
+from thence.cli.columns import DIM, TICKS, TextCell, money, present, short_id, when
 from thence.cli.terminal import (
-    as_json,
+    answer,
     clean,
     columns,
     cut,
-    say,
     several,
     short,
     style,
@@ -52,11 +51,7 @@ def command(session: str, *, everything: bool, own: bool, utc: bool, json: bool)
     from thence.cli.lookup import open_named
 
     tree = Tree(open_named(session), present(utc=utc), everything=everything, own=own)
-    if json:
-        say(as_json(tree.object()))
-    else:
-        tell(tree.lines(width()))
-    return 0
+    return answer(tree.object, tree.lines(width()), json=json)
 
 
 class Tree:
