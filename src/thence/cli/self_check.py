@@ -31,6 +31,7 @@ MAX_SHOWN: Final = 5
 _MODULES: Final = {
     "google-re2": "re2",
     "markdown-it-py": "markdown_it",
+    "pyyaml": "yaml",
 }
 """Modules of packages that have another name."""
 _LEFT: Final = ("*.lock", "serve.log", "*.tmp", "*-shm", "*-wal", "*-journal", "*.db")
