@@ -11,8 +11,8 @@ import click
 
 from thence import config
 from thence.cli import options, settings_file, wiring
+from thence.cli.changes import Edit, carry_out
 from thence.cli.columns import DIM, TextCell, TextColumn, table, tilde
-from thence.cli.hooking import Edit, carry_out
 from thence.cli.terminal import answer, clean, several, size, width
 from thence.errors import BadConfig
 
@@ -112,7 +112,7 @@ def _exclude(exclude: str | None, include: str | None) -> None:
         patterns.append(exclude)
     after = settings_file.with_exclude(path, before or b"", patterns)
     config.make_private(path.parent)
-    carry_out(Edit(path, before, after), keep=False)
+    carry_out(Edit(path, before, after))
 
 
 # -- sweeps that hooks start ----------------------------------------------------------------

@@ -41,7 +41,7 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     ]
     files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
     others = [*servers, *shell.due]
-    shown: list[tuple[str, parts.Change]] = [*files, *others]
+    shown: list[tuple[str, changes.Edit]] = [*files, *others]
     if not json:
         changes.show(files, "gone")
         tell(clean(line) for _, change in others for line in change.diff())
@@ -51,7 +51,7 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
         for way, plan in timers:
             way.carry_out(plan)
         for agent, _ in servers:  # planned anew: a hook may have been in the same file
-            registering.carry_out(registering.uninstall(registering.place_of(agent)))
+            changes.carry_out(registering.uninstall(registering.place_of(agent)), keep=None)
         shell.carry_out()
         background.stop(wiring.home())
         parts.record(wiring.home(), {})
