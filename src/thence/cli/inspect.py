@@ -23,17 +23,7 @@ from thence.agents.sessions import check_readable, find_source, load_source
 from thence.cli import options
 from thence.cli.file_counts import Counts
 from thence.cli.reading import exit_code, flow, notices, skipped_line
-from thence.cli.terminal import (
-    answer,
-    clean,
-    cut,
-    several,
-    short,
-    size,
-    style,
-    width,
-    wrap,
-)
+from thence.cli.terminal import answer, clean, cut, several, short, size, style, width, wrap
 from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.records import JSON, Notice, Place, Skipped

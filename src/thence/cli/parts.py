@@ -73,8 +73,7 @@ def _without(role: hooking.Role) -> Callable[[Sequence[str]], PartChange]:
 
 
 def _plan_edits(
-    edits: Sequence[tuple[str, Edit]],
-    write: Callable[[Sequence[tuple[str, Edit]]], None],
+    edits: Sequence[tuple[str, Edit]], write: Callable[[Sequence[tuple[str, Edit]]], None]
 ) -> PartChange:
     due = [(whose, edit) for whose, edit in edits if edit.changes]
     return PartChange([*edits], lambda: write(due))
@@ -148,9 +147,7 @@ def _viewers() -> Sequence[services.Service]:
     return services.active_services()
 
 
-def _without_ways(
-    installed: Callable[[], Sequence[Way]],
-) -> Callable[[Sequence[str]], PartChange]:
+def _without_ways(installed: Callable[[], Sequence[Way]]) -> Callable[[Sequence[str]], PartChange]:
     def remove(names: Sequence[str]) -> PartChange:
         ways = [_plan_way(way, way.uninstall()) for way in installed() if way.name in names]
 
@@ -163,9 +160,7 @@ def _without_ways(
     return remove
 
 
-def _way_problem(
-    installed: Callable[[], Sequence[Way]],
-) -> Callable[[str], str]:
+def _way_problem(installed: Callable[[], Sequence[Way]]) -> Callable[[str], str]:
     def problem(name: str) -> str:
         is_there = any(way.name == name for way in installed())
         return "" if is_there else "is not there any more"

@@ -47,8 +47,7 @@ def command(url: str | None, *, dry_run: bool, json: bool) -> int:
     address: str | None = url or settings["session_memory.push.url"]
     if address is None:
         raise BadConfig(
-            "no URL given",
-            hint="thence store push postgresql://…, or set session_memory.push.url",
+            "no URL given", hint="thence store push postgresql://…, or set session_memory.push.url"
         )
     if not address.startswith(("postgresql:", "postgres:")):
         raise BadConfig(

@@ -117,8 +117,7 @@ def run_all(commands: list[list[str]], *, must: bool, hint: str = "run it yourse
         done = _run(words)
         if done.returncode and must:
             raise EditRefused(
-                f"{shlex.join(words)}: {done.stderr.strip()}",
-                hint=f"the files are written; {hint}",
+                f"{shlex.join(words)}: {done.stderr.strip()}", hint=f"the files are written; {hint}"
             )
 
 

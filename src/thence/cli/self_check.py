@@ -28,11 +28,7 @@ FAILED_EXIT_CODE: Final = 1
 COMMAND_SECONDS: Final = 600.0
 MAX_SHOWN: Final = 5
 """Sessions of a home that are read whole, from each end of the list."""
-_MODULES: Final = {
-    "google-re2": "re2",
-    "markdown-it-py": "markdown_it",
-    "pyyaml": "yaml",
-}
+_MODULES: Final = {"google-re2": "re2", "markdown-it-py": "markdown_it", "pyyaml": "yaml"}
 """Modules of packages that have another name."""
 _LEFT: Final = ("*.lock", "serve.log", "*.tmp", "*-shm", "*-wal", "*-journal", "*.db")
 """Not copied as they are: what belongs to a running process, and databases."""

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import (
-    DIM,
-    WIDE,
-    TextCell,
-    TextColumn,
-    ago,
-    present,
-    short_ids,
-    table,
-    when,
-)
+from thence.cli.columns import DIM, WIDE, TextCell, TextColumn, ago, present, short_ids, table, when
 from thence.cli.terminal import answer, clean, cut, several, style, width
 
 if TYPE_CHECKING:

@@ -37,13 +37,7 @@ DEFAULT_ROWS = 30
 @options.utc
 @options.as_json
 def command(
-    *,
-    agent: str | None,
-    project: str | None,
-    since: str | None,
-    number: int,
-    utc: bool,
-    json: bool,
+    *, agent: str | None, project: str | None, since: str | None, number: int, utc: bool, json: bool
 ) -> int:
     """Print open promises, those of the newest sessions first."""
     from thence.memory.dismissals import dismissed_todos

@@ -11,16 +11,7 @@ import click
 
 from thence.cli import options
 from thence.cli.columns import DIM, TICKS, TextCell, money, present, short_id, when
-from thence.cli.terminal import (
-    answer,
-    clean,
-    columns,
-    cut,
-    several,
-    short,
-    style,
-    width,
-)
+from thence.cli.terminal import answer, clean, columns, cut, several, short, style, width
 from thence.format.facts import text_in
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
