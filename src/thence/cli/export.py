@@ -15,7 +15,7 @@ from thence import __version__
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.reading import exit_code
-from thence.cli.terminal import as_json, clean, say, several, size
+from thence.cli.terminal import answer, as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
 from thence.format.figures import clean_text
 
@@ -200,11 +200,7 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
             notes=wiring.redacted_notes(),
             progress=show_progress,
         )
-    if json:
-        say(as_json(msgspec.to_builtins(report)))
-    else:
-        tell(_describe_export(report))
-    return 0
+    return answer(msgspec.to_builtins(report), _describe_export(report), json=json)
 
 
 def _describe_export(report: ExportReport) -> Iterator[str]:

@@ -34,37 +34,17 @@ from thence.cli.columns import (
     row_cost,
     short_ids,
     table,
-    tell,
     tilde,
     title_text,
     when,
 )
-from thence.cli.terminal import (
-    as_json,
-    clean,
-    cut,
-    justify,
-    say,
-    several,
-    size,
-    style,
-    width,
-    wrap,
-)
+from thence.cli.terminal import answer, clean, cut, justify, several, size, style, width, wrap
 from thence.format.figures import argument
 from thence.memory.bills import sum_totals, totals_by_day
 from thence.memory.budgets import BudgetUse, budget_warnings
 from thence.memory.notes import age_removal_start
 from thence.memory.retention import brief_rule, rule
-from thence.memory.standing import (
-    Now,
-    Risk,
-    Standing,
-    at_risk,
-    now,
-    open_sessions,
-    session_object,
-)
+from thence.memory.standing import Now, Risk, Standing, at_risk, now, open_sessions, session_object
 from thence.memory.store import Filter, SessionRow, Store, Total
 from thence.memory.zones import midnight, millis
 
@@ -107,20 +87,14 @@ def show(*, json: bool, utc: bool) -> None:
         home.hooks_heard = last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
         home.budgets = wiring.budget_uses(store, at)
-        if json:
-            say(as_json(home.object()))
-        else:
-            tell(home.lines(width()))
+        answer(home.object, home.lines(width()), json=json)
 
 
 def _show_first(at: datetime, *, json: bool) -> None:
     """Print what is on this machine while nothing is stored."""
     known = wiring.adapters()
     first = FirstScreen(known, wiring.roots(known), at)
-    if json:
-        say(as_json(first.object()))
-    else:
-        tell(first.lines(width()))
+    answer(first.object, first.lines(width()), json=json)
 
 
 class Home:

@@ -8,51 +8,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from thence.cli import toml_text, yaml_text
+from thence.cli.changes import EditRefused
 
 if TYPE_CHECKING:
-    from thence.agents.profiles import HookFile
+    from thence.cli.hooking import HookPlace
 
 HookCommands = Iterator[tuple[str, str]]
 """Events, and what is run at each."""
 
 
-class TextRefused(Exception):
-    """A text cannot be changed safely: why, and what to do instead."""
-
-    def __init__(self, why: str, hint: str) -> None:
-        super().__init__(why)
-        self.why, self.hint = why, hint
-
-
-class TextPlace(NamedTuple):
-    """A file of settings that is no JSON, and what our commands are known by."""
-
-    agent: str
-    path: Path
-    file: HookFile
-    is_ours: Callable[[object], bool]
-
-
 class TextForm(NamedTuple):
     """How commands stand in one kind of file."""
 
-    commands: Callable[[TextPlace, str], HookCommands]
-    add: Callable[[TextPlace, str, str], str]
+    commands: Callable[[HookPlace, str], HookCommands]
+    add: Callable[[HookPlace, str, str], str]
     """The text with a command at every event."""
-    drop: Callable[[TextPlace, str], str]
+    drop: Callable[[HookPlace, str], str]
     """The text without our commands."""
 
 
-def commands_in(place: TextPlace, body: bytes) -> HookCommands:
+def commands_in(place: HookPlace, body: bytes) -> HookCommands:
     """Yield the events of a file, with the command that is run at each."""
     yield from FORMS[place.file.form].commands(place, body.decode("utf-8", "replace"))
 
 
-def install(place: TextPlace, body: bytes | None, command: str) -> bytes:
+def install(place: HookPlace, body: bytes | None, command: str) -> bytes:
     """Return the file with our command at every event; those of another place are replaced."""
     form = FORMS[place.file.form]
     text = form.drop(place, (body or b"").decode())
@@ -63,20 +46,20 @@ def install(place: TextPlace, body: bytes | None, command: str) -> bytes:
     return after.encode()
 
 
-def uninstall(place: TextPlace, body: bytes) -> bytes:
+def uninstall(place: HookPlace, body: bytes) -> bytes:
     """Return the file without our commands."""
     return FORMS[place.file.form].drop(place, body.decode()).encode()
 
 
-def _refused(place: TextPlace, why: str) -> TextRefused:
+def _refused(place: HookPlace, why: str) -> EditRefused:
     events = ", ".join(place.file.events)
-    return TextRefused(f"{place.path}: {why}", f"add the command yourself, at {events}")
+    return EditRefused(f"{place.path}: {why}", hint=f"add the command yourself, at {events}")
 
 
 # -- tables in TOML -------------------------------------------------------------------------
 
 
-def _table_commands(place: TextPlace, text: str) -> HookCommands:
+def _table_commands(place: HookPlace, text: str) -> HookCommands:
     try:
         tables = toml_text.parse(text).get("hooks", [])
     except (ValueError, RecursionError) as error:
@@ -87,7 +70,7 @@ def _table_commands(place: TextPlace, text: str) -> HookCommands:
         yield f"{table.get(place.file.event_name, '')}", f"{table.get('command', '')}"
 
 
-def _add_tables(place: TextPlace, text: str, command: str) -> str:
+def _add_tables(place: HookPlace, text: str, command: str) -> str:
     file = place.file
     for event in file.events:
         table = {file.event_name: event, "command": command, "timeout": file.timeout, **file.more}
@@ -95,7 +78,7 @@ def _add_tables(place: TextPlace, text: str, command: str) -> str:
     return text
 
 
-def _drop_tables(place: TextPlace, text: str) -> str:
+def _drop_tables(place: HookPlace, text: str) -> str:
     def is_our_table(table: object) -> bool:
         return isinstance(table, dict) and place.is_ours(table.get("command"))
 
@@ -108,16 +91,16 @@ def _drop_tables(place: TextPlace, text: str) -> str:
 # -- a script per event ---------------------------------------------------------------------
 
 
-def _script_commands(place: TextPlace, text: str) -> HookCommands:
+def _script_commands(place: HookPlace, text: str) -> HookCommands:
     lines = text.splitlines()
     if lines:
         yield place.path.stem, lines[-1] if place.is_ours(lines[-1]) else text
 
 
-def _add_script(place: TextPlace, text: str, command: str) -> str:
+def _add_script(place: HookPlace, text: str, command: str) -> str:
     if text.strip():
-        raise TextRefused(
-            f"{place.path} is a hook of yours", "give it another extension, then try again"
+        raise EditRefused(
+            f"{place.path} is a hook of yours", hint="give it another extension, then try again"
         )
     return (
         "#!/bin/sh\n# Tells thence that a session went on."
@@ -125,14 +108,14 @@ def _add_script(place: TextPlace, text: str, command: str) -> str:
     )
 
 
-def _drop_script(place: TextPlace, text: str) -> str:
+def _drop_script(place: HookPlace, text: str) -> str:
     return "" if place.is_ours(text) else text
 
 
 # -- lists in YAML --------------------------------------------------------------------------
 
 
-def _yaml_commands(place: TextPlace, text: str) -> HookCommands:
+def _yaml_commands(place: HookPlace, text: str) -> HookCommands:
     try:
         for event, entries in yaml_text.items(text, ["hooks"]):
             for entry in entries if isinstance(entries, list) else []:
@@ -142,7 +125,7 @@ def _yaml_commands(place: TextPlace, text: str) -> HookCommands:
         raise _refused(place, f"not understood: {error}") from error
 
 
-def _add_yaml(place: TextPlace, text: str, command: str) -> str:
+def _add_yaml(place: HookPlace, text: str, command: str) -> str:
     entry = {"command": command, "timeout": place.file.timeout}
     try:
         for event in place.file.events:
@@ -152,7 +135,7 @@ def _add_yaml(place: TextPlace, text: str, command: str) -> str:
     return text
 
 
-def _drop_yaml(place: TextPlace, text: str) -> str:
+def _drop_yaml(place: HookPlace, text: str) -> str:
     try:
         for event, _ in yaml_text.items(text, ["hooks"]):
             text = yaml_text.remove(text, ["hooks", event], place.is_ours)
@@ -162,7 +145,7 @@ def _drop_yaml(place: TextPlace, text: str) -> str:
     return text
 
 
-def _is_our_list(place: TextPlace, item: str) -> bool:
+def _is_our_list(place: HookPlace, item: str) -> bool:
     """Return whether an event and its list, in one line, hold our commands only."""
     try:
         entries = json.loads(item.partition(": ")[2])

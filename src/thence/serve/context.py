@@ -28,14 +28,7 @@ from thence.memory import recall, spelling, standing
 from thence.memory.activity import Pulse, pulse
 from thence.memory.budgets import Budgets, BudgetUse, budget_uses
 from thence.memory.fields import clean_fields
-from thence.memory.labels import (
-    Label,
-    read_labels,
-    search,
-    searchable_notes,
-    texts_of,
-    with_tagged,
-)
+from thence.memory.labels import Label, read_labels, search, searchable_notes, texts_of, with_tagged
 from thence.memory.notes import Note
 from thence.memory.readouts import OpenedSession, open_session
 from thence.memory.retention import Policy

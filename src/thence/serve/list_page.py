@@ -19,15 +19,7 @@ from thence.memory.bills import totals_by_day
 from thence.memory.descent import descent
 from thence.memory.labels import with_tagged
 from thence.memory.notes import matching_notes
-from thence.memory.search import (
-    OPEN,
-    BadQuery,
-    Query,
-    SearchMatch,
-    hits,
-    moment,
-    parse,
-)
+from thence.memory.search import OPEN, BadQuery, Query, SearchMatch, hits, moment, parse
 from thence.memory.standing import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label

@@ -379,18 +379,11 @@ class Hub:
     def event_frames(self, line: EventLine, start: int, end: int) -> Iterator[bytes]:
         """Yield the frames of some events of a line, with their bodies."""
         for at in range(start, end):
-            yield frame(
-                "event",
-                event_out(self._context, line.events[at]),
-                line.mark(at + 1),
-            )
+            yield frame("event", event_out(self._context, line.events[at]), line.mark(at + 1))
 
     def pending_frame(self, line: EventLine) -> bytes:
         """Return the frame with the calls that have no result yet."""
-        return frame(
-            "pending",
-            [event_out(self._context, row) for row in line.pending],
-        )
+        return frame("pending", [event_out(self._context, row) for row in line.pending])
 
 
 def rewind_frame(line: EventLine, count: int) -> bytes:

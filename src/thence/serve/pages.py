@@ -55,12 +55,7 @@ from thence.serve.comparison import compare_branch, compare_sessions
 from thence.serve.context import AppContext, ContextDependency
 from thence.serve.days import RANGES
 from thence.serve.finding import Matches, find, paths_of
-from thence.serve.head import (
-    agent_head,
-    head,
-    standing_text,
-    tail,
-)
+from thence.serve.head import agent_head, head, standing_text, tail
 from thence.serve.outline import SessionOutline
 from thence.serve.session_page import SessionPage, find_box
 

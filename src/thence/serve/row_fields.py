@@ -26,13 +26,7 @@ from thence.serve.chart import Chart, ChartBoundary, ChartRow, RowKind, context_
 from thence.serve.clock import DisplayClock, DisplayTime, display_time
 from thence.serve.items import Diff, FoldedSection, status_of, tests_of
 from thence.serve.markdown import DiffLine
-from thence.serve.texts import (
-    answer_line,
-    compact_json,
-    first_line,
-    tool_name,
-    without_plugin,
-)
+from thence.serve.texts import answer_line, compact_json, first_line, tool_name, without_plugin
 
 MAX_INLINE_BYTES: Final = 600
 """Bytes of a thought that come with the page; longer ones are fetched when opened."""

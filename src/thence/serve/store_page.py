@@ -91,11 +91,7 @@ def page(context: AppContext) -> StorePage:
         ("Sessions", f"{len(known.sessions):,}", f"{here:,} whose original log is gone"),
         ("Transcripts", size(total.raw_bytes), "rows, index and packs"),
         ("Never removed", size(known.distilled_bytes), "digests, signals, costs"),
-        (
-            "Skipped",
-            several(sum(skips.values()), "line"),
-            "every skipped line is listed",
-        ),
+        ("Skipped", several(sum(skips.values()), "line"), "every skipped line is listed"),
         ("Secrets redacted", f"{sum(n for _, n, _ in redacted):,}", "before anything was stored"),
     ]
     return StorePage(
