@@ -60,7 +60,6 @@ class SweepFactory(Protocol):
 
     def __call__(self, known: Mapping[str, Adapter], *, digests: bool) -> Sweep:
         """Make one with these readers; without `digests` these are left to a later one."""
-        ...
 
 
 class AppContext:
@@ -110,6 +109,10 @@ class AppContext:
         self._risks = _TimedValue(RISKS_MAX_AGE_S, self._at_risk)
         self._sessions: LruCache[OpenedSession] = LruCache(room)
         self._pulses: LruCache[Pulse | None] = LruCache(MAX_CACHED_PULSES)
+
+    def moment(self, zone: tzinfo | None = UTC) -> datetime:
+        """Return the time in a zone; None is that of this machine."""
+        return datetime.fromtimestamp(self.clock(), UTC).astimezone(zone)
 
     def now(self) -> standing.Now:
         """Return which sessions run or wait."""
@@ -176,8 +179,7 @@ class AppContext:
         """Return the budgets of this home with what was spent of them today in a zone."""
         prefix = "session_memory.budget."
         limits = Budgets(self.settings[f"{prefix}daily_usd"], self.settings[f"{prefix}projects"])
-        now = datetime.fromtimestamp(self.clock(), UTC).astimezone(zone)
-        return budget_uses(self.store, limits, now)
+        return budget_uses(self.store, limits, self.moment(zone))
 
     def display(self, rows: Sequence[SessionRow]) -> list[SessionRow]:
         """Return rows for the eye: with the user's names and tags, else the title they inherit."""
