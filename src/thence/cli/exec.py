@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
-from collections.abc import Iterator
 from json import dumps
 from typing import TYPE_CHECKING
 
@@ -15,6 +13,7 @@ import msgspec
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.home_sweep import HomeSweep
+from thence.cli.interrupts import handling
 from thence.cli.terminal import clean
 from thence.errors import NotReadable, ThenceError
 
@@ -86,29 +85,14 @@ def _object(words: tuple[str, ...], code: int, report: SweepReport | None, why: 
 
 def run(words: tuple[str, ...]) -> int:
     """Run it in our place: it has our streams, and the keys are its own."""
-    with _left_to_it():
+    # The keys that stop a program are left to the command: it decides, and we sweep after it.
+    with handling([signal.SIGINT, signal.SIGQUIT], _ignore):
         try:
             done = subprocess.run(words, check=False)  # noqa: S603 - what was asked for
         except OSError as error:
             message = f"cannot run {words[0]}: {error.strerror}"
             raise NotReadable(message, hint="is it on your PATH?") from error
     return 128 - done.returncode if done.returncode < 0 else done.returncode
-
-
-@contextlib.contextmanager
-def _left_to_it() -> Iterator[None]:
-    """Leave the keys that stop a program to the command: it decides, and we sweep after it."""
-    names = (signal.SIGINT, signal.SIGQUIT)
-    try:
-        before = [(number, signal.signal(number, _ignore)) for number in names]
-    except ValueError:  # not in the main thread: who runs us handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def _ignore(_number: int, _frame: object) -> None:

@@ -33,6 +33,7 @@ from thence.cli.columns import (
     project,
     row_cost,
     short_ids,
+    since,
     table,
     tilde,
     title_text,
@@ -199,7 +200,7 @@ class Home:
             yield style(cut(f"{words}; thence store gc -n lists them", room), fg="yellow")
         if self.hooks_heard:
             reports = (
-                f"{clean(label_of(agent))} {_since(seen, self.at)}"
+                f"{clean(label_of(agent))} {since(seen, self.at)}"
                 for agent, seen in self.hooks_heard.items()
             )
             yield cut(f"hooks  active: {', '.join(reports)}", room)
@@ -391,11 +392,6 @@ def last_heard(home: Path) -> dict[str, datetime]:
                     )
     latest = sorted(last.items(), key=lambda pair: -pair[1])
     return {agent: datetime.fromtimestamp(seen, UTC) for agent, seen in latest}
-
-
-def _since(seen: datetime, at: datetime) -> str:
-    passed = ago(seen, at)
-    return f"{passed} ago" if passed[0].isdigit() else passed
 
 
 def _whose(risks: Iterable[Risk]) -> str:

@@ -8,34 +8,55 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from thence.cli import toml_text, yaml_text
 from thence.cli.changes import EditRefused
 
 if TYPE_CHECKING:
-    from thence.cli.hooking import HookPlace
+    from pathlib import Path
+
+    from thence.agents.profiles import HookFile
 
 HookCommands = Iterator[tuple[str, str]]
 """Events, and what is run at each."""
 
 
+class TextPlace(Protocol):
+    """A file of settings that is no JSON."""
+
+    @property
+    def agent(self) -> str:
+        """Return the name of the agent."""
+
+    @property
+    def path(self) -> Path:
+        """Return where it lies."""
+
+    @property
+    def file(self) -> HookFile:
+        """Return what the agent's profile says of it."""
+
+    def is_ours(self, command: object) -> bool:
+        """Return whether a command is ours."""
+
+
 class TextForm(NamedTuple):
     """How commands stand in one kind of file."""
 
-    commands: Callable[[HookPlace, str], HookCommands]
-    add: Callable[[HookPlace, str, str], str]
+    commands: Callable[[TextPlace, str], HookCommands]
+    add: Callable[[TextPlace, str, str], str]
     """The text with a command at every event."""
-    drop: Callable[[HookPlace, str], str]
+    drop: Callable[[TextPlace, str], str]
     """The text without our commands."""
 
 
-def commands_in(place: HookPlace, body: bytes) -> HookCommands:
+def commands_in(place: TextPlace, body: bytes) -> HookCommands:
     """Yield the events of a file, with the command that is run at each."""
     yield from FORMS[place.file.form].commands(place, body.decode("utf-8", "replace"))
 
 
-def install(place: HookPlace, body: bytes | None, command: str) -> bytes:
+def install(place: TextPlace, body: bytes | None, command: str) -> bytes:
     """Return the file with our command at every event; those of another place are replaced."""
     form = FORMS[place.file.form]
     text = form.drop(place, (body or b"").decode())
@@ -46,12 +67,12 @@ def install(place: HookPlace, body: bytes | None, command: str) -> bytes:
     return after.encode()
 
 
-def uninstall(place: HookPlace, body: bytes) -> bytes:
+def uninstall(place: TextPlace, body: bytes) -> bytes:
     """Return the file without our commands."""
     return FORMS[place.file.form].drop(place, body.decode()).encode()
 
 
-def _refused(place: HookPlace, why: str) -> EditRefused:
+def _refused(place: TextPlace, why: str) -> EditRefused:
     events = ", ".join(place.file.events)
     return EditRefused(f"{place.path}: {why}", hint=f"add the command yourself, at {events}")
 
@@ -59,7 +80,7 @@ def _refused(place: HookPlace, why: str) -> EditRefused:
 # -- tables in TOML -------------------------------------------------------------------------
 
 
-def _table_commands(place: HookPlace, text: str) -> HookCommands:
+def _table_commands(place: TextPlace, text: str) -> HookCommands:
     try:
         tables = toml_text.parse(text).get("hooks", [])
     except (ValueError, RecursionError) as error:
@@ -70,7 +91,7 @@ def _table_commands(place: HookPlace, text: str) -> HookCommands:
         yield f"{table.get(place.file.event_name, '')}", f"{table.get('command', '')}"
 
 
-def _add_tables(place: HookPlace, text: str, command: str) -> str:
+def _add_tables(place: TextPlace, text: str, command: str) -> str:
     file = place.file
     for event in file.events:
         table = {file.event_name: event, "command": command, "timeout": file.timeout, **file.more}
@@ -78,7 +99,7 @@ def _add_tables(place: HookPlace, text: str, command: str) -> str:
     return text
 
 
-def _drop_tables(place: HookPlace, text: str) -> str:
+def _drop_tables(place: TextPlace, text: str) -> str:
     def is_our_table(table: object) -> bool:
         return isinstance(table, dict) and place.is_ours(table.get("command"))
 
@@ -91,13 +112,13 @@ def _drop_tables(place: HookPlace, text: str) -> str:
 # -- a script per event ---------------------------------------------------------------------
 
 
-def _script_commands(place: HookPlace, text: str) -> HookCommands:
+def _script_commands(place: TextPlace, text: str) -> HookCommands:
     lines = text.splitlines()
     if lines:
         yield place.path.stem, lines[-1] if place.is_ours(lines[-1]) else text
 
 
-def _add_script(place: HookPlace, text: str, command: str) -> str:
+def _add_script(place: TextPlace, text: str, command: str) -> str:
     if text.strip():
         raise EditRefused(
             f"{place.path} is a hook of yours", hint="give it another extension, then try again"
@@ -108,14 +129,14 @@ def _add_script(place: HookPlace, text: str, command: str) -> str:
     )
 
 
-def _drop_script(place: HookPlace, text: str) -> str:
+def _drop_script(place: TextPlace, text: str) -> str:
     return "" if place.is_ours(text) else text
 
 
 # -- lists in YAML --------------------------------------------------------------------------
 
 
-def _yaml_commands(place: HookPlace, text: str) -> HookCommands:
+def _yaml_commands(place: TextPlace, text: str) -> HookCommands:
     try:
         for event, entries in yaml_text.items(text, ["hooks"]):
             for entry in entries if isinstance(entries, list) else []:
@@ -125,7 +146,7 @@ def _yaml_commands(place: HookPlace, text: str) -> HookCommands:
         raise _refused(place, f"not understood: {error}") from error
 
 
-def _add_yaml(place: HookPlace, text: str, command: str) -> str:
+def _add_yaml(place: TextPlace, text: str, command: str) -> str:
     entry = {"command": command, "timeout": place.file.timeout}
     try:
         for event in place.file.events:
@@ -135,7 +156,7 @@ def _add_yaml(place: HookPlace, text: str, command: str) -> str:
     return text
 
 
-def _drop_yaml(place: HookPlace, text: str) -> str:
+def _drop_yaml(place: TextPlace, text: str) -> str:
     try:
         for event, _ in yaml_text.items(text, ["hooks"]):
             text = yaml_text.remove(text, ["hooks", event], place.is_ours)
@@ -145,7 +166,7 @@ def _drop_yaml(place: HookPlace, text: str) -> str:
     return text
 
 
-def _is_our_list(place: HookPlace, item: str) -> bool:
+def _is_our_list(place: TextPlace, item: str) -> bool:
     """Return whether an event and its list, in one line, hold our commands only."""
     try:
         entries = json.loads(item.partition(": ")[2])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from thence import config
 from thence.cli import hooking, launcher, options, settings_file, wiring
 from thence.cli.changes import Edit, EditRefused, body_of, carry_out
-from thence.cli.columns import ago, tilde
+from thence.cli.columns import since, tilde
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def describe_status(status: dict[str, JSON], now: datetime) -> tuple[str, str, s
     from thence.cli.columns import when
 
     seen = when(status["last_nudge"])
-    alive = f", last report {_since(seen, now)}" if seen is not None else ", no report yet"
+    alive = f", last report {since(seen, now)}" if seen is not None else ", no report yet"
     if status["gone"]:
         return "▲", f"the hook starts a program that is gone: {tilde(status['gone'])}", "red"
     if not status["installed"]:
@@ -254,11 +254,6 @@ def fix_of(status: dict[str, JSON]) -> str:
     return (
         "thence sweep" if is_late and not wrong else f"thence hook install {status['agent']}{brief}"
     )
-
-
-def _since(seen: datetime, now: datetime) -> str:
-    passed = ago(seen, now)
-    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
 
 
 def last_nudge(home: Path, agent: str) -> datetime | None:

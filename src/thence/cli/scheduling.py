@@ -44,19 +44,15 @@ class Means(Protocol):
 
     def install(self, every: Every) -> SchedulePlan:
         """Plan how it comes."""
-        ...
 
     def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
-        ...
 
     def carry_out(self, plan: SchedulePlan) -> None:
         """Do it."""
-        ...
 
     def where(self) -> str | None:
         """Say where it stands; None when it does not."""
-        ...
 
 
 def means(name: str | None = None) -> Means:

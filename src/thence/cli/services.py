@@ -27,19 +27,15 @@ class Service(Protocol):
 
     def start(self) -> SchedulePlan:
         """Plan how it comes."""
-        ...
 
     def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
-        ...
 
     def carry_out(self, plan: SchedulePlan) -> None:
         """Do it."""
-        ...
 
     def where(self) -> str | None:
         """Return where it stands; None when it does not."""
-        ...
 
 
 def service() -> Service:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -124,39 +125,49 @@ def _children(text: str, parent: YamlItem | None) -> list[YamlItem]:
         raise NotUnderstood(f"{parent.key} has an anchor, a tag, or stands elsewhere")
     if node.flow_style and "\n" in text[at : node.end_mark.index]:
         raise NotUnderstood("a flow on several lines")
-    found: list[YamlItem] = []
-    for entry in node.value:
-        key, value = entry if node.id == "mapping" else (None, entry)
-        first = key or value
-        start = first.start_mark.index
-        if key is None and not node.flow_style:
-            start = text.rindex("-", 0, start)
-        column = start - text.rfind("\n", 0, start) - 1
-        start -= 0 if node.flow_style else column  # a block takes whole lines
-        end = max(_end(text, value), first.end_mark.index)
-        found.append(YamlItem(str(key.value) if key else "", value, column, start, end))
-    names = [item.key for item in found if item.key]
+    items_here = [_item(text, node, entry) for entry in node.value]
+    names = [item.key for item in items_here if item.key]
     if len(names) != len(set(names)):
         raise NotUnderstood("a key occurs twice")
-    return found
+    return items_here
+
+
+def _item(text: str, node: Node, entry: Any) -> YamlItem:
+    """Return a member of a mapping or an element of a list, with the text that it takes."""
+    key, value = entry if node.id == "mapping" else (None, entry)
+    first = key or value
+    start = first.start_mark.index
+    if key is None and not node.flow_style:
+        start = text.rindex("-", 0, start)
+    column = start - text.rfind("\n", 0, start) - 1
+    start -= 0 if node.flow_style else column  # a block takes whole lines
+    end = max(_end(text, value), first.end_mark.index)
+    return YamlItem(str(key.value) if key else "", value, column, start, end)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse what PyYAML does not take: no YAML, tags of other programs, days that are none."""
+    import yaml
+
+    try:
+        yield
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise NotUnderstood(" ".join(str(error).split())[:80]) from error
 
 
 def _root(text: str) -> Node | None:
     import yaml
 
-    try:
+    with _refusing():
         return yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        raise NotUnderstood(" ".join(str(error).split())[:80]) from error
 
 
 def _value(node: Node) -> Any:
     import yaml
 
-    try:
+    with _refusing():
         return yaml.SafeLoader("").construct_document(node)
-    except yaml.YAMLError as error:
-        raise NotUnderstood(" ".join(str(error).split())[:80]) from error
 
 
 def _is_empty(node: Node) -> bool:

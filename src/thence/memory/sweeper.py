@@ -81,7 +81,6 @@ class SweepListener(Protocol):
     @property
     def has_clients(self) -> bool:
         """Whether anybody sees now what changes."""
-        ...
 
 
 class Sweeper:

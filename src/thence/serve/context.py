@@ -103,6 +103,10 @@ class AppContext:
         self._sessions: LruCache[OpenedSession] = LruCache(room)
         self._pulses: LruCache[Pulse | None] = LruCache(MAX_CACHED_PULSES)
 
+    def moment(self, zone: tzinfo | None = UTC) -> datetime:
+        """Return the time in a zone; None is that of this machine."""
+        return datetime.fromtimestamp(self.clock(), UTC).astimezone(zone)
+
     def now(self) -> standing.Now:
         """Return which sessions run or wait."""
         return self._now.get()
@@ -168,8 +172,7 @@ class AppContext:
         """Return the budgets of this home with what was spent of them today in a zone."""
         prefix = "session_memory.budget."
         limits = Budgets(self.settings[f"{prefix}daily_usd"], self.settings[f"{prefix}projects"])
-        now = datetime.fromtimestamp(self.clock(), UTC).astimezone(zone)
-        return budget_uses(self.store, limits, now)
+        return budget_uses(self.store, limits, self.moment(zone))
 
     def display(self, rows: Sequence[SessionRow]) -> list[SessionRow]:
         """Return rows for the eye: with the user's names and tags, else the title they inherit."""

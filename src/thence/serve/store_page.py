@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -77,7 +77,7 @@ def page(context: AppContext) -> StorePage:
     """Return the page about the store: what is stored, what is removed next and why."""
     known = context.store.known()
     running = set(context.now().live)
-    now = datetime.fromtimestamp(context.clock(), UTC)
+    now = context.moment()
     plan = plan_removals(context.policy, known, running, now)
     total = context.store.totals()[0]
     odd = list(context.store.read_table("oddities"))
