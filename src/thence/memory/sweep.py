@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence.agents import Adapter, Source, packages
-from thence.agents.files import (
-    REWRITTEN,
-)
+from thence.agents.files import REWRITTEN
 from thence.errors import DiskFull, ThenceError
 from thence.format.joins import time_of
 from thence.memory import families, fields, retention
