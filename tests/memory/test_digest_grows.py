@@ -29,7 +29,6 @@ from thence.memory.digest import DigestState, StateMissing, digest, digest_store
 from thence.memory.outcome import TASKS
 from thence.memory.readouts import read_for_digest
 from thence.memory.rows import digests_of
-from thence.memory.sqlite import Sqlite
 from thence.memory.store import DigestRecord, SessionRow
 from thence.memory.sweep import Sweep
 
@@ -190,7 +189,7 @@ def test_no_state_of_a_digest_outlives_what_it_was_made_of(tmp_path: Path) -> No
     script = claude.script(1, 64)
     claude.write(home, script)
     sweep(folder, {"claude": [home]})
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     (row,) = store.sessions()
     uid = row.session.session_uid
     states = [store.digest_state(uid)]

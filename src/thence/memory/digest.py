@@ -195,9 +195,8 @@ def digest_stored(
     tail, known = store.tail(uid), digesters() if others is None else others
     fold = tail.state if tail is not None and not tail.row.carried_change else None
     patterns = TASKS if tasks is None else tuple(tasks)
-    load = getattr(store, "digest_state", None)  # not every store keeps one
-    if fold is not None and load is not None and known.keys() <= {BuiltIn.name}:
-        body = load(uid)
+    if fold is not None and known.keys() <= {BuiltIn.name}:
+        body = store.digest_state(uid)
         before = unpack_state(body, fold.since, patterns) if body is not None else None
         if before is not None:
             session = read_since_digest(store, row, before.anchors, before.window)
