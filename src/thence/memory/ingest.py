@@ -29,11 +29,10 @@ from thence.format.facts import (
     merge_statuses,
     words_of,
 )
-from thence.format.fold import FoldState
+from thence.format.fold import Delta, FoldState
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
-from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
@@ -80,8 +79,8 @@ class IngestResult(msgspec.Struct):
     source: Source
     change: SessionChange | None = None
     """None when there was nothing new."""
-    graph: SessionGraph | None = None
-    """All of the session, payloads at hand and redacted, when it was read at once."""
+    delta: Delta | None = None
+    """What was read, payloads at hand and redacted, of a session that was read from its start."""
     fold: FoldState | None = None
     """The state of its fold, where it can be continued."""
     rest: Growing | None = None
@@ -226,9 +225,8 @@ class Ingester:
         stored = self._pack_facts(source.uid, new, _StoredCalls(grown))
         growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
         out.rebuilt = growth.rebuilt
-        # Read from its start to its end in one piece: it can be digested from memory.
-        if grown is None and batch.done:
-            out.graph = growth.delta.window
+        if growth.rebuilt is None:
+            out.delta = growth.delta
         row = self._row(growth, source, batch, known)
         if carried is not None:
             row = msgspec.structs.replace(

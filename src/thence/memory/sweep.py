@@ -43,7 +43,6 @@ from thence.memory.places import (
     is_deleted,
     reader_of,
 )
-from thence.memory.readouts import just_read
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
 from thence.memory.retention_run import Removed, RetentionRun, running_sessions
@@ -62,7 +61,7 @@ from thence.memory.store import (
 )
 
 if TYPE_CHECKING:
-    from thence.memory.digest import Digester
+    from thence.memory.digest import Digester, PieceDigest
     from thence.memory.outcome import TaskPattern
     from thence.memory.parcels import Order, Turns
 
@@ -264,7 +263,7 @@ class Sweep:
 
         # What all processes need is made ready once, before the fork: the code that digests, the
         # list of prices, the keywords of secrets.
-        _digest()
+        self._digest_pieces()
         tariff("-")
         self._redactor.doubts(b"")
         return Parcels(
@@ -313,6 +312,7 @@ class Sweep:
             )
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
+            digesting = self._digest_pieces() if grown is None or again else None
             while more:
                 result = self._ingester.read(
                     adapter,
@@ -335,7 +335,7 @@ class Sweep:
                     return
                 skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
                 outcome = Outcome(source.uid, path, what, result.new_events, skipped)
-                made = self._digest_read(result)
+                made = self._digest_read(result, digesting) if digesting else None
                 yield SweepPiece(
                     outcome, result.change, made, result.lines, result.bytes, more, result.rebuilt
                 )
@@ -586,19 +586,24 @@ class Sweep:
             self._put_digests()
         return True
 
-    def _digest_read(self, result: IngestResult) -> DigestRecord | None:
+    def _digest_read(self, result: IngestResult, digesting: PieceDigest) -> DigestRecord | None:
         """Return the digest of a session that was just read to its end, while it is in memory."""
-        change = result.change
-        if change is None or result.graph is None or not self._digesting:
+        change, delta = result.change, result.delta
+        result.delta = None  # it is large, and the next piece is as well
+        if change is None or delta is None:
             return None
-        row = change.row
         with contextlib.suppress(Exception):  # kept all the same, and tried again
-            session = just_read(result.graph, change)
-            made = _digest()(
-                session, row, tasks=self._tasks, others=self._digesters, fold=result.fold
-            )
-            return self._continue(made, row)
+            is_last = not result.has_more
+            made = digesting.add(change, delta, result.fold, is_last=is_last)
+            return self._continue(made, change.row) if made is not None and is_last else None
         return None
+
+    def _digest_pieces(self) -> PieceDigest | None:
+        if not self._digesting:
+            return None
+        from thence.memory.digest import PieceDigest
+
+        return PieceDigest(self._store.blobs, self._tasks, self._digesters)
 
     def _digest_stored(self, row: SessionRow) -> DigestRecord:
         from thence.memory.digest import digest_stored
@@ -679,13 +684,6 @@ class Sweep:
             path = stored.row.session.source_path or ""
             self.report.failed += 1
             self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
-
-
-def _digest() -> Callable[..., DigestRecord]:
-    """Return the function that digests. Most sweeps find nothing new, and need none of it."""
-    from thence.memory.digest import digest
-
-    return digest
 
 
 def _size_of(piece: SweepPiece) -> int:
