@@ -23,12 +23,11 @@ from thence.format.stored import events_of_session
 from thence.memory.growth import Growing, light
 from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
 from thence.memory.packs import Packs
-from thence.memory.pages import with_price
 from thence.memory.payloads import with_payloads
 from thence.memory.prices import price
 from thence.memory.redact import RULES, Redactor
 from thence.memory.rules import sample
-from thence.memory.spending import ticks_of
+from thence.memory.spending import ticks_of, with_price
 from thence.memory.store import (
     NothingStored,
     SessionChange,

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -80,7 +80,7 @@ def command(
     json: bool,
 ) -> int:
     """Sweep once, or again and again."""
-    known = wiring.adapters()
+    known = wiring.lazy_adapters()
     folders = wiring.roots(known, only=agents, options=root_options, later=watch and not dry_run)
     roots = {name: list(paths) for name, paths in folders.items()}
     if dry_run:
@@ -125,6 +125,7 @@ class SweepRun:
         self._json = json
         self._asked = asked
         self._report: SweepReport | None = None
+        self._empty_roots: list[tuple[str, Path]] = []
         self._far: Progress | None = None
         self.strict = False
 
@@ -132,7 +133,7 @@ class SweepRun:
         """Sweep everything, and say what was done."""
         report = self._sweep(store, self._known, self._roots)
         if self._asked and report.sources:
-            report.notes += empty(self._known, self._roots)
+            report.notes += _name_empty(self._known, self._empty_roots)
         if self._json:
             say(as_json(_object(report)))
         else:
@@ -171,10 +172,16 @@ class SweepRun:
                 if root not in roots.setdefault(name, []) and root.is_dir():
                     roots[name].append(root)
             sweep = wiring.sweep_of(
-                store, known, evicts=wiring.policy(), progress=self._note, digests=digests
+                store,
+                known,
+                evicts=wiring.policy(),
+                progress=self._note,
+                digests=digests,
+                trusts_file_times=True,
             )
             self._report = sweep.report
             report = sweep.run(roots, digest_limit_s)
+            self._empty_roots = sweep.empty_roots
             if report.sessions_new:
                 wiring.refresh_folders(store)
             if report.evicted or sweep.redacted_again:
@@ -348,11 +355,16 @@ def describe_empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
 
 def empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
     """Name the roots that hold no session, and say what would have been one."""
-    for name, places in roots.items():
+    each = ((name, place) for name, places in roots.items() for place in places)
+    is_empty = (pair for pair in each if next(iter(known[pair[0]].find(pair[1])), None) is None)
+    yield from _name_empty(known, is_empty)
+
+
+def _name_empty(known: Mapping[str, Adapter], roots: Iterable[tuple[str, Path]]) -> Iterator[str]:
+    """Say of roots without a session what would have been one."""
+    for name, place in roots:
         wanted = getattr(known[name], "looks_for", None) or "session"
-        for place in places:
-            if next(iter(known[name].find(place)), None) is None:
-                yield f"{clean(name)}: no {clean(wanted)} below {clean(tilde(str(place)))}"
+        yield f"{clean(name)}: no {clean(wanted)} below {clean(tilde(str(place)))}"
 
 
 _CHANGED: dict[str, str] = {
