@@ -427,12 +427,13 @@ def sweep_of(
     from functools import partial
 
     from thence.memory.notes import announce_age_removal
+    from thence.memory.retention_run import running_sessions
     from thence.memory.sweep import Sweep
 
-    current = settings()
+    current, everybody = settings(), lazy_adapters()
     return Sweep(
         opened,
-        adapters() if known is None else known,
+        everybody if known is None else known,
         redactor(),
         domains=current["session_memory.domains"],
         exclude=current["session_memory.exclude"],
@@ -445,6 +446,7 @@ def sweep_of(
         trusts_file_times=trusts_file_times,
         anew=anew,
         announce=partial(announce_age_removal, home()),
+        running=lambda: running_sessions(everybody, roots(everybody)),
     )
 
 

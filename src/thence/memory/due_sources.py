@@ -235,36 +235,41 @@ class DueSources:
 # -- digests --------------------------------------------------------------------------------
 
 
-def sessions_without_digest(store: Store) -> list[SessionRow]:
-    """Return the sessions that have no digest, or one that is stale."""
-    return list(store.sessions(Filter(analysed=False, evicted=False)))
+class DueDigests:
+    """Which sessions are digested now, after the sources that were due were read."""
 
+    def __init__(
+        self, known: Inventory, jobs: Iterable[SourceJob], *, trusts_file_times: bool
+    ) -> None:
+        """Get ready: `known` is the inventory before the sources of `jobs` were read."""
+        self._known = known
+        self._written_s = {job.source.uid: job.modified for job in jobs}
+        self._trusts_file_times = trusts_file_times
 
-def sessions_at_rest(
-    store: Store, known: Inventory, written_s: Mapping[str, float], *, trusts_file_times: bool
-) -> list[SessionRow]:
-    """Return the sessions without a digest, but not those that have one and are being written.
+    def sessions(self, store: Store, *, all_due: bool) -> list[SessionRow]:
+        """Return sessions whose digest is missing or stale, unless they are being written.
 
-    The next line makes a digest stale, and each is written to the disk before work goes on. When
-    the last one was written says its time; with `trusts_file_times` that of the file as well, by
-    `written_s` where it was read after the inventory was made.
-    """
-    rows = sessions_without_digest(store)
-    if not rows:
-        return rows
-    from thence.format.joins import time_of
+        The next line makes a digest stale, and each is written to the disk before work goes on: so
+        a session that has one waits until it rests, unless `all_due`.
+        """
+        rows = list(store.sessions(Filter(analysed=False, evicted=False)))
+        if all_due or not rows:
+            return rows
+        since = datetime.now(UTC) - timedelta(seconds=REST_S)
+        busy = [row.session.session_uid for row in rows if self._is_written(row, since)]
+        if not busy:
+            return rows
+        digested = {row["uid"] for row in store.read_table("digests", Filter(uids=tuple(busy)))}
+        return [row for row in rows if row.session.session_uid not in digested]
 
-    since = datetime.now(UTC) - timedelta(seconds=REST_S)
-    busy: list[str] = []
-    for row in rows:
+    def _is_written(self, row: SessionRow, since: datetime) -> bool:
+        """Return whether a session went on since a moment, by its last line or by its file."""
+        from thence.format.joins import time_of
+
         uid, ended = row.session.session_uid, time_of(row.session.ended_at)
-        is_recent = ended is not None and ended > since
-        if not is_recent and trusts_file_times and uid in known.sessions:
-            stored_s = modified_ns(known.sessions[uid]) / 1e9
-            is_recent = written_s.get(uid, stored_s) > since.timestamp()
-        if is_recent:
-            busy.append(uid)
-    if not busy:
-        return rows
-    digested = {row["uid"] for row in store.read_table("digests", Filter(uids=tuple(busy)))}
-    return [row for row in rows if row.session.session_uid not in digested]
+        if ended is not None and ended > since:
+            return True
+        if not self._trusts_file_times or uid not in self._known.sessions:
+            return False
+        stored_s = modified_ns(self._known.sessions[uid]) / 1e9
+        return self._written_s.get(uid, stored_s) > since.timestamp()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,12 +29,7 @@ from thence.agents.profiles import teach_all
 from thence.errors import DiskFull, ThenceError
 from thence.memory import fields, retention
 from thence.memory.derivation import Part, fingerprint
-from thence.memory.due_sources import (
-    DueSources,
-    SourceJob,
-    sessions_at_rest,
-    sessions_without_digest,
-)
+from thence.memory.due_sources import DueDigests, DueSources, SourceJob
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.places import SourceReader, is_deleted, reader_of
@@ -59,7 +53,7 @@ if TYPE_CHECKING:
     from thence.memory.digest import Digester
     from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
     from thence.memory.outcome import TaskPattern
-    from thence.memory.parcels import Turns
+    from thence.memory.parcels import Order, Turns
 
 __all__ = ["Outcome", "Progress", "Sweep", "SweepReport"]
 
@@ -129,6 +123,7 @@ class Sweep:
         trusts_file_times: bool = False,
         anew: Collection[str] = (),
         announce: Callable[[datetime], datetime] | None = None,
+        running: Callable[[], set[str]] = set,
     ) -> None:
         """Get ready; with the store's `address` a large sweep may use a second process.
 
@@ -136,7 +131,8 @@ class Sweep:
         Without a `policy` nothing is evicted; without `digesters` all that are installed are asked;
         without `digests` these are left to a later sweep, and so are, with `trusts_file_times`,
         those of sessions whose files were written a moment ago (`due_sources`). `announce` returns
-        from when on sessions may be evicted by age; without it they are at once.
+        from when on sessions may be evicted by age; without it they are at once. `running` returns
+        the sessions that run besides those in the roots that are swept: neither are evicted.
         """
         self._store = store
         self._adapters = adapters
@@ -147,6 +143,7 @@ class Sweep:
         self._digesters = digesters
         self._policy = policy
         self._announce = announce
+        self._running = running
         self._digesting = digests
         self._trusts_file_times = trusts_file_times
         self._address = address if (os.cpu_count() or 1) > 1 else None
@@ -194,7 +191,8 @@ class Sweep:
             self._settle_owners(conflicts)
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
-            self._digest_rest(self._undigested(jobs, known, places), digest_limit_s)
+            due = DueDigests(known, jobs, trusts_file_times=self._trusts_file_times)
+            self._digest_rest(due.sessions(self._store, all_due=not places), digest_limit_s)
             self._digest_again()
         idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
@@ -257,20 +255,23 @@ class Sweep:
             return self._read(jobs, known)
         # Most sweeps find little, and need none of what these bring.
         import thence.memory.digest  # noqa: F401 - for the processes that are forked
-        from thence.memory.parcels import Parcels, may_fork
+        from thence.memory.parcels import Parcels, find_large, in_turns, may_fork
         from thence.memory.prices import tariff
 
         if not may_fork():
             return self._read(jobs, known)
-        address = self._address
+        address, sizes = self._address, [job.size for job in jobs]
+        large = find_large(sizes)
+        if large is not None and (uid := jobs[large].source.uid) not in known.sessions:
+            self._store.blobs.evict(uid)  # what a sweep that was killed had read ahead
 
-        def reading(turns: Turns) -> Iterator[tuple[SweepPiece, int]]:
+        def reading(turns: Turns) -> Iterator[tuple[SweepPiece, int, Order]]:
             # A connection does not survive a fork: the other process opens its own.
             self._store = open_store(address)
             self.__dict__.pop("_ingester", None)
             self._redactor.counts.clear()
-            mine = (jobs[at] for at in itertools.takewhile(lambda at: at < len(jobs), turns))
-            return ((piece, piece.bytes) for piece in self._read(mine, known))
+            read = in_turns(turns, sizes, lambda at: self._read([jobs[at]], known), _size_of)
+            return ((piece, piece.bytes, order) for piece, order in read)
 
         # What all processes need is made ready once, before the fork: the code that reads and
         # digests, the list of prices, the keywords of secrets.
@@ -538,16 +539,6 @@ class Sweep:
 
     # -- digests ------------------------------------------------------------------------
 
-    def _undigested(
-        self, jobs: Iterable[SourceJob], known: Inventory, places: Mapping[str, Sequence[Path]]
-    ) -> list[SessionRow]:
-        """Return the sessions that are digested now."""
-        if not places:
-            return sessions_without_digest(self._store)
-        written_s = {job.source.uid: job.modified for job in jobs}
-        is_trusting = self._trusts_file_times
-        return sessions_at_rest(self._store, known, written_s, trusts_file_times=is_trusting)
-
     def _digest_rest(self, waiting: Sequence[SessionRow], limit_s: float | None) -> None:
         """Digest what was not digested while it was read: what grew, and what was reclaimed."""
         began = time.monotonic()
@@ -638,7 +629,7 @@ class Sweep:
         run = RetentionRun(
             self._store,
             self._policy,
-            running=lambda: running_sessions(self._adapters, roots),
+            running=lambda: self._running() | running_sessions(self._adapters, roots),
             analyse=self._analyse_now,
             may_evict_by_age=self._may_evict_by_age,
         )
@@ -687,6 +678,10 @@ class Sweep:
             path = stored.row.session.source_path or ""
             self.report.failed += 1
             self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
+
+
+def _size_of(piece: SweepPiece) -> int:
+    return piece.bytes
 
 
 def _uid(change: SessionChange) -> str:
