@@ -20,13 +20,7 @@ import msgspec
 import zstandard
 
 from thence.agents import Cursor
-from thence.agents.packages import (
-    ForeignFailure,
-    entry_points,
-    foreign,
-    is_ours,
-    note_problem,
-)
+from thence.agents.packages import ForeignFailure, entry_points, foreign, is_ours, note_problem
 from thence.errors import BadConfig, MissingPackage, ThenceError
 from thence.format import fold
 from thence.format.facts import Edge, Fact
@@ -38,11 +32,13 @@ from thence.format.lineage import key_of
 from thence.format.normal import Session
 from thence.format.records import JSON, Usage
 from thence.format.stored import StoredEvent
-from thence.memory.packs import BlobStore
-from thence.memory.search import Query, SearchAnswer
+from thence.memory.decoders import late_decoder
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from thence.memory.packs import BlobStore
+    from thence.memory.search import Query, SearchAnswer
 
 GROUP = "thence.stores"
 BLOBS_GROUP = "thence.blobs"
@@ -613,7 +609,7 @@ def _foreign_store(point: EntryPoint, where: str) -> Store:
         ) from error
 
 
-_FACTS = msgspec.msgpack.Decoder(list[Fact])
+_FACTS = late_decoder(list[Fact])
 
 
 def pack_facts(facts: list[Fact]) -> bytes:
@@ -655,8 +651,8 @@ def _is_later(fact: Fact, last: tuple[int, int]) -> bool:
 
 _PACKED_FOLD = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _FOLD_VERSION = msgspec.msgpack.Decoder(int)
-_FOLD_STATE = msgspec.msgpack.Decoder(FoldState)
-_FOLD_SPEND = msgspec.msgpack.Decoder(tuple[Spend, ...])
+_FOLD_STATE = late_decoder(FoldState)
+_FOLD_SPEND = late_decoder(tuple[Spend, ...])
 
 
 def pack_fold(state: FoldState, spend: Sequence[Spend]) -> bytes:
