@@ -78,7 +78,7 @@ constraints: ready-run ## renew constraints.txt from the registry
 	@scripts/constraints
 
 docs: ready-run ## write docs/cli.md from the commands
-	@$(BIN)/python -m thence.cli.reference > docs/cli.md
+	@$(BIN)/python scripts/cli_reference.py > docs/cli.md
 
 clean: ## remove what the other targets made
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

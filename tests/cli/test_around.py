@@ -13,8 +13,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.cli import completion, options, scheduling, wiring
-from thence.cli.changes import NotAnswered
-from thence.cli.hooking import EditRefused
+from thence.cli.changes import EditRefused, NotAnswered
 from thence.cli.madeup import Homes, made_id
 from thence.errors import NotReadable
 from thence.memory.store import Filter

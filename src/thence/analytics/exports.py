@@ -160,31 +160,24 @@ class Target(Protocol):
 
     def lock(self) -> contextlib.AbstractContextManager[Path]:
         """Keep other exports out, and give an empty folder for what is under way."""
-        ...
 
     def get(self, name: str) -> bytes | None:
         """Return a small file; None when there is none."""
-        ...
 
     def local(self, name: str) -> Path | None:
         """Return a file of the export as one of this machine; None when there is none."""
-        ...
 
     def put(self, path: Path, name: str) -> None:
         """Keep a file, durable on return; the one that was given is gone."""
-        ...
 
     def swap(self, body: bytes) -> None:
         """Put another manifest in the place of the one that was got."""
-        ...
 
     def names(self) -> set[str]:
         """Return the names of all files that an export may have left here."""
-        ...
 
     def delete(self, names: Collection[str]) -> None:
         """Remove files; those that are gone do not matter."""
-        ...
 
 
 def target_at(address: str) -> Target:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from thence.bridge.originals import plain, session_name
+from thence.bridge.originals import mark_of, plain, session_name, shown_in
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal, Session
@@ -366,8 +366,7 @@ def entry_of(event: Event) -> JSON:
     mark = _mark(event) or {}
     if "entry" not in mark:
         return mark.get("whole")
-    message = {name: value for name, value in event.fields.items() if name != MARK}
-    return {**mark["entry"], "message": message}
+    return {**mark["entry"], "message": shown_in(event)}
 
 
 def _is_message(message: JSON, role: JSON) -> bool:
@@ -378,8 +377,8 @@ def _is_message(message: JSON, role: JSON) -> bool:
 
 
 def _mark(event: Event) -> dict[str, JSON] | None:
-    mark = event.fields.get(MARK)
-    if not isinstance(mark, dict) or mark.get("is") != BRIDGE:
+    mark = mark_of(event, BRIDGE)
+    if mark is None:
         return None
     return mark if "whole" in mark or isinstance(mark.get("entry"), dict) else None
 

@@ -342,6 +342,5 @@ def _project(project: str) -> str:
 
 def _store_error(error: BackendError) -> ThenceError:
     return NotAppendable(
-        f"the shared store failed: {error}",
-        hint="earlier data is safe; try again when it is back",
+        f"the shared store failed: {error}", hint="earlier data is safe; try again when it is back"
     )

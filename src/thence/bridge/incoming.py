@@ -129,12 +129,7 @@ class Importer:
     """Brings sessions into a store, which should be held (`store.sweeping()`) meanwhile."""
 
     def __init__(
-        self,
-        store: Store,
-        redactor: Redactor,
-        *,
-        exclude: Sequence[str] = (),
-        is_dry: bool = False,
+        self, store: Store, redactor: Redactor, *, exclude: Sequence[str] = (), is_dry: bool = False
     ) -> None:
         """Get ready; one that `is_dry` writes nothing."""
         self._store = store

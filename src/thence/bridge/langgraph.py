@@ -306,11 +306,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         return [message for message in messages if message is not None]
 
     def put_writes(
-        self,
-        config: Config,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Keep what a task wrote on the way to the next checkpoint."""
         self._keep_writes(config, self._writes(writes, task_id, task_path))
@@ -421,11 +417,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         return await self._worker.run(self._keep, thread_id, put)
 
     async def aput_writes(
-        self,
-        config: Config,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Keep what a task wrote on the way to the next checkpoint."""
         await self._worker.run(self._keep_writes, config, self._writes(writes, task_id, task_path))
@@ -469,11 +461,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
 
 def _config(thread_id: str, at: Where) -> Config:
     return {
-        "configurable": {
-            "thread_id": thread_id,
-            "checkpoint_ns": at[0],
-            "checkpoint_id": at[1],
-        }
+        "configurable": {"thread_id": thread_id, "checkpoint_ns": at[0], "checkpoint_id": at[1]}
     }
 
 

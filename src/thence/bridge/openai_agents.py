@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from thence.bridge.originals import fold, plain, session_name, unfold
+from thence.bridge.originals import fold, mark_of, plain, session_name, shown_in, unfold
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal
@@ -239,14 +239,13 @@ def original(event: Event) -> Item | None:
     mark = _mark(event)
     if mark is None:
         return None
-    shown = {name: value for name, value in event.fields.items() if name != MARK}
+    shown = shown_in(event)
     item = unfold(mark["item"], shown) if "item" in mark else shown
     return item if isinstance(item, dict) else None
 
 
 def _mark(event: Event) -> dict[str, JSON] | None:
-    mark = event.fields.get(MARK)
-    return mark if isinstance(mark, dict) and mark.get("is") == BRIDGE else None
+    return mark_of(event, BRIDGE)
 
 
 def _shown(item: Item) -> tuple[str, dict[str, JSON]] | None:

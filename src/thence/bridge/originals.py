@@ -17,7 +17,8 @@ import msgspec
 
 from thence.errors import ThenceError
 from thence.format import codec
-from thence.format.records import JSON
+from thence.format.records import JSON, Event
+from thence.journal.batches import MARK
 
 LONG = 48
 """Characters from which a text is named rather than kept twice."""
@@ -61,6 +62,17 @@ def read(written: bytes) -> JSON:
     except ValueError:  # a lone surrogate or a number out of range: ours all the same
         record: Any = next(iter(codec.objects(b'{"value":' + written + b"}\n")))
         return record.value["value"]
+
+
+def mark_of(event: Event, bridge: str) -> dict[str, JSON] | None:
+    """Return what a bridge noted in an event; None when the event is not one of its own."""
+    mark = event.fields.get(MARK)
+    return mark if isinstance(mark, dict) and mark.get("is") == bridge else None
+
+
+def shown_in(event: Event) -> dict[str, JSON]:
+    """Return what an event shows in our own words."""
+    return {name: value for name, value in event.fields.items() if name != MARK}
 
 
 def fold(original: JSON, shown: JSON) -> JSON:

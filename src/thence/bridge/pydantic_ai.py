@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from thence.bridge.originals import fold, plain, session_name, unfold
+from thence.bridge.originals import fold, mark_of, plain, session_name, shown_in, unfold
 from thence.bridge.worker import Worker
 from thence.format import repair
 from thence.format.records import JSON, Event, count
@@ -175,13 +175,20 @@ def repair_messages(messages: list[Message], orphans: repair.Orphans) -> list[Me
         else:
             if waiting:
                 out.append(_request(waiting))
-            treated = (_treat_orphan(part, open_calls, orphans) for part in _own(message))
-            parts = [part for part in treated if part is not None]
-            unanswered = [part for part in parts if part.get("tool_call_id") in open_calls]
-            waiting = [_answer(part) for part in unanswered] if orphans == "answer" else []
+            parts, waiting = _treat_orphans(message, open_calls, orphans)
         if parts:
             out.append({**message, "parts": parts})
     return [*out, _request(waiting)] if waiting else out
+
+
+def _treat_orphans(
+    message: Message, open_calls: list[str], orphans: repair.Orphans
+) -> tuple[list[Part], list[Part]]:
+    """Return the parts of a reply as `orphans` says, and the answers of the next request."""
+    treated = (_treat_orphan(part, open_calls, orphans) for part in _own(message))
+    parts = [part for part in treated if part is not None]
+    unanswered = [part for part in parts if part.get("tool_call_id") in open_calls]
+    return parts, [_answer(part) for part in unanswered] if orphans == "answer" else []
 
 
 def _is_stray(part: Part, stray: set[str]) -> bool:
@@ -244,15 +251,13 @@ def entry_of(message: Message) -> BatchEntry:
 def original(event: Event) -> Message | None:
     """Return the message of an event; None when it has none."""
     mark = _mark(event)
-    shown = {name: value for name, value in event.fields.items() if name != MARK}
-    message = unfold(mark["message"], shown) if mark is not None else None
+    message = unfold(mark["message"], shown_in(event)) if mark is not None else None
     return message if isinstance(message, dict) else None
 
 
 def _mark(event: Event) -> dict[str, JSON] | None:
-    mark = event.fields.get(MARK)
-    is_ours = isinstance(mark, dict) and mark.get("is") == BRIDGE and "message" in mark
-    return mark if is_ours else None
+    mark = mark_of(event, BRIDGE)
+    return mark if mark is not None and "message" in mark else None
 
 
 def _shown(message: Message) -> dict[str, JSON]:

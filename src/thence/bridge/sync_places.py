@@ -36,19 +36,15 @@ class SyncPlace(Protocol):
 
     def names(self) -> set[str]:
         """Return the names of all bundles that are there now."""
-        ...
 
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
-        ...
 
     def write(self, name: str, body: bytes) -> None:
         """Add a bundle, durable and visible to others on return; nothing if it is there."""
-        ...
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove bundles; those that are gone already do not matter."""
-        ...
 
 
 def place_at(target: str, work: Path) -> SyncPlace:

@@ -11,10 +11,12 @@ offered, and costs no other that does not build on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 import msgspec
 
 from thence.bridge.deltas import TypedValue, Values
+from thence.bridge.originals import mark_of
 from thence.format.records import JSON, Event
 from thence.journal.batches import MARK, BatchEntry, Batches
 from thence.journal.ids import uuid7
@@ -117,13 +119,9 @@ class Thread:
             if event.fields.get("deleted") is True:
                 self._clear()
             return
-        mark = event.fields.get(MARK)
-        if not isinstance(mark, dict) or mark.get("is") != BRIDGE:
-            return
-        try:
-            self._read(event, mark)
-        except (AttributeError, KeyError, TypeError, ValueError):  # not ours: it costs itself
-            return
+        # Not ours, or damaged: it costs itself.
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
+            self._read(event, mark_of(event, BRIDGE) or {})
 
     def _read(self, event: Event, mark: dict[str, JSON]) -> None:
         if "put" in mark:

@@ -234,9 +234,7 @@ def _no_pager(_ctx: click.Context, _option: click.Parameter, no_pager: bool) -> 
 
 
 @click.group(
-    cls=Lazy,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, prog_name="thence")
 @click.option(

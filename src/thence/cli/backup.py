@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import tell, tilde
-from thence.cli.terminal import as_json, clean, say, several, size
+from thence.cli.columns import tilde
+from thence.cli.terminal import answer, clean, several, size
 from thence.errors import BadConfig, NotReadable
 
 
@@ -35,13 +35,9 @@ def command(file: Path, *, force: bool, json: bool) -> int:
     with wiring.store() as store:
         sessions = sum(1 for _ in store.sessions())
         written = backup.save(Path(address.removeprefix("sqlite:")), file.absolute())
-    if json:
-        say(as_json({"path": str(file.absolute()), "bytes": written, "sessions": sessions}))
-        return 0
-    tell(
-        [
-            f"saved {several(sessions, 'session')}, {size(written)}: {clean(tilde(str(file)))}",
-            f"  digests, costs and signals; not the {wiring.KEY} and no transcripts",
-        ]
-    )
-    return 0
+    lines = [
+        f"saved {several(sessions, 'session')}, {size(written)}: {clean(tilde(str(file)))}",
+        f"  digests, costs and signals; not the {wiring.KEY} and no transcripts",
+    ]
+    report = {"path": str(file.absolute()), "bytes": written, "sessions": sessions}
+    return answer(report, lines, json=json)

@@ -33,10 +33,7 @@ class ProgressBar:
     """One sweep's progress, as lines on a terminal."""
 
     def __init__(
-        self,
-        stream: TextIO,
-        room: Callable[[], int],
-        clock: Callable[[], float] = time.monotonic,
+        self, stream: TextIO, room: Callable[[], int], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream = stream
         self._room = room

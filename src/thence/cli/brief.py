@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import present, tell
-from thence.cli.terminal import as_json, clean, say
+from thence.cli.columns import present
+from thence.cli.terminal import answer, clean
 from thence.serve.ready_briefs import MAX_HOOK_INPUT_CHARS, MAX_HOOK_SECONDS, end_silently
 
 if TYPE_CHECKING:
@@ -46,14 +46,10 @@ def command(folder: Path, *, tokens: int | None, hook: str | None, json: bool) -
 
     project = str(repository_of(folder.resolve()))
     brief, text = _brief_of(project, tokens)
-    if json:
-        import msgspec
+    import msgspec
 
-        say(as_json({**msgspec.to_builtins(brief), "text": text}))
-    else:
-        lines = text.split("\n") if text else [f"no session in {project} is stored yet"]
-        tell(map(clean, lines))
-    return 0
+    lines = text.split("\n") if text else [f"no session in {project} is stored yet"]
+    return answer({**msgspec.to_builtins(brief), "text": text}, map(clean, lines), json=json)
 
 
 def _brief_of(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from thence.cli import wiring
-from thence.cli.columns import agent_label, ago, present, short_id, tilde, when
+from thence.cli.columns import agent_label, present, short_id, since, tilde, when
 from thence.cli.findings import Finding, Level
 from thence.cli.source_checks import clients, end_of_path, skips, sources
 from thence.cli.terminal import clean, several, size
@@ -113,22 +113,11 @@ def _upgrade_copies(store: Path) -> Iterator[Finding]:
 
 
 def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
-    from thence.memory.packs import Packs, pack_name
-
     rows = [row for row in store.sessions() if row.session.evicted_at is None]
     packed = [row for row in rows if row.pack_bytes]
-    broken: list[tuple[str, str]] = []
-    read = 0
-    for row in packed:
-        uid = row.session.session_uid
-        if not deep:
-            if not store.blobs.size(uid):
-                broken.append((uid, "its pack is missing"))
-            continue
-        count, why = _read_all(store, uid)
-        read += count
-        if why:
-            broken.append((uid, why))
+    look = _read_all if deep else _look_at_pack
+    results = {row.session.session_uid: look(store, row.session.session_uid) for row in packed}
+    broken = [(uid, why) for uid, (_, why) in results.items() if why]
     paths = {row.session.session_uid: row.session.source_path for row in packed}
     for uid, why in broken:
         name = short_id(uid.partition(":")[2])
@@ -136,16 +125,25 @@ def _packs(store: Store, *, deep: bool) -> Iterator[Finding]:
         fix = "thence doctor --mend" if there else f"thence store remove {argument(name)}"
         words = f"{name}: {clean(why)}" + ("" if there else ", and its original log is gone")
         yield Finding("packs", "bad", words, fix, {"session_uid": uid})
-    strays = 0
-    if isinstance(store.blobs, Packs):
-        names = {pack_name(row.session.session_uid) for row in rows}
-        folder = store.blobs.folder
-        if folder.is_dir():
-            strays = sum(path.name[:20] not in names for path in folder.glob("*.pack"))
+    strays = _count_strays(store, [row.session.session_uid for row in rows])
     words = f"{several(len(packed), 'pack')}, {len(broken)} broken, {strays} without rows"
     if deep:
-        words += f", {several(read, 'payload')} read"
+        words += f", {several(sum(count for count, _ in results.values()), 'payload')} read"
     yield Finding("packs", "note" if strays or broken else "ok", words, None, {"strays": strays})
+
+
+def _count_strays(store: Store, uids: Sequence[str]) -> int:
+    """Return how many packs belong to no session."""
+    from thence.memory.packs import Packs, pack_name
+
+    if not isinstance(store.blobs, Packs) or not store.blobs.folder.is_dir():
+        return 0
+    names = set(map(pack_name, uids))
+    return sum(path.name[:20] not in names for path in store.blobs.folder.glob("*.pack"))
+
+
+def _look_at_pack(store: Store, uid: str) -> tuple[int, str | None]:
+    return 0, None if store.blobs.size(uid) else "its pack is missing"
 
 
 def _read_all(store: Store, uid: str) -> tuple[int, str | None]:
@@ -319,12 +317,7 @@ def clock(store: Store | None) -> Iterator[Finding]:
         words = f"an event of {name} lies in the future: {newest:%Y-%m-%d %H:%M}"
         yield Finding("clock", "warning", words, "check the clock of this machine")
         return
-    yield Finding("clock", "ok", f"ok; newest event: {_ago(newest, now)}")
-
-
-def _ago(then: datetime, now: datetime) -> str:
-    passed = ago(then, now)
-    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
+    yield Finding("clock", "ok", f"ok; newest event: {since(newest, now)}")
 
 
 # -- hooks ----------------------------------------------------------------------------------
@@ -373,8 +366,8 @@ def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
     grown = sum(1 for _ in store.sessions(Filter(agent=agent, after=after)))
     if not grown:
         return None
-    since = _ago(seen, present())
-    return f"installed, last report {since} while {several(grown, 'session')} grew"
+    heard = since(seen, present())
+    return f"installed, last report {heard} while {several(grown, 'session')} grew"
 
 
 def setup_parts(home: Path) -> Iterator[Finding]:

@@ -169,6 +169,12 @@ def present(*, utc: bool = False) -> datetime:
     return now if utc else now.astimezone()
 
 
+def since(then: datetime, now: datetime) -> str:
+    """Return how long ago something was, as part of a sentence: `5 min ago`, `just now`, a day."""
+    passed = ago(then, now)
+    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
+
+
 def when(text: str | None) -> datetime | None:
     """Read a time of the store."""
     try:

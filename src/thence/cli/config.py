@@ -11,9 +11,9 @@ import click
 
 from thence import config
 from thence.cli import options, settings_file, wiring
-from thence.cli.columns import DIM, TextCell, TextColumn, table, tell, tilde
-from thence.cli.hooking import Edit, carry_out
-from thence.cli.terminal import as_json, clean, say, several, size, width
+from thence.cli.changes import Edit, carry_out
+from thence.cli.columns import DIM, TextCell, TextColumn, table, tilde
+from thence.cli.terminal import answer, clean, several, size, width
 from thence.errors import BadConfig
 
 
@@ -40,14 +40,9 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
                 raise BadConfig(f"unknown setting {name!r}", hint=_settings_like(name, values))
             name = fits[0]
         values = {name: values[name]}
-    if json:
-        report = {setting: {"value": v.value, "origin": v.origin} for setting, v in values.items()}
-        say(as_json(report))
-        return 0
-    tell(lines(values, width()))
-    if exclude:
-        tell(_kept_of(exclude))
-    return 0
+    report = {setting: {"value": v.value, "origin": v.origin} for setting, v in values.items()}
+    shown = [*lines(values, width()), *(_kept_of(exclude) if exclude and not json else ())]
+    return answer(report, shown, json=json)
 
 
 def _settings_like(name: str, known: Collection[str]) -> str:
@@ -117,7 +112,7 @@ def _exclude(exclude: str | None, include: str | None) -> None:
         patterns.append(exclude)
     after = settings_file.with_exclude(path, before or b"", patterns)
     config.make_private(path.parent)
-    carry_out(Edit(path, before, after), keep=False)
+    carry_out(Edit(path, before, after))
 
 
 # -- sweeps that hooks start ----------------------------------------------------------------

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import tell
-from thence.cli.terminal import as_json, clean, say, several, size
+from thence.cli.terminal import answer, clean, several, size
 
 if TYPE_CHECKING:
     from thence.memory.store import Store
@@ -45,11 +44,7 @@ def command(source: str, target: str, *, json: bool) -> int:
         theirs = _open(stack, target)
         shown = sys.stderr.isatty() and not json
         report = copying.copy(ours, theirs, _progress if shown else lambda _: None)
-    if json:
-        say(as_json(report))
-    else:
-        tell(_lines(report))
-    return 1 if report.different else 0
+    return answer(report, _lines(report), json=json, code=1 if report.different else 0)
 
 
 def _open(stack: contextlib.ExitStack, address: str, *, must_exist: bool = False) -> Store:

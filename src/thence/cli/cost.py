@@ -24,9 +24,8 @@ from thence.cli.columns import (
     project,
     short_ids,
     table,
-    tell,
 )
-from thence.cli.terminal import as_json, clean, cut, say, several, short, width, wrap
+from thence.cli.terminal import answer, clean, cut, several, short, width, wrap
 
 if TYPE_CHECKING:
     from thence.memory.bills import CostTable
@@ -83,11 +82,11 @@ def command(
     )
     with wiring.store() as store:
         bill = CostTable(store, by, wanted, zone, wiring.labels())
-        if json:
-            say(as_json({**bill.object(), "tz": label}))
-        else:
-            tell(CostLines(store, bill, label).lines(width(), number))
-    return 0
+        return answer(
+            lambda: {**bill.object(), "tz": label},
+            lambda: CostLines(store, bill, label).lines(width(), number),
+            json=json,
+        )
 
 
 def _check_budgets() -> int:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, agent_label, money, project, row_cost, short_id, tell, when
+from thence.cli.columns import DIM, agent_label, money, project, row_cost, short_id, when
 from thence.cli.reading import flow
 from thence.cli.terminal import (
-    as_json,
+    answer,
     clean,
     cut,
     format_duration,
-    say,
     several,
     short,
     style,
@@ -49,13 +48,10 @@ def command(session: str, *, utc: bool, json: bool) -> int:
     digest = with_standing(digest, row)
     uid = row.session.session_uid
     notes = [note for note in read_notes(wiring.home()) if note.session_uid == uid]
-    if json:
-        report = {"session_uid": uid, **digest, "signals": signals, "notes": notes}
-        report |= {"title": row.title, "tags": list(row.tags)}
-        say(as_json(with_dollars(report)))
-    else:
-        tell(DigestText(row, digest, signals, notes, utc=utc).lines(width()))
-    return 0
+    report = {"session_uid": uid, **digest, "signals": signals, "notes": notes}
+    report |= {"title": row.title, "tags": list(row.tags)}
+    lines = DigestText(row, digest, signals, notes, utc=utc).lines(width())
+    return answer(with_dollars(report), lines, json=json)
 
 
 def load_digest(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:

@@ -26,12 +26,7 @@ TOPIC_NAMES = {
     "queue": "reports",
 }
 """What people read for topics that are named otherwise in JSON."""
-_MARKS = {
-    "ok": ("✓", "green"),
-    "note": ("○", None),
-    "warning": ("▲", "red"),
-    "bad": ("✗", "red"),
-}
+_MARKS = {"ok": ("✓", "green"), "note": ("○", None), "warning": ("▲", "red"), "bad": ("✗", "red")}
 
 
 @click.command(
@@ -41,9 +36,7 @@ _MARKS = {
 )
 @click.option("--deep", is_flag=True, help="Also read every payload and every damaged source.")
 @click.option(
-    "--mend",
-    is_flag=True,
-    help="Like --deep; also restore broken packs from the original logs.",
+    "--mend", is_flag=True, help="Like --deep; also restore broken packs from the original logs."
 )
 @options.as_json
 def command(*, deep: bool, mend: bool, json: bool) -> int:

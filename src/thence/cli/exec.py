@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
-from collections.abc import Iterator
 from json import dumps
 from typing import TYPE_CHECKING
 
@@ -14,6 +12,8 @@ import msgspec
 
 from thence import config
 from thence.cli import options, wiring
+from thence.cli.home_sweep import HomeSweep
+from thence.cli.interrupts import handling
 from thence.cli.terminal import clean
 from thence.errors import NotReadable, ThenceError
 
@@ -85,7 +85,8 @@ def _object(words: tuple[str, ...], code: int, report: SweepReport | None, why: 
 
 def run(words: tuple[str, ...]) -> int:
     """Run it in our place: it has our streams, and the keys are its own."""
-    with _left_to_it():
+    # The keys that stop a program are left to the command: it decides, and we sweep after it.
+    with handling([signal.SIGINT, signal.SIGQUIT], _ignore):
         try:
             done = subprocess.run(words, check=False)  # noqa: S603 - what was asked for
         except OSError as error:
@@ -94,28 +95,12 @@ def run(words: tuple[str, ...]) -> int:
     return 128 - done.returncode if done.returncode < 0 else done.returncode
 
 
-@contextlib.contextmanager
-def _left_to_it() -> Iterator[None]:
-    """Leave the keys that stop a program to the command: it decides, and we sweep after it."""
-    names = (signal.SIGINT, signal.SIGQUIT)
-    try:
-        before = [(number, signal.signal(number, _ignore)) for number in names]
-    except ValueError:  # not in the main thread: who runs us handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
-
-
 def _ignore(_number: int, _frame: object) -> None:
     """A handler of ours, unlike an ignored signal, is not handed on to the command."""
 
 
 def sweep() -> SweepReport:
-    """Keep what is new, without a word."""
+    """Import what is new, without a word."""
     known = wiring.adapters()
-    with wiring.store(must_exist=False) as store, store.sweeping(wiring.SWEEP_WAIT_S):
-        return wiring.sweep_of(store).run(wiring.roots(known))
+    with wiring.store(must_exist=False) as store:
+        return HomeSweep(store)(known, wiring.roots(known), wait_s=wiring.SWEEP_WAIT_S)

@@ -15,7 +15,7 @@ from thence import __version__
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.reading import exit_code
-from thence.cli.terminal import as_json, clean, say, several, size
+from thence.cli.terminal import answer, as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
 from thence.format.figures import clean_text
 
@@ -107,9 +107,6 @@ def command(
     json: bool,
 ) -> int:
     """Write a session out."""
-    from thence.cli.lookup import load_original, open_original
-    from thence.memory.readouts import open_loaded
-
     if form != "otlp" and (endpoint or headers or content or openinference):
         raise click.UsageError("--to, --header, --content and --openinference need --as otlp")
     spans = Spans(content=content, openinference=openinference)
@@ -120,30 +117,45 @@ def command(
     if output is not None and output.exists() and not force:
         raise NotReadable(f"{output} exists", hint="choose another name, or add --force")
     redactor = wiring.redactor() if redacted else None
+    opened, body = _open(wanted, form, redactor, spans, flatten=flatten)
+    if json:
+        say(as_json(_object(opened, form, body, output, redactor)))
+    else:
+        _put_out(body, output)
+        if redactor is not None:
+            secrets = several(sum(redactor.counts.values()), "secret")
+            click.echo(f"{secrets} redacted; read it before you share it", err=True)
+    return exit_code(opened.skipped)
+
+
+def _open(
+    wanted: str, form: Form, redactor: Redactor | None, spans: Spans, *, flatten: bool
+) -> tuple[OpenedSession, Iterator[str]]:
+    """Return a session, and the lines of its export."""
+    from thence.cli.lookup import load_original, open_original
+    from thence.memory.readouts import open_loaded
+
     if form == "atif" or (form == "otlp" and redactor is not None):
         # Redacted before it is written: places of texts would not be right after it.
         loaded = load_original(wanted)
         loaded = loaded if redactor is None else _redact(loaded, redactor)
         opened = open_loaded(loaded)
-        body = iter([_trajectory(loaded) if form == "atif" else _trace_text(opened.session, spans)])
-    else:
-        opened, _ = open_original(wanted)
-        body = export_lines(opened.session, form, redactor, flatten=flatten, spans=spans)
-    if json:
-        say(as_json(_object(opened, form, body, output, redactor)))
-        return exit_code(opened.skipped)
-    if output is None:
-        is_terminal = sys.stdout.isatty()
-        for line in body:
-            sys.stdout.write(f"{clean_text(line) if is_terminal else line}\n")
-        sys.stdout.flush()
-    else:
+        text = _trajectory(loaded) if form == "atif" else _trace_text(opened.session, spans)
+        return opened, iter([text])
+    opened, _ = open_original(wanted)
+    return opened, export_lines(opened.session, form, redactor, flatten=flatten, spans=spans)
+
+
+def _put_out(body: Iterator[str], output: Path | None) -> None:
+    """Write lines to a file, or print them; what a terminal shows is made harmless."""
+    if output is not None:
         _write(output, body)
         click.echo(f"wrote {clean(str(output))}, {size(output.stat().st_size)}", err=True)
-    if redactor is not None:
-        number = sum(redactor.counts.values())
-        click.echo(f"{several(number, 'secret')} redacted; read it before you share it", err=True)
-    return exit_code(opened.skipped)
+        return
+    is_terminal = sys.stdout.isatty()
+    for line in body:
+        sys.stdout.write(f"{clean_text(line) if is_terminal else line}\n")
+    sys.stdout.flush()
 
 
 def _object(
@@ -200,11 +212,7 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
             notes=wiring.redacted_notes(),
             progress=show_progress,
         )
-    if json:
-        say(as_json(msgspec.to_builtins(report)))
-    else:
-        tell(_describe_export(report))
-    return 0
+    return answer(msgspec.to_builtins(report), _describe_export(report), json=json)
 
 
 def _describe_export(report: ExportReport) -> Iterator[str]:

@@ -13,10 +13,9 @@ every kind counts along.
 from __future__ import annotations
 
 import json
-import re
-from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from sys import intern
 from typing import NoReturn, Protocol
 
 import msgspec
@@ -34,9 +33,6 @@ NONE = "(none)"
 
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n\f\v"
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_NOWHERE = -1  # a parent that is null
-_UNTOLD = -2  # no parent is told, or it is no text
 
 _decode = msgspec.json.Decoder().decode
 
@@ -53,18 +49,16 @@ class Family(Protocol):
 
     def add(self, record: dict[str, JSON]) -> None:
         """Count one record."""
-        ...
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the counts."""
-        ...
 
 
 # -- lines ----------------------------------------------------------------------------------
 
 
 class Counts:
-    """The counts of one file. Feed it every line with `add`, then ask with `told`."""
+    """The counts of one file. Feed it every line with `add`, then ask with `to_dict`."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -74,11 +68,8 @@ class Counts:
         self._marks: dict[str, JSON] = {}
         self._ended = True
         self._votes = [0, 0]
-        self._families: dict[str, Family] = {
-            "claude": Linked(),
-            "codex": Wrapped(),
-            "other": Other(),
-        }
+        kinds: dict[str, Family] = {"claude": Linked(), "codex": Wrapped(), "other": Other()}
+        self._families = kinds
 
     def add(self, place: Place, raw: bytes | None, *, ended: bool) -> None:
         """Count one line; without its bytes it was too long to be looked at."""
@@ -196,50 +187,35 @@ def _number(value: JSON) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _sort_counter(counter: Counter[str]) -> dict[str, int]:
-    return dict(sorted(counter.items()))
-
-
-class _Times:
-    """The first and the last time told, compared as texts."""
+class _Tally:
+    """How often each text was seen, by what it was seen as; and the first and last time."""
 
     def __init__(self) -> None:
-        self._first: str | None = None
-        self._last: str | None = None
+        self._by: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._times: list[str] = []
 
-    def add(self, value: JSON) -> None:
+    def __getitem__(self, name: str) -> Counter[str]:
+        return self._by[name]
+
+    def add(self, record: dict[str, JSON], *names: str) -> None:
+        """Count the texts that a record has under these names."""
+        for name in names:
+            if value := _text(record.get(name)):
+                self._by[name][value] += 1
+
+    def add_time(self, value: JSON) -> None:
+        """Note a time; times are compared as texts."""
         if isinstance(value, str) and value:
-            if self._first is None or value < self._first:
-                self._first = value
-            if self._last is None or value > self._last:
-                self._last = value
+            self._times = [min([value, *self._times]), max([value, *self._times])]
 
-    def to_dict(self) -> dict[str, JSON]:
-        return {"first_timestamp": self._first, "last_timestamp": self._last}
+    def sorted(self, name: str) -> dict[str, int]:
+        """Return what was seen under a name, and how often."""
+        return dict(sorted(self._by[name].items()))
 
-
-class _Names:
-    """Numbers for texts, the same for the same text. A uuid is kept in half of its room."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str | int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def number(self, name: str) -> int:
-        key = int(name.replace("-", ""), 16) if _UUID.fullmatch(name) else name
-        return self._numbers.setdefault(key, len(self._numbers))
-
-    def names(self) -> Iterable[str]:
-        """All texts, by their number."""
-        for key in self._numbers:
-            yield key if isinstance(key, str) else _uuid(key)
-
-
-def _uuid(number: int) -> str:
-    digits = f"{number:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    def times(self) -> dict[str, JSON]:
+        """Return the first and the last time."""
+        first, last = self._times or (None, None)
+        return {"first_timestamp": first, "last_timestamp": last}
 
 
 # -- logs whose records are linked ----------------------------------------------------------
@@ -252,140 +228,103 @@ class _Links:
     """
 
     def __init__(self) -> None:
-        self._names = _Names()
-        self._parents = array("i")  # by number; of texts that are only named it stays untold
-        self._is = bytearray()  # 1 where a record has this uuid
-        self._named = bytearray()  # 1 where a record names it as its parent
-        self._child = array("i")  # the first child of each, to know a second one
-        self._forks: set[int] = set()
-        self._repeated = 0
-
-    def _number(self, name: str) -> int:
-        number = self._names.number(name)
-        if number == len(self._is):
-            self._parents.append(_UNTOLD)
-            self._is.append(0)
-            self._named.append(0)
-            self._child.append(_UNTOLD)
-        return number
+        self._parents: dict[str, str | None] = {}
+        self._children: dict[str, str] = {}  # the first child of each, to know a second one
+        self._forks: set[str] = set()
+        self._roots = self._repeated = 0
 
     def add(self, uuid: str, record: dict[str, JSON]) -> None:
-        own = self._number(uuid)
-        parent = record.get("parentUuid", _UNTOLD)
-        above = _NOWHERE if parent is None else _UNTOLD
-        if isinstance(parent, str):
-            above = self._number(parent)
-            self._named[above] = 1
-            if self._child[above] == _UNTOLD:
-                self._child[above] = own
-            elif self._child[above] != own:
-                self._forks.add(above)
-        if self._is[own]:
+        uuid, parent = intern(uuid), record.get("parentUuid")
+        above = intern(parent) if isinstance(parent, str) else None
+        if uuid in self._parents:
             self._repeated += 1
         else:
-            self._is[own] = 1
-            self._parents[own] = above
+            self._parents[uuid] = above
+            self._roots += parent is None and "parentUuid" in record
+        if above is not None and self._children.setdefault(above, uuid) != uuid:
+            self._forks.add(above)
 
     def to_dict(self) -> dict[str, JSON]:
-        parents, known = self._parents, self._is
-        lost = {n for n, above in enumerate(parents) if above >= 0 and not known[above]}
-        named = sorted(name for n, name in enumerate(self._names.names()) if n in lost)
+        known = self._parents
+        lost = [uuid for uuid, above in known.items() if above is not None and above not in known]
         return {
-            "unique_uuids": sum(known),
+            "unique_uuids": len(known),
             "duplicate_uuid_records": self._repeated,
-            "roots": parents.count(_NOWHERE),
+            "roots": self._roots,
             "broken_parents": len(lost),
-            "broken_parent_uuids": named[:LISTED],
-            "leaves": sum(
-                1 for last, named in zip(known, self._named, strict=True) if last > named
-            ),
+            "broken_parent_uuids": sorted(lost)[:LISTED],
+            "leaves": sum(uuid not in self._children for uuid in known),
             "uuids_on_cycles": self._on_cycles(),
             "fork_points": len(self._forks),
         }
 
     def _on_cycles(self) -> int:
         """Count who can be reached from itself. Each is walked over once."""
-        walk = array("i", bytes(4 * len(self._is)))
+        walk: dict[str, int] = {}
         on_cycle = 0
-        for start in range(len(walk)):
-            at = start
-            while at >= 0 and not walk[at]:
-                walk[at] = start + 1
-                at = self._parents[at]
-            if at >= 0 and walk[at] == start + 1:
-                end, on_cycle, at = at, on_cycle + 1, self._parents[at]
-                while at != end:
-                    on_cycle, at = on_cycle + 1, self._parents[at]
+        for number, start in enumerate(self._parents):
+            at: str | None = start
+            while at is not None and at not in walk:
+                walk[at] = number
+                at = self._parents.get(at)
+            end = at
+            while at is not None and walk[at] == number:
+                on_cycle, at = on_cycle + 1, self._parents[at]
+                if at == end:
+                    break
         return on_cycle
 
 
-TOKENS = ("input", "output", "cache_creation", "cache_read")
-_FIELDS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-)
+TOKENS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_creation": "cache_creation_input_tokens",
+    "cache_read": "cache_read_input_tokens",
+}
+"""What tokens are called here, and in a bill."""
 
 
 class _Bills:
-    """Tokens, once per response: the last bill of each counts.
-
-    Responses are known by 64 bits of a hash, which no log can aim at: Python keys it anew in
-    every process. Their ids would take more room than all else that is kept.
-    """
+    """Tokens, once per response: the last bill of each counts."""
 
     def __init__(self) -> None:
-        self._keys: dict[int, int] = {}
-        self._responses: set[int] = set()
+        self._responses: set[str] = set()
         self._without_id = 0
-        self._numbers = array("q")  # four numbers per response
-        self._huge: dict[int, list[int]] = {}  # those that no column holds
-        self._last = [0] * 4
-        self._first = [0] * 4
-        self._every = [0] * 4
+        self._bills: dict[tuple[str | None, ...], tuple[list[int], list[int]]] = {}
+        """The first and the last bill of each response."""
+        self._every = [0] * len(TOKENS)
 
     def reply(self, response: str | None) -> None:
         """Count a record of a response; several may tell of the same."""
         if response:
-            self._responses.add(hash(response))
+            self._responses.add(response)
         else:
             self._without_id += 1
 
     def add(self, response: str | None, request: str | None, usage: dict[str, JSON]) -> None:
-        """Count a bill."""
-        bill = [_number(usage.get(name)) for name in _FIELDS]
-        _increase(self._every, bill)
-        if response is None and request is None:
-            _increase(self._last, bill)
-            _increase(self._first, bill)
-            return
-        known = len(self._keys)
-        number = self._keys.setdefault(hash((response, request)), known)
-        if number == known:
-            _increase(self._first, bill)
-            self._numbers.extend((0, 0, 0, 0))
-        before = self._huge.pop(number, None) or self._numbers[4 * number : 4 * number + 4]
-        _increase(self._last, [new - old for new, old in zip(bill, before, strict=True)])
-        try:
-            self._numbers[4 * number : 4 * number + 4] = array("q", bill)
-        except OverflowError:
-            self._huge[number] = bill
+        """Count a bill; one that names neither response nor request stands for itself."""
+        bill = [_number(usage.get(name)) for name in TOKENS.values()]
+        self._every = [old + new for old, new in zip(self._every, bill, strict=True)]
+        is_named = response is not None or request is not None
+        key = (response, request) if is_named else (f"{len(self._bills)}",)
+        first, _ = self._bills.get(key, (bill, bill))
+        self._bills[key] = first, bill
 
     def to_dict(self) -> dict[str, JSON]:
+        bills = self._bills.values()
         return {
             "assistant_messages": len(self._responses),
             "assistant_without_id": self._without_id,
-            "tokens": dict(zip(TOKENS, self._last, strict=True)),
-            "tokens_first": dict(zip(TOKENS, self._first, strict=True)),
-            "tokens_naive": dict(zip(TOKENS, self._every, strict=True)),
-            "token_keys": len(self._keys),
+            "tokens": _sum_tokens(last for _, last in bills),
+            "tokens_first": _sum_tokens(first for first, _ in bills),
+            "tokens_naive": _sum_tokens([self._every]),
+            "token_keys": sum(len(key) > 1 for key in self._bills),
         }
 
 
-def _increase(total: list[int], by: Iterable[int]) -> None:
-    for at, number in enumerate(by):
-        total[at] += number
+def _sum_tokens(bills: Iterable[list[int]]) -> dict[str, int]:
+    columns = zip([0] * len(TOKENS), *bills, strict=True)
+    return dict(zip(TOKENS, map(sum, columns), strict=True))
 
 
 class _Calls:
@@ -420,30 +359,20 @@ class Linked:
     """A log whose records are linked by uuids, as Claude Code writes it."""
 
     def __init__(self) -> None:
-        self._links, self._bills, self._calls, self._times = _Links(), _Bills(), _Calls(), _Times()
-        self._types: Counter[str] = Counter()
-        self._subtypes: Counter[str] = Counter()
-        self._blocks: Counter[str] = Counter()
-        self._named: dict[str, Counter[str]] = {
-            name: Counter() for name in ("version", "sessionId", "agentId", "model")
-        }
-        self._marked: Counter[str] = Counter()
+        self._links, self._bills, self._calls, self._seen = _Links(), _Bills(), _Calls(), _Tally()
 
     def add(self, record: dict[str, JSON]) -> None:
         """Count one record."""
+        seen = self._seen
         kind = _text(record.get("type")) or NONE
-        self._types[kind] += 1
-        for name in ("version", "sessionId", "agentId"):
-            if value := _text(record.get(name)):
-                self._named[name][value] += 1
+        seen["type"][kind] += 1
+        seen.add(record, "version", "sessionId", "agentId")
         for name in ("isSidechain", "isCompactSummary", "isMeta", "isApiErrorMessage"):
-            if record.get(name) is True:
-                self._marked[name] += 1
-        if _text(record.get("logicalParentUuid")):
-            self._marked["logical"] += 1
+            seen["mark"][name] += record.get(name) is True
+        seen["mark"]["logical"] += bool(_text(record.get("logicalParentUuid")))
         if kind == "system":
-            self._subtypes[_text(record.get("subtype")) or NONE] += 1
-        self._times.add(record.get("timestamp"))
+            seen["subtype"][_text(record.get("subtype")) or NONE] += 1
+        seen.add_time(record.get("timestamp"))
         uuid = record.get("uuid")
         if isinstance(uuid, str):
             self._links.add(uuid, record)
@@ -457,8 +386,7 @@ class Linked:
     def _reply(self, message: dict[str, JSON], request: str | None) -> None:
         response = _text(message.get("id"))
         self._bills.reply(response)
-        if model := _text(message.get("model")):
-            self._named["model"][model] += 1
+        self._seen.add(message, "model")
         usage = message.get("usage")
         if isinstance(usage, dict):
             self._bills.add(response, request, usage)
@@ -466,10 +394,10 @@ class Linked:
     def _content(self, kind: str, content: list[JSON]) -> None:
         for block in content:
             if not isinstance(block, dict):
-                self._blocks["(not object)"] += 1
+                self._seen["block"]["(not object)"] += 1
                 continue
             part = _text(block.get("type")) or NONE
-            self._blocks[f"{kind}/{part}"] += 1
+            self._seen["block"][f"{kind}/{part}"] += 1
             if part == "tool_use" and kind == "assistant":
                 self._calls.made(_text(block.get("id")))
             elif part == "tool_result" and kind == "user":
@@ -478,39 +406,35 @@ class Linked:
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the counts."""
+        seen, marks, subtypes = self._seen, self._seen["mark"], self._seen["subtype"]
         return {
-            "records_by_type": _sort_counter(self._types),
-            "system_subtypes": _sort_counter(self._subtypes),
-            "client_versions": _sort_counter(self._named["version"]),
-            "session_ids": _sort_counter(self._named["sessionId"]),
-            "agent_ids": sorted(self._named["agentId"]),
-            "models": _sort_counter(self._named["model"]),
+            "records_by_type": seen.sorted("type"),
+            "system_subtypes": seen.sorted("subtype"),
+            "client_versions": seen.sorted("version"),
+            "session_ids": seen.sorted("sessionId"),
+            "agent_ids": sorted(seen["agentId"]),
+            "models": seen.sorted("model"),
             **self._links.to_dict(),
-            "logical_parent_links": self._marked["logical"],
+            "logical_parent_links": marks["logical"],
             **self._bills.to_dict(),
-            "content_blocks": _sort_counter(self._blocks),
+            "content_blocks": seen.sorted("block"),
             **self._calls.to_dict(),
             "tool_result_errors": self._calls.failed,
-            "sidechain_records": self._marked["isSidechain"],
-            "compact_boundaries": self._subtypes["compact_boundary"],
-            "microcompact_boundaries": self._subtypes["microcompact_boundary"],
-            "compact_summaries": self._marked["isCompactSummary"],
-            "summary_records": self._types["summary"],
-            "meta_records": self._marked["isMeta"],
-            "api_error_messages": self._marked["isApiErrorMessage"],
-            **self._times.to_dict(),
+            "sidechain_records": marks["isSidechain"],
+            "compact_boundaries": subtypes["compact_boundary"],
+            "microcompact_boundaries": subtypes["microcompact_boundary"],
+            "compact_summaries": marks["isCompactSummary"],
+            "summary_records": seen["type"]["summary"],
+            "meta_records": marks["isMeta"],
+            "api_error_messages": marks["isApiErrorMessage"],
+            **seen.times(),
         }
 
 
 # -- logs in wrappers -----------------------------------------------------------------------
 
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
-_OUTPUTS = (
-    "function_call_output",
-    "custom_tool_call_output",
-    "local_shell_call_output",
-    "tool_search_output",
-)
+_OUTPUTS = (*(f"{name}_output" for name in _CALLS[:3]), "tool_search_output")
 _BARE = "(bare)"
 
 
@@ -518,22 +442,15 @@ class Wrapped:
     """A rollout: items in wrappers with a time and a type, or bare ones as old clients wrote."""
 
     def __init__(self) -> None:
-        self._calls, self._times = _Calls(), _Times()
-        self._types: Counter[str] = Counter()
-        self._items: Counter[str] = Counter()
-        self._roles: Counter[str] = Counter()
-        self._named: dict[str, Counter[str]] = {
-            name: Counter() for name in ("cli_version", "originator", "model", "id")
-        }
+        self._calls, self._seen = _Calls(), _Tally()
         self._wrapped = self._bare = self._bills = 0
         self._total: JSON = None
-        self._sum: Counter[str] = Counter()
 
     def add(self, record: dict[str, JSON]) -> None:
         """Count one record."""
         kind = _text(record.get("type")) or NONE
-        self._types[kind] += 1
-        self._times.add(record.get("timestamp"))
+        self._seen["type"][kind] += 1
+        self._seen.add_time(record.get("timestamp"))
         item = record.get("payload")
         if isinstance(item, dict) and "timestamp" in record:
             self._wrapped += 1
@@ -542,24 +459,19 @@ class Wrapped:
             self._bare += 1
             item, wrapper = record, _BARE
         what = _text(item.get("type")) or NONE
-        self._items[f"{wrapper}/{what}"] += 1
+        self._seen["item"][f"{wrapper}/{what}"] += 1
         if wrapper == "session_meta" or (wrapper == _BARE and _is_bare_head(record)):
-            self._note(item, ("id", "cli_version", "originator"))
+            self._seen.add(item, "id", "cli_version", "originator")
         elif wrapper == "turn_context":
-            self._note(item, ("model",))
+            self._seen.add(item, "model")
         elif wrapper == "event_msg" and what == "token_count":
             self._bill(_object(item.get("info")))
         if wrapper in ("response_item", _BARE):
             self._response(what, item)
 
-    def _note(self, item: dict[str, JSON], names: tuple[str, ...]) -> None:
-        for name in names:
-            if value := _text(item.get(name)):
-                self._named[name][value] += 1
-
     def _response(self, what: str, item: dict[str, JSON]) -> None:
         if what == "message":
-            self._roles[_text(item.get("role")) or NONE] += 1
+            self._seen["role"][_text(item.get("role")) or NONE] += 1
         call = _text(item.get("call_id")) or _text(item.get("id"))
         if what in _CALLS:
             self._calls.made(call)
@@ -572,29 +484,30 @@ class Wrapped:
         if isinstance(last := info.get("last_token_usage"), dict):
             self._bills += 1
             for name, value in last.items():
-                self._sum[name] += _number(value)
+                self._seen["token"][name] += _number(value)
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the counts."""
+        seen = self._seen
         return {
-            "records_by_type": _sort_counter(self._types),
-            "items": _sort_counter(self._items),
+            "records_by_type": seen.sorted("type"),
+            "items": seen.sorted("item"),
             "wrapped_lines": self._wrapped,
             "bare_lines": self._bare,
-            "client_versions": _sort_counter(self._named["cli_version"]),
-            "originators": _sort_counter(self._named["originator"]),
-            "models": _sort_counter(self._named["model"]),
-            "session_ids": sorted(self._named["id"]),
-            "session_meta_lines": self._named["id"].total(),
-            "messages_by_role": _sort_counter(self._roles),
+            "client_versions": seen.sorted("cli_version"),
+            "originators": seen.sorted("originator"),
+            "models": seen.sorted("model"),
+            "session_ids": sorted(seen["id"]),
+            "session_meta_lines": seen["id"].total(),
+            "messages_by_role": seen.sorted("role"),
             **self._calls.to_dict(),
             "token_count_events": self._bills,
             "tokens_total_last": self._total,
-            "tokens_sum_of_last": _sort_counter(self._sum),
-            "compacted": self._types["compacted"],
-            "thread_rolled_back": self._items["event_msg/thread_rolled_back"],
-            "turn_aborted": self._items["event_msg/turn_aborted"],
-            **self._times.to_dict(),
+            "tokens_sum_of_last": seen.sorted("token"),
+            "compacted": seen["type"]["compacted"],
+            "thread_rolled_back": seen["item"]["event_msg/thread_rolled_back"],
+            "turn_aborted": seen["item"]["event_msg/turn_aborted"],
+            **seen.times(),
         }
 
 
@@ -609,39 +522,32 @@ class Other:
     """A log of no kind that is known: types, roles, and ids if it has any."""
 
     def __init__(self) -> None:
-        self._types: Counter[str] = Counter()
-        self._roles: Counter[str] = Counter()
-        self._names = _Names()
-        self._is: set[int] = set()
-        self._named: set[int] = set()
-        self._repeated = self._null = 0
+        self._seen = _Tally()
+        self._parents: set[str] = set()
+        self._null = 0
 
     def add(self, record: dict[str, JSON]) -> None:
         """Count one record."""
-        self._types[_text(record.get("type")) or NONE] += 1
+        self._seen["type"][_text(record.get("type")) or NONE] += 1
         role = _text(_object(record.get("message")).get("role")) or _text(record.get("role"))
         if role:
-            self._roles[role] += 1
-        own = _text(record.get("id"))
-        if not own:
-            return
-        number = self._names.number(own)
-        self._repeated += number in self._is
-        self._is.add(number)
-        if "parentId" in record:
+            self._seen["role"][role] += 1
+        self._seen.add(record, "id")
+        if _text(record.get("id")) and "parentId" in record:
             parent = record["parentId"]
             if isinstance(parent, str):
-                self._named.add(self._names.number(parent))
+                self._parents.add(parent)
             else:
                 self._null += 1
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the counts."""
+        ids = self._seen["id"]
         return {
-            "records_by_type": _sort_counter(self._types),
-            "messages_by_role": _sort_counter(self._roles),
-            "unique_ids": len(self._is),
-            "duplicate_ids": self._repeated,
+            "records_by_type": self._seen.sorted("type"),
+            "messages_by_role": self._seen.sorted("role"),
+            "unique_ids": len(ids),
+            "duplicate_ids": ids.total() - len(ids),
             "null_parentIds": self._null,
-            "broken_parentIds": len(self._named - self._is),
+            "broken_parentIds": len(self._parents - ids.keys()),
         }

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, TextCell, ago, present, short_ids, tell, title_text, when
-from thence.cli.terminal import as_json, clean, cut, justify, say, several, style, width
+from thence.cli.columns import DIM, TextCell, ago, present, short_ids, title_text, when
+from thence.cli.terminal import answer, clean, cut, justify, several, style, width
 from thence.memory.recall import event_name
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def command(
             session["why"] = reasons(
                 store, session["session_uid"], [f["path"] for f in session["files"]]
             )
-    if json:
-        say(as_json(sessions[:number]))
-    else:
-        tell(lines(path, sessions[:number], sums, present(utc=utc), width()))
-    return 0
+    return answer(
+        sessions[:number],
+        lines(path, sessions[:number], sums, present(utc=utc), width()),
+        json=json,
+    )
 
 
 # -- as text --------------------------------------------------------------------------------

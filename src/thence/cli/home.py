@@ -33,38 +33,19 @@ from thence.cli.columns import (
     project,
     row_cost,
     short_ids,
+    since,
     table,
-    tell,
     tilde,
     title_text,
     when,
 )
-from thence.cli.terminal import (
-    as_json,
-    clean,
-    cut,
-    justify,
-    say,
-    several,
-    size,
-    style,
-    width,
-    wrap,
-)
+from thence.cli.terminal import answer, clean, cut, justify, several, size, style, width, wrap
 from thence.format.figures import argument
 from thence.memory.bills import sum_totals, totals_by_day
 from thence.memory.budgets import BudgetUse, budget_warnings
 from thence.memory.notes import age_removal_start
 from thence.memory.retention import brief_rule, rule
-from thence.memory.standing import (
-    Now,
-    Risk,
-    Standing,
-    at_risk,
-    now,
-    open_sessions,
-    session_object,
-)
+from thence.memory.standing import Now, Risk, Standing, at_risk, now, open_sessions, session_object
 from thence.memory.store import Filter, SessionRow, Store, Total
 from thence.memory.zones import midnight, millis
 
@@ -107,20 +88,14 @@ def show(*, json: bool, utc: bool) -> None:
         home.hooks_heard = last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
         home.budgets = wiring.budget_uses(store, at)
-        if json:
-            say(as_json(home.object()))
-        else:
-            tell(home.lines(width()))
+        answer(home.object, home.lines(width()), json=json)
 
 
 def _show_first(at: datetime, *, json: bool) -> None:
     """Print what is on this machine while nothing is stored."""
     known = wiring.adapters()
     first = FirstScreen(known, wiring.roots(known), at)
-    if json:
-        say(as_json(first.object()))
-    else:
-        tell(first.lines(width()))
+    answer(first.object, first.lines(width()), json=json)
 
 
 class Home:
@@ -225,7 +200,7 @@ class Home:
             yield style(cut(f"{words}; thence store gc -n lists them", room), fg="yellow")
         if self.hooks_heard:
             reports = (
-                f"{clean(label_of(agent))} {_since(seen, self.at)}"
+                f"{clean(label_of(agent))} {since(seen, self.at)}"
                 for agent, seen in self.hooks_heard.items()
             )
             yield cut(f"hooks  active: {', '.join(reports)}", room)
@@ -417,11 +392,6 @@ def last_heard(home: Path) -> dict[str, datetime]:
                     )
     latest = sorted(last.items(), key=lambda pair: -pair[1])
     return {agent: datetime.fromtimestamp(seen, UTC) for agent, seen in latest}
-
-
-def _since(seen: datetime, at: datetime) -> str:
-    passed = ago(seen, at)
-    return f"{passed} ago" if passed[0].isdigit() else passed
 
 
 def _whose(risks: Iterable[Risk]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import hooking, hooks, launcher, options, wiring
-from thence.cli.changes import confirm, show
+from thence.cli.changes import Edit, EditRefused, change
 from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, present, table, tell, tilde
 from thence.cli.screen import say, width
 from thence.cli.terminal import as_json, clean
@@ -102,40 +102,22 @@ def uninstall(agents: tuple[str, ...], *, brief: bool, dry_run: bool, yes: bool,
 
 
 def _change(
-    edits: list[tuple[str, hooking.Edit]], *, dry_run: bool, yes: bool, json: bool, keep: bool
+    edits: list[tuple[str, Edit]], *, dry_run: bool, yes: bool, json: bool, keep: bool
 ) -> int:
-    due = [(agent, edit) for agent, edit in edits if edit.changes]
-    if not json:
-        show(edits, "installed" if keep else "not installed")
-    if due and not dry_run:
-        confirm(yes=yes, json=json, what="write this" if len(due) == 1 else "write these")
-        hooks.apply(due, keep=keep)
-    elif keep and not dry_run:
+    done = change(
+        edits,
+        lambda due: hooks.apply(due, keep=keep),
+        already="installed" if keep else "not installed",
+        dry_run=dry_run,
+        yes=yes,
+        json=json,
+    )
+    if not done and keep and not dry_run:
         launcher.ensure(wiring.home())
-    if json:
-        say(
-            as_json(
-                [
-                    _as_object(agent, edit, done=edit.changes and not dry_run)
-                    for agent, edit in edits
-                ]
-            )
-        )
-    elif due and not dry_run:
-        word = "installed" if keep else "removed"
-        if names := [agent for agent, _ in due if agent != hooks.OWN]:
-            tell([f"{word}: {', '.join(dict.fromkeys(names))}"])
+    names = [name for name in done if name != hooks.OWN]
+    if names and not json:
+        tell([f"{'installed' if keep else 'removed'}: {', '.join(names)}"])
     return 0
-
-
-def _as_object(agent: str, edit: hooking.Edit, *, done: bool) -> JSON:
-    return {
-        "agent": agent,
-        "path": str(edit.path),
-        "changes": edit.changes,
-        "done": done,
-        "diff": "\n".join(edit.diff()),
-    }
 
 
 # -- looking --------------------------------------------------------------------------------
@@ -172,7 +154,7 @@ def _status_or_error(agent: str) -> dict[str, JSON]:
     """Return how an agent's hook stands, or why nobody can say: one does not hide the others."""
     try:
         return hooks.status_of(agent)
-    except hooking.EditRefused as error:
+    except EditRefused as error:
         return {"agent": agent, "error": error.message}
 
 

@@ -8,33 +8,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from thence.cli import toml_text, yaml_text
+from thence.cli.changes import EditRefused
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from thence.agents.profiles import HookFile
 
 HookCommands = Iterator[tuple[str, str]]
 """Events, and what is run at each."""
 
 
-class TextRefused(Exception):
-    """A text cannot be changed safely: why, and what to do instead."""
+class TextPlace(Protocol):
+    """A file of settings that is no JSON."""
 
-    def __init__(self, why: str, hint: str) -> None:
-        super().__init__(why)
-        self.why, self.hint = why, hint
+    @property
+    def agent(self) -> str:
+        """Return the name of the agent."""
 
+    @property
+    def path(self) -> Path:
+        """Return where it lies."""
 
-class TextPlace(NamedTuple):
-    """A file of settings that is no JSON, and what our commands are known by."""
+    @property
+    def file(self) -> HookFile:
+        """Return what the agent's profile says of it."""
 
-    agent: str
-    path: Path
-    file: HookFile
-    is_ours: Callable[[object], bool]
+    def is_ours(self, command: object) -> bool:
+        """Return whether a command is ours."""
 
 
 class TextForm(NamedTuple):
@@ -68,9 +72,9 @@ def uninstall(place: TextPlace, body: bytes) -> bytes:
     return FORMS[place.file.form].drop(place, body.decode()).encode()
 
 
-def _refused(place: TextPlace, why: str) -> TextRefused:
+def _refused(place: TextPlace, why: str) -> EditRefused:
     events = ", ".join(place.file.events)
-    return TextRefused(f"{place.path}: {why}", f"add the command yourself, at {events}")
+    return EditRefused(f"{place.path}: {why}", hint=f"add the command yourself, at {events}")
 
 
 # -- tables in TOML -------------------------------------------------------------------------
@@ -116,8 +120,8 @@ def _script_commands(place: TextPlace, text: str) -> HookCommands:
 
 def _add_script(place: TextPlace, text: str, command: str) -> str:
     if text.strip():
-        raise TextRefused(
-            f"{place.path} is a hook of yours", "give it another extension, then try again"
+        raise EditRefused(
+            f"{place.path} is a hook of yours", hint="give it another extension, then try again"
         )
     return (
         "#!/bin/sh\n# Tells thence that a session went on."

@@ -15,24 +15,20 @@ unless somebody else changed it meanwhile; then only our lines go.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import re
 import shlex
-import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
-from thence import config
 from thence.cli import hook_texts, json_text, launcher, toml_text
-from thence.errors import BadConfig
+from thence.cli.changes import Edit, EditRefused, backup_of, body_of
 
 if TYPE_CHECKING:
     from thence.agents.profiles import HookFile
 
-BACKUP: Final = ".before-thence"
 Role = Literal["capture", "brief"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 CAPTURE: Final[frozenset[Role]] = frozenset({"capture"})
@@ -44,12 +40,6 @@ _MARKS: Final[Mapping[Role, re.Pattern[str]]] = {
     "brief": re.compile(r"bin/thence'? brief --hook "),
 }
 """What our commands are known by."""
-
-
-class EditRefused(BadConfig):
-    """The agent's settings cannot be changed safely."""
-
-    exit_code = 1
 
 
 class HookPlace(NamedTuple):
@@ -78,6 +68,10 @@ class HookPlace(NamedTuple):
             matcher = file.brief.matcher
             yield "brief", file.brief.event, {"matcher": matcher, **entry} if matcher else entry
 
+    def is_ours(self, command: object) -> bool:
+        """Return whether a command is the one that leaves a nudge."""
+        return is_ours(command, CAPTURE)
+
     @property
     def is_notify(self) -> bool:
         """Whether it is told of one program, whatever happens."""
@@ -87,30 +81,6 @@ class HookPlace(NamedTuple):
     def is_text(self) -> bool:
         """Whether it is no JSON and tells of commands by event."""
         return self.file.form in ("tables", "script", "yaml")
-
-
-class Edit(NamedTuple):
-    """A file before and after; None where there is none."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
-
-    @property
-    def changes(self) -> bool:
-        """Whether anything would be written."""
-        return self.before != self.after
-
-    def diff(self) -> Iterator[str]:
-        """Show the change."""
-        old, new = (_lines(body) for body in (self.before, self.after))
-        here = str(self.path)
-        was, is_ = (here if body is not None else os.devnull for body in (self.before, self.after))
-        yield from difflib.unified_diff(old, new, was, is_, lineterm="")
-
-
-def _lines(body: bytes | None) -> list[str]:
-    return (body or b"").decode("utf-8", "replace").splitlines()
 
 
 def place_in(
@@ -196,29 +166,13 @@ def _json_state(place: HookPlace, body: bytes, home: Path) -> HookState:
     )
 
 
-def _text_place(place: HookPlace) -> hook_texts.TextPlace:
-    return hook_texts.TextPlace(
-        place.agent, place.path, place.file, lambda command: is_ours(command, CAPTURE)
-    )
-
-
-@contextlib.contextmanager
-def _refusing() -> Iterator[None]:
-    """Say of a text that cannot be changed what is said of all settings."""
-    try:
-        yield
-    except hook_texts.TextRefused as error:
-        raise EditRefused(error.why, hint=error.hint) from error
-
-
 def _text_state(place: HookPlace, body: bytes, home: Path) -> HookState:
     """Look how our lines stand in a file that is no JSON."""
-    with _refusing():
-        commands = [
-            (event, command)
-            for event, command in hook_texts.commands_in(_text_place(place), body)
-            if is_ours(command, place.roles)
-        ]
+    commands = [
+        (event, command)
+        for event, command in hook_texts.commands_in(place, body)
+        if is_ours(command, place.roles)
+    ]
     there = {event for event, _ in commands}
     return HookState(
         installed=bool(commands),
@@ -252,9 +206,7 @@ def install(place: HookPlace, home: Path) -> Edit:
         return Edit(place.path, body, _with_notify(place, body or b"", home))
     if place.is_text:
         command = command_of(place, home, "capture")
-        with _refusing():
-            after = hook_texts.install(_text_place(place), body, command)
-        return Edit(place.path, body, after)
+        return Edit(place.path, body, hook_texts.install(place, body, command))
     data = json_of(place.path, body) if body and body.strip() else {**place.file.more}
     cleared = _text_without(place, body) if body and now.installed else body
     _without(place, data)
@@ -275,8 +227,7 @@ def uninstall(place: HookPlace, home: Path) -> Edit:
     if place.is_notify:
         return Edit(place.path, body, _without_notify(place, body, before))
     if place.is_text:
-        with _refusing():
-            after = hook_texts.uninstall(_text_place(place), body)
+        after = hook_texts.uninstall(place, body)
         is_new = before is None and not after.strip()
         return Edit(place.path, body, None if is_new else after)
     data = json_of(place.path, body)
@@ -292,63 +243,6 @@ def has_ours(body: bytes | None) -> bool:
     """Return whether a command of ours is in a file of settings."""
     text = (body or b"").decode("utf-8", "replace")
     return any(mark.search(text) for mark in _MARKS.values())
-
-
-def carry_out(edit: Edit, *, keep: bool) -> None:
-    """Write a change whole or not at all; `keep` says that the file as it was stays beside it."""
-    path = edit.path.resolve()  # a link, as people have them to where they keep settings, stays one
-    backup = backup_of(edit.path)
-    if body_of(edit.path) != edit.before:
-        raise EditRefused(
-            f"{edit.path} was changed by another program", hint="run the command again"
-        )
-    if edit.after is None:
-        path.unlink()
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new_mode = 0o700 if edit.after.startswith(b"#!") else 0o600
-        mode = path.stat().st_mode & 0o7777 if edit.before is not None else new_mode
-        # A file with our lines and nothing beside it was made by us.
-        if keep and edit.before is not None and not backup.exists() and not has_ours(edit.before):
-            write(backup, edit.before, mode)
-        write(path, edit.after, mode)
-    if not keep:
-        backup.unlink(missing_ok=True)
-
-
-def write(path: Path, body: bytes, mode: int) -> None:
-    """Write a file whole or not at all."""
-    try:
-        with config.replacing(path, mode=mode) as file:
-            file.write(body)
-    except OSError as error:
-        raise EditRefused(
-            f"{path} cannot be written: {error.strerror}", hint="nothing was changed"
-        ) from (error)
-
-
-def backup_of(path: Path) -> Path:
-    """Return where a file lies as it was before our lines came."""
-    return path.with_name(path.name + BACKUP)
-
-
-def body_of(path: Path) -> bytes | None:
-    """Return what a file of settings holds; None where there is none."""
-    try:
-        # Opening a pipe that nobody writes to would wait for ever.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise EditRefused(
-                    f"{path} is not a regular file", hint="replace it with a regular file"
-                )
-            return file.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise EditRefused(
-            f"{path} cannot be read: {error.strerror}", hint="check its permissions"
-        ) from error
 
 
 # -- lists of commands by event -------------------------------------------------------------

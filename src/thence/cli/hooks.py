@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from thence import config
 from thence.cli import hooking, launcher, options, settings_file, wiring
-from thence.cli.columns import ago, tilde
+from thence.cli.changes import Edit, EditRefused, body_of, carry_out
+from thence.cli.columns import since, tilde
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ def consents(names: Sequence[str]) -> list[str]:
 
 def installs(
     agents: Sequence[str], via: str | None = None, *, capture: bool = True, brief: bool = False
-) -> list[tuple[str, hooking.Edit]]:
+) -> list[tuple[str, Edit]]:
     """Plan how our lines come into the settings of agents; one change per file."""
     home = wiring.home()
-    out: list[tuple[str, hooking.Edit]] = []
+    out: list[tuple[str, Edit]] = []
     for agent in agents:
         wanted = _choose_places(agent, via) if capture else []
         asks = brief_place(agent) if brief else None
@@ -96,7 +97,7 @@ def _choose_places(name: str, via: str | None) -> list[hooking.HookPlace]:
     return chosen or [place for place in places if place.file.form == usual]
 
 
-def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
+def sweeps_on_hook(home: Path) -> tuple[Edit | None, str | None]:
     """Plan that hooks start sweeps; where the user's settings say otherwise, what is missing."""
     path = home / config.FILE
     cadence, origin = wiring.settings().values[settings_file.CADENCE]
@@ -109,14 +110,14 @@ def sweeps_on_hook(home: Path) -> tuple[hooking.Edit | None, str | None]:
             f" To change that, write {line}"
         )
     try:
-        return settings_file.with_sweeps_on_hook(path, hooking.body_of(path)), None
-    except hooking.EditRefused:
+        return settings_file.with_sweeps_on_hook(path, body_of(path)), None
+    except EditRefused:
         return None, f"hooks do not start an import. To change that: {line}"
 
 
 def removals(
     agents: Sequence[str], roles: Collection[hooking.Role] = hooking.ROLES
-) -> list[tuple[str, hooking.Edit]]:
+) -> list[tuple[str, Edit]]:
     """Plan to take our lines out, wherever they are."""
     home = wiring.home()
     out = []
@@ -128,7 +129,7 @@ def removals(
     is_last = not any(_calls_us(agent) for agent in names() if agent not in agents)
     if "capture" in roles and is_last:
         path = home / config.FILE
-        own = settings_file.without_sweeps_on_hook(path, hooking.body_of(path))
+        own = settings_file.without_sweeps_on_hook(path, body_of(path))
         out += [(OWN, own)] if own.changes else []
     return out
 
@@ -137,18 +138,19 @@ def _calls_us(agent: str) -> bool:
     """Whether an agent has our hook, or settings of which nobody can say."""
     try:
         return status_of(agent)["installed"] is True
-    except hooking.EditRefused:
+    except EditRefused:
         # Unreadable: better to say yes than to take out what others rely on.
         return True
 
 
-def apply(edits: Sequence[tuple[str, hooking.Edit]], *, keep: bool) -> None:
+def apply(edits: Sequence[tuple[str, Edit]], *, keep: bool) -> None:
     """Write changes of settings, and the launcher that they name."""
     if keep:
         config.make_private(wiring.home() / "queue")
         launcher.write(wiring.home())
     for agent, edit in edits:
-        hooking.carry_out(edit, keep=agent != OWN and (keep or hooking.has_ours(edit.after)))
+        keeps = agent != OWN and (keep or hooking.has_ours(edit.after))
+        carry_out(edit, keep=keeps, was_ours=hooking.has_ours(edit.before))
         if edit.after is None and _is_own_file(agent, edit.path):
             with contextlib.suppress(OSError):
                 edit.path.parent.rmdir()  # a folder that held our file only
@@ -220,7 +222,7 @@ def describe_status(status: dict[str, JSON], now: datetime) -> tuple[str, str, s
     from thence.cli.columns import when
 
     seen = when(status["last_nudge"])
-    alive = f", last report {_since(seen, now)}" if seen is not None else ", no report yet"
+    alive = f", last report {since(seen, now)}" if seen is not None else ", no report yet"
     if status["gone"]:
         return "▲", f"the hook starts a program that is gone: {tilde(status['gone'])}", "red"
     if not status["installed"]:
@@ -252,11 +254,6 @@ def fix_of(status: dict[str, JSON]) -> str:
     return (
         "thence sweep" if is_late and not wrong else f"thence hook install {status['agent']}{brief}"
     )
-
-
-def _since(seen: datetime, now: datetime) -> str:
-    passed = ago(seen, now)
-    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
 
 
 def last_nudge(home: Path, agent: str) -> datetime | None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import load_command, options, wiring
-from thence.cli.columns import tell
-from thence.cli.terminal import as_json, clean, say, several
+from thence.cli.terminal import answer, clean, several
 from thence.errors import SKIPS
 
 if TYPE_CHECKING:
@@ -50,17 +49,13 @@ def command(
     from thence.bridge.incoming import read_file
 
     if not paths:
-        code: int = ctx.invoke(load_command("sweep"), dry_run=dry_run, json=json)
-        return code
+        swept: int = ctx.invoke(load_command("sweep"), dry_run=dry_run, json=json)
+        return swept
     files = [(path, read_file(path, identities)) for path in paths]
     arrivals = _store(files, dry_run=dry_run)
-    if json:
-        import msgspec
-
-        say(as_json({"dry_run": dry_run, "sessions": msgspec.to_builtins(arrivals)}))
-    else:
-        tell(_lines(arrivals, dry_run=dry_run))
-    return SKIPS if any(arrival.status in _REFUSED for arrival in arrivals) else 0
+    code = SKIPS if any(arrival.status in _REFUSED for arrival in arrivals) else 0
+    report = {"dry_run": dry_run, "sessions": arrivals}
+    return answer(report, _lines(arrivals, dry_run=dry_run), json=json, code=code)
 
 
 def _store(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arrival]:

@@ -23,19 +23,7 @@ from thence.agents.sessions import check_readable, find_source, load_source
 from thence.cli import options
 from thence.cli.file_counts import Counts
 from thence.cli.reading import exit_code, flow, notices, skipped_line
-from thence.cli.screen import tell
-from thence.cli.terminal import (
-    as_json,
-    clean,
-    cut,
-    say,
-    several,
-    short,
-    size,
-    style,
-    width,
-    wrap,
-)
+from thence.cli.terminal import answer, clean, cut, several, short, size, style, width, wrap
 from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.records import JSON, Notice, Place, Skipped
@@ -68,11 +56,7 @@ def command(path: str, *, json: bool) -> int:
     from thence.cli.lookup import file_of
 
     report = inspect_file(file_of(path))
-    if json:
-        say(as_json(report))
-    else:
-        tell(text(report, width()))
-    return exit_code(report["skipped"])
+    return answer(report, text(report, width()), json=json, code=exit_code(report["skipped"]))
 
 
 def inspect_file(path: Path) -> dict[str, JSON]:

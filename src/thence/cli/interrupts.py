@@ -5,27 +5,34 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+
+@contextlib.contextmanager
+def handling(
+    numbers: Sequence[signal.Signals], handler: Callable[[int, object], None]
+) -> Iterator[None]:
+    """Handle signals while this lasts; not in other threads, where who runs us handles them."""
+    try:
+        before = [(number, signal.signal(number, handler)) for number in numbers]
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, previous in before:
+            signal.signal(number, previous)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Let Ctrl-C stop this process only: what it started is ended by it, without a word."""
-    if not hasattr(signal, "SIGINT"):
-        yield
-        return
     here = os.getpid()
 
     def stop(_number: int, _frame: object) -> None:
         if os.getpid() == here:
             raise KeyboardInterrupt
 
-    try:
-        before = signal.signal(signal.SIGINT, stop)
-    except ValueError:  # not in the main thread: who runs us handles signals
+    with handling([signal.SIGINT], stop):
         yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import short_id, tell
-from thence.cli.terminal import as_json, clean, say
+from thence.cli.columns import short_id
+from thence.cli.terminal import answer, clean
 
 
 @click.command("keep", help="Pin sessions: their transcripts are never removed.")
@@ -23,11 +23,9 @@ def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
         rows = [wiring.session(store, name) for name in wanted]
         set_pinned(store, rows, is_pinned=not off)
         evicted = [row for row in rows if row.session.evicted_at]
-    if json:
-        say(as_json([{"session_uid": r.session.session_uid, "pinned": not off} for r in rows]))
-        return 0
     names = ", ".join(short_id(row.session.native_session_id) for row in rows)
-    tell([f"{'unpinned' if off else 'pinned'} {clean(names)}"])
+    lines = [f"{'unpinned' if off else 'pinned'} {clean(names)}"]
     if evicted and not off:
-        tell(["  transcript already removed; only the digest is left"])
-    return 0
+        lines.append("  transcript already removed; only the digest is left")
+    report = [{"session_uid": row.session.session_uid, "pinned": not off} for row in rows]
+    return answer(report, lines, json=json)

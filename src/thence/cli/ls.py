@@ -26,12 +26,11 @@ from thence.cli.columns import (
     row_cost,
     short_ids,
     table,
-    tell,
     title_text,
     when,
 )
 from thence.cli.risks import risk_lines
-from thence.cli.terminal import as_json, clean, cut, justify, say, several, style, width
+from thence.cli.terminal import answer, clean, cut, justify, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
 Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown", "running"]
 DEFAULT_ROWS = 20
-PAGE_ROWS = 500
-"""Sessions that are read at a time to see whether a bill is missing."""
 
 
 class OutcomeName(click.Choice[str]):
@@ -144,11 +141,8 @@ def command(
         known = wiring.tellers()
         now = standing.now(known, wiring.roots(known))
         listing = Listing(store, wanted, now, present(utc=utc), labels, running=running)
-        if json:
-            say(as_json([listing.object(row) for row in listing.rows]))
-        else:
-            tell(listing.lines(width(), tree=tree))
-    return 0
+        lines = listing.lines(width(), tree=tree)
+        return answer(lambda: [listing.object(row) for row in listing.rows], lines, json=json)
 
 
 class Listing:
@@ -329,15 +323,11 @@ def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
     known = wiring.tellers()
     risks = at_risk(known, wiring.roots(known), store)
     risks = [risk for risk in risks if _fits(risk, wanted)]
-    if json:
-        say(as_json([_risk_object(risk) for risk in risks[: wanted.limit]]))
-        return 0
     shown = risks[: wanted.limit]
-    lines = list(risk_lines(shown, width()))
     hint = "; thence sweep stores them" if risks else ""
-    lines.append(f"{several(len(risks), 'session')} at risk{hint}")
-    tell(lines)
-    return 0
+    total = f"{several(len(risks), 'session')} at risk{hint}"
+    lines = [*risk_lines(shown, width()), total]
+    return answer([_risk_object(risk) for risk in shown], lines, json=json)
 
 
 def _fits(risk: Risk, wanted: Filter) -> bool:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from thence import __version__
 from thence.cli import launcher, options, registering, wiring
-from thence.cli.changes import confirm
+from thence.cli.changes import Edit, carry_out, change
 from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, table, tell, tilde
-from thence.cli.terminal import as_json, say, width
-from thence.format.figures import clean
+from thence.cli.terminal import answer, width
 
 if TYPE_CHECKING:
-    from thence.format.records import JSON
     from thence.memory.store import Store
     from thence.serve.questions import Questions
 
@@ -127,43 +126,24 @@ def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) 
 
 
 def _change(
-    changes: list[tuple[str, registering.ServerChange]],
-    done: str,
-    *,
-    dry_run: bool,
-    yes: bool,
-    json: bool,
+    edits: list[tuple[str, Edit]], word: str, *, dry_run: bool, yes: bool, json: bool
 ) -> int:
-    due = [(agent, change) for agent, change in changes if change.changes]
-    if not json:
-        for agent, change in changes:
-            same = [f"{agent}: no change in {tilde(str(change.path))}"]
-            tell([clean(line) for line in change.diff()] if change.changes else same)
-        if not changes:
-            tell(["no agent found on this machine; name one: thence mcp install AGENT"])
-    if due and not dry_run:
-        confirm(yes=yes, json=json, what="write this" if len(due) == 1 else "write these")
-        if done == "installed":
+    is_install = word == "installed"
+
+    def write(due: Sequence[tuple[str, Edit]]) -> None:
+        if is_install:
             launcher.write(wiring.home())
-        for _, change in due:
-            registering.carry_out(change)
-    elif changes and not dry_run and done == "installed":
+        for _, edit in due:
+            carry_out(edit, keep=None)
+
+    already = "installed" if is_install else "not installed"
+    done = change(edits, write, already=already, dry_run=dry_run, yes=yes, json=json)
+    if not done and edits and not dry_run and is_install:
         launcher.ensure(wiring.home())
-    if json:
-        say(as_json([_as_object(agent, change, dry_run=dry_run) for agent, change in changes]))
-    elif due and not dry_run:
-        tell([f"{done}: {', '.join(agent for agent, _ in due)}"])
+    if not json:
+        none = ["no agent found on this machine; name one: thence mcp install AGENT"]
+        tell([f"{word}: {', '.join(done)}"] if done else none if not edits else [])
     return 0
-
-
-def _as_object(agent: str, change: registering.ServerChange, *, dry_run: bool) -> JSON:
-    return {
-        "agent": agent,
-        "path": str(change.path),
-        "changes": change.changes,
-        "done": change.changes and not dry_run,
-        "diff": "\n".join(change.diff()),
-    }
 
 
 @command.command("status", help="Show which agents use the server.")
@@ -179,9 +159,6 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
         }
         for agent in agents or registering.present()
     ]
-    if json:
-        say(as_json(places))
-        return 0
     words = {
         "none": TextCell("not installed"),
         "installed": TextCell("installed", "green"),
@@ -196,5 +173,5 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
         for place in places
     ]
     columns_of = (TextColumn(), TextColumn(), TextColumn(), TextColumn(slack=True))
-    tell(table(columns_of, [[TextCell(" "), *row] for row in rows], width()))
-    return 0
+    lines = table(columns_of, [[TextCell(" "), *row] for row in rows], width())
+    return answer(places, lines, json=json)

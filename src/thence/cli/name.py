@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import short_id, tell
-from thence.cli.terminal import as_json, clean, say
+from thence.cli.columns import short_id
+from thence.cli.terminal import answer, clean
 
 
 @click.command("name", help="Name a session. Without NAME: show its name.")
@@ -28,8 +28,8 @@ def command(wanted: str, words: tuple[str, ...], *, off: bool, json: bool) -> in
     if words and not name:
         raise click.UsageError("say what to call it")
     shown = notes.label(session, name="" if off else name or None).name
-    if json:
-        say(as_json({"session_uid": session.session_uid, "name": shown}))
-    else:
-        tell([f"{clean(short_id(session.native_session_id))}  {clean(shown or 'has no name')}"])
-    return 0
+    return answer(
+        {"session_uid": session.session_uid, "name": shown},
+        [f"{clean(short_id(session.native_session_id))}  {clean(shown or 'has no name')}"],
+        json=json,
+    )

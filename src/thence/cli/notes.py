@@ -18,7 +18,7 @@ import click
 from thence import config
 from thence.cli import wiring
 from thence.cli.columns import DIM, ago, present, project, short_id, tell, tilde, when
-from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
+from thence.cli.terminal import answer, as_json, clean, say, several, style, width, wrap
 from thence.errors import BadConfig, ThenceError
 from thence.memory.notes import note_path, read_notes
 from thence.memory.store import DATA_LOSS
@@ -125,11 +125,7 @@ def handle(kind: Kind, words: tuple[str, ...], wanted: str | None, *, json: bool
     failed = post(note)
     if failed:
         click.echo(f"note: {clean(failed)}; it is saved in the file", err=True)
-    if json:
-        say(as_json(note))
-    else:
-        tell([f"saved to {clean(tilde(str(file_of(kind))))}"])
-    return 0
+    return answer(note, [f"saved to {clean(tilde(str(file_of(kind))))}"], json=json)
 
 
 def _session(wanted: str | None) -> str | None:

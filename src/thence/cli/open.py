@@ -25,13 +25,7 @@ EVENT_NAME: Final = re.compile(r"e[0-9a-f]{1,13}")
 @options.as_json
 @click.pass_context
 def command(
-    ctx: click.Context,
-    wanted: str | None,
-    at: str | None,
-    port: int,
-    *,
-    no_open: bool,
-    json: bool,
+    ctx: click.Context, wanted: str | None, at: str | None, port: int, *, no_open: bool, json: bool
 ) -> int:
     """Open the viewer."""
     from thence.serve import gate

@@ -444,10 +444,7 @@ class Page:
 
     def _figures(self, pair: joins.Call, *, failed: bool) -> str:
         code, took = pair.outcome.exit_code, pair.outcome.shown_ms
-        parts = [
-            f"exit {code}" if failed and code else "",
-            format_duration(took) if took else "",
-        ]
+        parts = [f"exit {code}" if failed and code else "", format_duration(took) if took else ""]
         return "  ".join(filter(None, parts))
 
     # -- branches -----------------------------------------------------------------------

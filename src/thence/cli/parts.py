@@ -13,24 +13,24 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from thence import config
 from thence.cli import hooking, hooks, launcher, registering, scheduling, services, shells, wiring
+from thence.cli.changes import Edit, EditRefused, body_of, carry_out, write_file
 from thence.errors import ThenceError
 
 FILE: Final = "setup.json"
 Name = Literal["hooks", "brief", "mcp", "sweep", "service", "completion"]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
 
-Change = hooking.Edit | registering.ServerChange
 Way = scheduling.Means | services.Service
 
 
 class PartChange(NamedTuple):
     """Changes of files, by whose they are, and how they are made."""
 
-    changes: list[tuple[str, Change]]
+    changes: list[tuple[str, Edit]]
     carry_out: Callable[[], None]
 
     @property
-    def due(self) -> list[tuple[str, Change]]:
+    def due(self) -> list[tuple[str, Edit]]:
         """Those that change anything."""
         return [(whose, change) for whose, change in self.changes if change.changes]
 
@@ -73,8 +73,7 @@ def _without(role: hooking.Role) -> Callable[[Sequence[str]], PartChange]:
 
 
 def _plan_edits(
-    edits: Sequence[tuple[str, hooking.Edit]],
-    write: Callable[[Sequence[tuple[str, hooking.Edit]]], None],
+    edits: Sequence[tuple[str, Edit]], write: Callable[[Sequence[tuple[str, Edit]]], None]
 ) -> PartChange:
     due = [(whose, edit) for whose, edit in edits if edit.changes]
     return PartChange([*edits], lambda: write(due))
@@ -102,29 +101,23 @@ def _hook_problem(role: hooking.Role) -> Callable[[str], str]:
 
 def _servers(agents: Sequence[str]) -> PartChange:
     entry = registering.own_entry()
-    return _plan_changes([(name, registering.install(_server(name), entry)) for name in agents])
+    places = [(name, registering.place_of(name)) for name in agents]
+    return _plan_servers([(name, registering.install(place, entry)) for name, place in places])
 
 
 def _without_servers(agents: Sequence[str]) -> PartChange:
-    return _plan_changes(registering.removals([n for n in agents if n in registering.names()]))
+    return _plan_servers(registering.removals([n for n in agents if n in registering.names()]))
 
 
-def _server(agent: str) -> registering.ServerPlace:
-    return registering.place_of(agent)
-
-
-def _plan_changes(changes: Sequence[tuple[str, registering.ServerChange]]) -> PartChange:
-    def carry_out() -> None:
-        for _, change in changes:
-            registering.carry_out(change)
-
-    return PartChange([*changes], carry_out)
+def _plan_servers(edits: Sequence[tuple[str, Edit]]) -> PartChange:
+    # A copy of the file beside it is of the hooks in it, if there is one: it stays.
+    return _plan_edits(edits, lambda due: _write_edits(due, keep=None))
 
 
 def _server_problem(agent: str) -> str:
     if agent not in registering.names():
         return "is of an agent that is not known"
-    state = registering.state(_server(agent), registering.own_entry())
+    state = registering.state(registering.place_of(agent), registering.own_entry())
     return {"none": "is not there any more", "elsewhere": "starts another program"}.get(state, "")
 
 
@@ -154,9 +147,7 @@ def _viewers() -> Sequence[services.Service]:
     return services.active_services()
 
 
-def _without_ways(
-    installed: Callable[[], Sequence[Way]],
-) -> Callable[[Sequence[str]], PartChange]:
+def _without_ways(installed: Callable[[], Sequence[Way]]) -> Callable[[Sequence[str]], PartChange]:
     def remove(names: Sequence[str]) -> PartChange:
         ways = [_plan_way(way, way.uninstall()) for way in installed() if way.name in names]
 
@@ -169,9 +160,7 @@ def _without_ways(
     return remove
 
 
-def _way_problem(
-    installed: Callable[[], Sequence[Way]],
-) -> Callable[[str], str]:
+def _way_problem(installed: Callable[[], Sequence[Way]]) -> Callable[[str], str]:
     def problem(name: str) -> str:
         is_there = any(way.name == name for way in installed())
         return "" if is_there else "is not there any more"
@@ -183,7 +172,7 @@ def _ways(name: Callable[[], str]) -> Callable[[], list[str]]:
     def whose() -> list[str]:
         try:
             return [name()]
-        except hooking.EditRefused:
+        except EditRefused:
             return []
 
     return whose
@@ -204,9 +193,9 @@ def without_completion(names: Sequence[str]) -> PartChange:
     return _plan_edits(edits, lambda due: _write_edits(due, keep=False))
 
 
-def _write_edits(edits: Iterable[tuple[str, hooking.Edit]], *, keep: bool) -> None:
+def _write_edits(edits: Iterable[tuple[str, Edit]], *, keep: bool | None) -> None:
     for _, edit in edits:
-        hooking.carry_out(edit, keep=keep)
+        carry_out(edit, keep=keep)
 
 
 def _completion_problem(shell: str) -> str:
@@ -272,7 +261,7 @@ PARTS: Final[tuple[SetupPart, ...]] = (
 def read_record(home: Path) -> dict[Name, list[str]]:
     """Return what setup has installed: whose, by part. A file that is not ours says nothing."""
     try:
-        record = json.loads(hooking.body_of(home / FILE) or b"{}")
+        record = json.loads(body_of(home / FILE) or b"{}")
     except (ValueError, RecursionError, ThenceError):
         # Then nothing counts as installed by us, so nothing is removed.
         return {}
@@ -295,7 +284,7 @@ def record(home: Path, installed: dict[Name, list[str]]) -> None:
         return
     config.make_private(home)
     body = json.dumps({"version": 1, "installed": installed}, indent=2) + "\n"
-    hooking.write(path, body.encode(), 0o600)
+    write_file(path, body.encode(), 0o600)
 
 
 def is_launcher_used() -> bool:
@@ -311,6 +300,6 @@ def is_launcher_used() -> bool:
 
 def _body(path: Path) -> str:
     try:
-        return (hooking.body_of(path) or b"").decode("utf-8", "replace")
-    except hooking.EditRefused:
+        return (body_of(path) or b"").decode("utf-8", "replace")
+    except EditRefused:
         return ""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, short_id, tell
-from thence.cli.terminal import as_json, clean, cut, say, several, style, width
+from thence.cli.columns import DIM, short_id
+from thence.cli.terminal import answer, clean, cut, several, style, width
 from thence.memory.recall import event_name
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ def command(
     with wiring.store() as store:
         known = memories(store.read_table("digests", wanted), store.read_table("signals", wanted))
     matches = [pattern for pattern in patterns(known) if kind in (None, pattern.kind)]
-    if json:
-        say(as_json(matches))
-    else:
-        tell(lines(matches, len(known), number, width()))
-    return 0
+    return answer(matches, lines(matches, len(known), number, width()), json=json)
 
 
 def lines(matches: Sequence[Pattern], sessions: int, number: int, room: int) -> Iterator[str]:

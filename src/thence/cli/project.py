@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import tell, tilde
-from thence.cli.terminal import as_json, clean, say
+from thence.cli.columns import tilde
+from thence.cli.terminal import answer, clean
 from thence.errors import SessionNotFound
 
 
@@ -52,12 +52,9 @@ def merge(old: str, new: str | None, *, undo: bool, json: bool) -> int:
                 del book.merged[target]
         save_book(home, book)
         wiring.refresh_folders(store)
-    if json:
-        say(as_json({"folder": source, "counts_as": target}))
-    else:
-        outcome = f"counts as {tilde(target)}" if target else "is a project of its own again"
-        tell([clean(f"{tilde(source)} {outcome}")])
-    return 0
+    outcome = f"counts as {tilde(target)}" if target else "is a project of its own again"
+    lines = [clean(f"{tilde(source)} {outcome}")]
+    return answer({"folder": source, "counts_as": target}, lines, json=json)
 
 
 @command.command("list", help="List merged folders.")
@@ -67,19 +64,13 @@ def list_(*, json: bool) -> int:
     from thence.bridge.folders import read_book
 
     book = read_book(wiring.home())
-    if json:
-        rows = [
-            {"folder": old, "counts_as": new, "by": "you" if old in book.merged else "git"}
-            for old, new in sorted(book.applied.items())
-        ]
-        say(as_json(rows))
-        return 0
+    rows, lines = [], []
     for old, new in sorted(book.applied.items()):
-        by = "merged by you" if old in book.merged else "the same repository"
-        tell([clean(f"{tilde(old)} counts as {tilde(new)}: {by}")])
-    if not book.applied:
-        tell(["every folder counts as itself"])
-    return 0
+        is_own = old in book.merged
+        rows.append({"folder": old, "counts_as": new, "by": "you" if is_own else "git"})
+        by = "merged by you" if is_own else "the same repository"
+        lines.append(clean(f"{tilde(old)} counts as {tilde(new)}: {by}"))
+    return answer(rows, lines or ["every folder counts as itself"], json=json)
 
 
 def _named(known: set[str], name: str) -> str:

@@ -14,7 +14,7 @@ import click
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
-from thence.cli.terminal import as_json, clean, say, several, size, width
+from thence.cli.terminal import answer, clean, several, size, width
 from thence.errors import STOPPED, BadConfig, ThenceError
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def command(url: str | None, *, dry_run: bool, json: bool) -> int:
     address: str | None = url or settings["session_memory.push.url"]
     if address is None:
         raise BadConfig(
-            "no URL given",
-            hint="thence store push postgresql://…, or set session_memory.push.url",
+            "no URL given", hint="thence store push postgresql://…, or set session_memory.push.url"
         )
     if not address.startswith(("postgresql:", "postgres:")):
         raise BadConfig(
@@ -130,11 +129,7 @@ def _push(store: Store, address: str, noted: PushMarks, exclude: list[str], *, j
         bar.wipe()
         if pusher is not None:
             noted.write(pusher.marks)
-    if json:
-        say(as_json(pusher.report))
-    else:
-        tell(_lines(pusher.report))
-    return 0
+    return answer(pusher.report, _lines(pusher.report), json=json)
 
 
 @contextlib.contextmanager
@@ -207,11 +202,11 @@ def _dry(store: Store, address: str, noted: PushMarks, exclude: list[str], *, js
     except (Unreachable, StoreLost):
         marks, reached = noted.read(), False
     plan = _plan(store, marks, exclude)
-    if json:
-        say(as_json({"reached": reached, **msgspec.to_builtins(plan)}))
-    else:
-        tell(_describe_plan(plan, reached=reached))
-    return 0
+    return answer(
+        {"reached": reached, **msgspec.to_builtins(plan)},
+        _describe_plan(plan, reached=reached),
+        json=json,
+    )
 
 
 def _describe_plan(plan: PushPlan, *, reached: bool) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from thence.cli import hooking, json_text, launcher, options, toml_text, wiring, yaml_text
-from thence.cli.hooking import EditRefused
+from thence.cli.changes import Edit, EditRefused, body_of
 
 if TYPE_CHECKING:
     from thence.agents.profiles import ServerFile
@@ -42,27 +42,6 @@ class ServerPlace(NamedTuple):
     def is_json(self) -> bool:
         """Whether it is written in JSON."""
         return self.file.form == "json"
-
-
-class ServerChange(NamedTuple):
-    """A file before and after, and the lines of ours that come or go."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
-    shown: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> bool:
-        """Whether anything would be written."""
-        return self.before != self.after
-
-    def diff(self) -> Iterator[str]:
-        """Show our lines, and nobody else's."""
-        if self.changes:
-            yield f"--- {self.path}"
-            yield f"+++ {self.path}"
-            yield from self.shown
 
 
 def server_entry(home: Path, usual: Path) -> dict[str, Any]:
@@ -101,7 +80,7 @@ def present() -> list[str]:
     return [name for name in names() if name in here or place_of(name).path.exists()]
 
 
-def removals(agents: Sequence[str]) -> list[tuple[str, ServerChange]]:
+def removals(agents: Sequence[str]) -> list[tuple[str, Edit]]:
     """Plan to take the server out, wherever it is."""
     return [(agent, uninstall(place_of(agent))) for agent in agents]
 
@@ -115,7 +94,7 @@ def state(place: ServerPlace, wanted: dict[str, Any]) -> str:
 
 
 def _read_entry(place: ServerPlace) -> Any:
-    return _servers(place, _read(place, hooking.body_of(place.path))).get(NAME)
+    return _servers(place, _read(place, body_of(place.path))).get(NAME)
 
 
 def _wanted_server(wanted: dict[str, Any]) -> tuple[Any, ...]:
@@ -153,43 +132,26 @@ def _wanted_of(place: ServerPlace, entry: Any) -> dict[str, Any] | None:
     return {"command": command, "args": args} | ({"env": {"THENCE_HOME": home}} if home else {})
 
 
-def install(place: ServerPlace, wanted: dict[str, Any]) -> ServerChange:
+def install(place: ServerPlace, wanted: dict[str, Any]) -> Edit:
     """Plan how our entry comes in; no change where it is there already."""
-    before = hooking.body_of(place.path)
+    before = body_of(place.path)
     now = state(place, wanted)
     if now == "installed":
-        return ServerChange(place.path, before, before)
+        return Edit(place.path, before, before)
     cleared = _without(place, before) if now == "elsewhere" else before
     after, shown = _with(place, cleared, wanted)
-    return ServerChange(place.path, before, after, tuple(f"+{line}" for line in shown))
+    return Edit(place.path, before, after, tuple(f"+{line}" for line in shown))
 
 
-def uninstall(place: ServerPlace) -> ServerChange:
+def uninstall(place: ServerPlace) -> Edit:
     """Plan how our entry goes, whichever place it is of."""
-    before = hooking.body_of(place.path)
+    before = body_of(place.path)
     entry = _read_entry(place)
     if entry is None:
-        return ServerChange(place.path, before, before)
+        return Edit(place.path, before, before)
     command, args, _ = _server_of(place, entry) or (None, None, None)
     shown = f"-{place.key}: {NAME}: {json.dumps(command)} {json.dumps(args)}"
-    return ServerChange(place.path, before, _without(place, before), (shown,))
-
-
-def carry_out(change: ServerChange) -> None:
-    """Write a change whole or not at all."""
-    path = change.path.resolve()
-    if hooking.body_of(change.path) != change.before:
-        raise EditRefused(
-            f"{change.path} was changed by another program", hint="run the command again"
-        )
-    if not change.changes:
-        return
-    if change.after is None:
-        path.unlink()
-        return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    mode = path.stat().st_mode & 0o7777 if change.before is not None else 0o600
-    hooking.write(path, change.after, mode)
+    return Edit(place.path, before, _without(place, before), (shown,))
 
 
 # -- reading --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import click
 from thence.cli import options, scheduling, wiring
 from thence.cli.changes import confirm, show
 from thence.cli.columns import tell, tilde
-from thence.cli.terminal import as_json, clean, cut, say, width
+from thence.cli.terminal import answer, as_json, clean, cut, say, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -65,13 +65,12 @@ def uninstall(*, dry_run: bool, yes: bool, json: bool) -> int:
 def status(*, json: bool) -> int:
     """Print what is scheduled."""
     timers = [(way.name, way.where() or "") for way in scheduling.active_means()]
-    if json:
-        say(as_json([{"by": name, "where": where} for name, where in timers]))
-    elif timers:
-        tell([cut(f"  ✓ {name}  {clean(tilde(where))}", width()) for name, where in timers])
-    else:
-        tell(["  ○ no import is scheduled", "    thence schedule install"])
-    return 0
+    lines = [cut(f"  ✓ {name}  {clean(tilde(where))}", width()) for name, where in timers]
+    return answer(
+        [{"by": name, "where": where} for name, where in timers],
+        lines or ["  ○ no import is scheduled", "    thence schedule install"],
+        json=json,
+    )
 
 
 def _change(

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 from thence import config
 from thence.agents.profiles import folder_variables
 from thence.cli import launcher
-from thence.cli.hooking import Edit, EditRefused, carry_out
+from thence.cli.changes import Edit, EditRefused, carry_out
 
 Every = Literal["hourly", "daily", "weekly"]
 NAME: Final = "thence-sweep"
@@ -44,19 +44,15 @@ class Means(Protocol):
 
     def install(self, every: Every) -> SchedulePlan:
         """Plan how it comes."""
-        ...
 
     def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
-        ...
 
     def carry_out(self, plan: SchedulePlan) -> None:
         """Do it."""
-        ...
 
     def where(self) -> str | None:
         """Say where it stands; None when it does not."""
-        ...
 
 
 def means(name: str | None = None) -> Means:
@@ -117,8 +113,7 @@ def run_all(commands: list[list[str]], *, must: bool, hint: str = "run it yourse
         done = _run(words)
         if done.returncode and must:
             raise EditRefused(
-                f"{shlex.join(words)}: {done.stderr.strip()}",
-                hint=f"the files are written; {hint}",
+                f"{shlex.join(words)}: {done.stderr.strip()}", hint=f"the files are written; {hint}"
             )
 
 
@@ -180,7 +175,7 @@ class SystemdTimer:
             launcher.write(config.home())
         for edit in plan.edits:
             if edit.changes:
-                carry_out(edit, keep=False)
+                carry_out(edit)
         hint = "run it yourself, or use --by cron"
         run_all(plan.commands[1:] if going else plan.commands, must=not going, hint=hint)
 

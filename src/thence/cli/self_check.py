@@ -20,18 +20,15 @@ import click
 
 from thence import __version__, config
 from thence.cli import options, processes
-from thence.cli.columns import TextCell, TextColumn, table, tell
-from thence.cli.terminal import as_json, clean, say, several, width
+from thence.cli.columns import TextCell, TextColumn, table
+from thence.cli.terminal import answer, clean, several, width
 from thence.errors import NotReadable, ThenceError
 
 FAILED_EXIT_CODE: Final = 1
 COMMAND_SECONDS: Final = 600.0
 MAX_SHOWN: Final = 5
 """Sessions of a home that are read whole, from each end of the list."""
-_MODULES: Final = {
-    "google-re2": "re2",
-    "markdown-it-py": "markdown_it",
-}
+_MODULES: Final = {"google-re2": "re2", "markdown-it-py": "markdown_it", "pyyaml": "yaml"}
 """Modules of packages that have another name."""
 _LEFT: Final = ("*.lock", "serve.log", "*.tmp", "*-shm", "*-wal", "*-journal", "*.db")
 """Not copied as they are: what belongs to a running process, and databases."""
@@ -73,12 +70,13 @@ def command(homes: tuple[Path, ...], *, json: bool) -> int:
         checks += _all(_has_packages(), "packages")
         checks += _all(_works(), "commands")
     failed = [check for check in checks if check.problem]
-    if json:
-        report = [check._asdict() for check in checks]
-        say(as_json({"version": __version__, "ok": not failed, "checks": report}))
-    else:
-        tell(_lines(checks, len(failed)))
-    return FAILED_EXIT_CODE if failed else 0
+    report = [check._asdict() for check in checks]
+    return answer(
+        {"version": __version__, "ok": not failed, "checks": report},
+        _lines(checks, len(failed)),
+        json=json,
+        code=FAILED_EXIT_CODE if failed else 0,
+    )
 
 
 def _all(steps: Iterator[CheckResult], name: str) -> list[CheckResult]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from thence import config
-from thence.cli import hooking, launcher, scheduling
+from thence.cli import launcher, scheduling
+from thence.cli.changes import Edit, EditRefused, body_of, carry_out
 from thence.cli.scheduling import SchedulePlan
 
 NAME: Final = "thence-serve"
@@ -26,19 +27,15 @@ class Service(Protocol):
 
     def start(self) -> SchedulePlan:
         """Plan how it comes."""
-        ...
 
     def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
-        ...
 
     def carry_out(self, plan: SchedulePlan) -> None:
         """Do it."""
-        ...
 
     def where(self) -> str | None:
         """Return where it stands; None when it does not."""
-        ...
 
 
 def service() -> Service:
@@ -47,9 +44,7 @@ def service() -> Service:
         return Launchd()
     if scheduling.has_systemd():
         return SystemdService()
-    raise hooking.EditRefused(
-        "no systemd for users is here", hint="thence serve --background needs none"
-    )
+    raise EditRefused("no systemd for users is here", hint="thence serve --background needs none")
 
 
 def active_services() -> list[Service]:
@@ -110,8 +105,8 @@ class Launchd:
         """Plan to remove it."""
         return SchedulePlan([self._edit(None)], [["launchctl", "bootout", f"{_domain()}/{LABEL}"]])
 
-    def _edit(self, body: bytes | None) -> hooking.Edit:
-        return hooking.Edit(self._path, hooking.body_of(self._path), body)
+    def _edit(self, body: bytes | None) -> Edit:
+        return Edit(self._path, body_of(self._path), body)
 
     def carry_out(self, plan: SchedulePlan) -> None:
         """Write the file and tell launchd; what is to go is stopped first."""
@@ -121,7 +116,7 @@ class Launchd:
         else:
             launcher.ensure(config.home())
         if edit.changes:
-            hooking.carry_out(edit, keep=False)
+            carry_out(edit)
         if edit.after is not None:
             scheduling.run_all(plan.commands, must=True)
 

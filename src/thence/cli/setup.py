@@ -39,13 +39,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 )
 @options.as_json
 def command(
-    *,
-    yes: bool,
-    dry_run: bool,
-    remove: bool,
-    service: bool,
-    without: tuple[str, ...],
-    json: bool,
+    *, yes: bool, dry_run: bool, remove: bool, service: bool, without: tuple[str, ...], json: bool
 ) -> int:
     """Install the parts that are wanted, or remove those that were installed."""
     if not (yes or dry_run) and (json or not sys.stdin.isatty()):

@@ -10,8 +10,7 @@ import click
 
 from thence import __version__, config
 from thence.cli import options, wiring
-from thence.cli.columns import tell
-from thence.cli.terminal import as_json, clean, say, several, size
+from thence.cli.terminal import answer, clean, several, size
 from thence.errors import NotAppendable, NotReadable
 
 if TYPE_CHECKING:
@@ -65,12 +64,10 @@ def command(
         body = encrypt_file(body, recipients)
     path = output or Path(_file_name(uid, html=html, is_encrypted=bool(recipients)))
     _write(path, body, force=force)
-    if json:
-        report = {"session_uid": uid, "path": str(path), "bytes": len(body)}
-        say(as_json({**report, "redacted": counts, "encrypted_to": len(recipients)}))
-    else:
-        tell(_lines(path, len(body), counts, len(recipients), html=html))
-    return 0
+    report = {"session_uid": uid, "path": str(path), "bytes": len(body)}
+    report |= {"redacted": counts, "encrypted_to": len(recipients)}
+    lines = _lines(path, len(body), counts, len(recipients), html=html)
+    return answer(report, lines, json=json)
 
 
 def _page(loaded: LoadedSession, name: str | None) -> bytes:

@@ -11,19 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import (
-    DIM,
-    WIDE,
-    TextCell,
-    TextColumn,
-    ago,
-    present,
-    short_ids,
-    table,
-    tell,
-    when,
-)
-from thence.cli.terminal import as_json, clean, cut, say, several, style, width
+from thence.cli.columns import DIM, WIDE, TextCell, TextColumn, ago, present, short_ids, table, when
+from thence.cli.terminal import answer, clean, cut, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -80,12 +69,11 @@ def command(
             uids = tuple({signal["uid"] for signal in signals[:number]})
             rows = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
             titles = {row.session.session_uid: row.title or "" for row in rows}
-    if json:
-        renamed = [{"session_uid": signal.pop("uid"), **signal} for signal in signals[:number]]
-        say(as_json(renamed))
-    else:
-        tell(lines(signals, number, present(utc=utc), width(), titles))
-    return 0
+    return answer(
+        lambda: [{"session_uid": signal.pop("uid"), **signal} for signal in signals[:number]],
+        lines(signals, number, present(utc=utc), width(), titles),
+        json=json,
+    )
 
 
 def lines(

@@ -175,12 +175,7 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
     tried = agent.profile.newest_version
     is_newer = bool(newest and tried) and _numbers(newest)[:2] > _numbers(tried)[:2]
     words = [f"version {newest or 'unknown'}", *([f"tested up to {tried}"] if is_newer else [])]
-    if unknown:
-        types = ", ".join(name for name, _ in unknown.most_common(3))
-        words.append(f"{several(unknown.total(), 'record')} of unknown type: {types}")
-    words += [can for part, can in CAN.items() if agent.offers(part)]
-    if agent.profile.program:  # our own journal has no client that could lack something
-        words += [f"no {can}" for part, can in CAN.items() if not agent.offers(part)]
+    words += _describe_agent(agent, unknown)
     details: dict[str, JSON] = {
         "agent": agent.name,
         "versions": sorted(versions, key=_numbers),
@@ -192,6 +187,16 @@ def _client(agent: Agent, sources: Sequence[Source]) -> Finding:
     }
     level: Level = "note" if unknown or is_newer else "ok"
     return Finding("agents", level, clean(f"{agent.label}: {', '.join(words)}"), None, details)
+
+
+def _describe_agent(agent: Agent, unknown: Counter[str]) -> Iterator[str]:
+    """Yield which records of an agent nobody knows, what it can do, and what it cannot."""
+    if unknown:
+        types = ", ".join(name for name, _ in unknown.most_common(3))
+        yield f"{several(unknown.total(), 'record')} of unknown type: {types}"
+    yield from (can for part, can in CAN.items() if agent.offers(part))
+    if agent.profile.program:  # our own journal has no client that could lack something
+        yield from (f"no {can}" for part, can in CAN.items() if not agent.offers(part))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, TextCell, TextColumn, table, tell, tilde
-from thence.cli.terminal import as_json, clean, say, several, style, width, wrap
+from thence.cli.terminal import answer, as_json, clean, say, several, style, width, wrap
 
 if TYPE_CHECKING:
     from thence.analytics.views import QueryResult
@@ -84,20 +84,19 @@ def command(
     if csv_ and json:
         raise click.UsageError("--csv or --json, not both")
     if question is None:
-        say(as_json(_schema())) if json else tell(_about())
-        return 0
+        return answer(_schema, _about, json=json)
     if question == STDIN:
         question = sys.stdin.read()
     where = folder if folder is not None else _update_export(json=json)
     open_now = _open_now() if folder is None else {}
-    answer = ask(where, question, limit=limit or None, open_now=open_now)
+    result = ask(where, question, limit=limit or None, open_now=open_now)
     if json:
-        say(as_json(_objects(answer)))
+        say(as_json(_objects(result)))
     elif csv_:
-        say(_csv(answer))
+        say(_csv(result))
     else:
-        tell(_table(answer))
-    if answer.cut:
+        tell(_table(result))
+    if result.cut:
         click.echo(f"the first {several(limit, 'row')}; --limit 0 gives all", err=True)
     return 0
 

@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from thence.cli import options, wiring
 from thence.cli.columns import ago as age_of
-from thence.cli.columns import present, tell, tilde, when
-from thence.cli.terminal import as_json, clean, cut, say, several, size, width
+from thence.cli.columns import present, tilde, when
+from thence.cli.terminal import answer, as_json, clean, cut, say, several, size, width
 from thence.errors import BadConfig
 
 if TYPE_CHECKING:
@@ -51,13 +52,7 @@ def command(ctx: click.Context, *, dry_run: bool, json: bool) -> int:
         if not dry_run and any(change.status in ("new", "updated") for change in report.received):
             wiring.sweep_of(store).run({})  # digests, and who owns what
             wiring.refresh_folders(store)
-    if json:
-        import msgspec
-
-        say(as_json(msgspec.to_builtins(report)))
-    else:
-        tell(_lines(report))
-    return 0
+    return answer(msgspec.to_builtins(report), _lines(report), json=json)
 
 
 @command.command("init", help="Begin a sync at TARGET; prints the phrase for your other machines.")
@@ -96,8 +91,7 @@ def join(target: str, name: str | None, *, json: bool) -> int:
     where = absolute_target(target)
     sync.join(sync_files, where, _label(name), secret_in(phrase), partial(_place, sync_files))
     outcome = f"joined {clean(tilde(where))}; thence sync sends and receives"
-    say(as_json({"target": where})) if json else tell([outcome])
-    return 0
+    return answer({"target": where}, [outcome], json=json)
 
 
 @command.command("rotate", help="Change the key: a lost machine cannot read what comes after.")
@@ -121,13 +115,7 @@ def status(*, json: bool) -> int:
     _sync_files().setup()
     with wiring.store(must_exist=False) as store:
         standing = _sync(store, is_dry=True).standing()
-    if json:
-        import msgspec
-
-        say(as_json(msgspec.to_builtins(standing)))
-    else:
-        tell(_standing_lines(standing))
-    return 0
+    return answer(msgspec.to_builtins(standing), _standing_lines(standing), json=json)
 
 
 @command.command("leave", help="End the sync on this machine; sessions stay, keys are deleted.")
@@ -138,8 +126,7 @@ def leave(*, json: bool) -> int:
     target = sync_files.setup().target
     sync_files.leave()
     outcome = f"this machine no longer syncs with {clean(tilde(target))}; its sessions stay"
-    say(as_json({"target": target})) if json else tell([outcome])
-    return 0
+    return answer({"target": target}, [outcome], json=json)
 
 
 def _sync_files() -> SyncFiles:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import short_id, tell
-from thence.cli.terminal import as_json, clean, say, several
+from thence.cli.columns import short_id
+from thence.cli.terminal import answer, clean, several
 
 
 @click.command(
@@ -31,12 +31,9 @@ def command(wanted: str | None, words: tuple[str, ...], *, json: bool) -> int:
     with wiring.store() as store:
         session = wiring.session(store, wanted).session
     tags = notes.label(session, tags=_change_tags(session.session_uid, words)).tags
-    if json:
-        say(as_json({"session_uid": session.session_uid, "tags": list(tags)}))
-    else:
-        shown = ", ".join(tags) or "has no tags"
-        tell([f"{clean(short_id(session.native_session_id))}  {clean(shown)}"])
-    return 0
+    shown = clean(", ".join(tags) or "has no tags")
+    lines = [f"{clean(short_id(session.native_session_id))}  {shown}"]
+    return answer({"session_uid": session.session_uid, "tags": list(tags)}, lines, json=json)
 
 
 def _change_tags(uid: str, words: Sequence[str]) -> list[str] | None:
@@ -56,10 +53,9 @@ def _change_tags(uid: str, words: Sequence[str]) -> list[str] | None:
 def _list_all(*, json: bool) -> int:
     counts = Counter(tag for label in wiring.labels().values() for tag in label.tags)
     ordered = sorted(counts.items(), key=lambda count: (-count[1], count[0]))
-    if json:
-        say(as_json([{"tag": tag, "sessions": number} for tag, number in ordered]))
-        return 0
-    tell([f"{clean(tag)}  {several(number, 'session')}" for tag, number in ordered])
-    if not ordered:
-        tell(["no tags yet: thence tag ID +word"])
-    return 0
+    lines = [f"{clean(tag)}  {several(number, 'session')}" for tag, number in ordered]
+    return answer(
+        [{"tag": tag, "sessions": number} for tag, number in ordered],
+        lines or ["no tags yet: thence tag ID +word"],
+        json=json,
+    )

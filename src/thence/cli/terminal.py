@@ -9,13 +9,14 @@ characters never reach a terminal: each is shown as a visible mark in its place.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from json import dumps
 
 import msgspec
 
 from thence.cli.screen import say as say
 from thence.cli.screen import style as style
+from thence.cli.screen import tell as tell
 from thence.cli.screen import width as width
 from thence.errors import NotReadable
 from thence.format.figures import HARMFUL
@@ -110,6 +111,24 @@ def _fits(text: str, start: int, room: int) -> int:
 
 
 # -- JSON -----------------------------------------------------------------------------------
+
+
+def answer(
+    value: JSON | Callable[[], JSON],
+    lines: Iterable[str] | Callable[[], Iterable[str]],
+    *,
+    json: bool,
+    code: int = 0,
+) -> int:
+    """Print what a command answers, as JSON or as text, and return its exit code.
+
+    What takes work to make may be a function: only what is printed is made.
+    """
+    if json:
+        say(as_json(value() if callable(value) else value))
+    else:
+        tell(lines() if callable(lines) else lines)
+    return code
 
 
 def as_json(value: JSON) -> Iterator[str]:

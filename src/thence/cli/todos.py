@@ -18,11 +18,10 @@ from thence.cli.columns import (
     present,
     short_ids,
     table,
-    tell,
     when,
 )
 from thence.cli.columns import project as folder
-from thence.cli.terminal import as_json, clean, cut, say, several, style, width
+from thence.cli.terminal import answer, clean, cut, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -38,13 +37,7 @@ DEFAULT_ROWS = 30
 @options.utc
 @options.as_json
 def command(
-    *,
-    agent: str | None,
-    project: str | None,
-    since: str | None,
-    number: int,
-    utc: bool,
-    json: bool,
+    *, agent: str | None, project: str | None, since: str | None, number: int, utc: bool, json: bool
 ) -> int:
     """Print open promises, those of the newest sessions first."""
     from thence.memory.dismissals import dismissed_todos
@@ -55,11 +48,7 @@ def command(
     wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
     with wiring.store() as store:
         todos = open_promises(store, wanted, dismissed_todos(wiring.home()))
-    if json:
-        say(as_json(todos[:number]))
-    else:
-        tell(lines(todos, number, present(utc=utc), width()))
-    return 0
+    return answer(todos[:number], lines(todos, number, present(utc=utc), width()), json=json)
 
 
 def lines(todos: Sequence[dict[str, JSON]], number: int, at: datetime, room: int) -> Iterator[str]:

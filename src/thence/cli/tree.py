@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options
-from thence.cli.columns import DIM, TICKS, TextCell, money, present, short_id, tell, when
-from thence.cli.terminal import (
-    as_json,
-    clean,
-    columns,
-    cut,
-    say,
-    several,
-    short,
-    style,
-    width,
-)
+from thence.cli.columns import DIM, TICKS, TextCell, money, present, short_id, when
+from thence.cli.terminal import answer, clean, columns, cut, several, short, style, width
 from thence.format.facts import text_in
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
@@ -52,11 +42,7 @@ def command(session: str, *, everything: bool, own: bool, utc: bool, json: bool)
     from thence.cli.lookup import open_named
 
     tree = Tree(open_named(session), present(utc=utc), everything=everything, own=own)
-    if json:
-        say(as_json(tree.object()))
-    else:
-        tell(tree.lines(width()))
-    return 0
+    return answer(tree.object, tree.lines(width()), json=json)
 
 
 class Tree:

@@ -17,7 +17,7 @@ from thence.cli import (
     wiring,
 )
 from thence.cli.columns import tell, tilde
-from thence.cli.terminal import as_json, clean, say
+from thence.cli.terminal import answer, clean
 
 
 @click.command(
@@ -41,7 +41,7 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     ]
     files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
     others = [*servers, *shell.due]
-    shown: list[tuple[str, parts.Change]] = [*files, *others]
+    shown: list[tuple[str, changes.Edit]] = [*files, *others]
     if not json:
         changes.show(files, "gone")
         tell(clean(line) for _, change in others for line in change.diff())
@@ -51,22 +51,18 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
         for way, plan in timers:
             way.carry_out(plan)
         for agent, _ in servers:  # planned anew: a hook may have been in the same file
-            registering.carry_out(registering.uninstall(registering.place_of(agent)))
+            changes.carry_out(registering.uninstall(registering.place_of(agent)), keep=None)
         shell.carry_out()
         background.stop(wiring.home())
         parts.record(wiring.home(), {})
         launcher.remove(wiring.home())
     home = tilde(str(wiring.home()))
-    if json:
-        report = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
-        say(as_json({"dry_run": dry_run, "changes": report, "home": str(wiring.home())}))
-        return 0
+    report = [{"whose": name, "path": str(edit.path)} for name, edit in shown]
     word = "would be removed" if dry_run else "gone"
-    tell(
-        [
-            f"hooks, timers and the server: {word if shown else 'none were installed'}",
-            f"stored sessions stay in {clean(home)}; to remove them, too: rm -r {clean(home)}",
-            "to remove the program: pip uninstall thence",
-        ]
-    )
-    return 0
+    lines = [
+        f"hooks, timers and the server: {word if shown else 'none were installed'}",
+        f"stored sessions stay in {clean(home)}; to remove them, too: rm -r {clean(home)}",
+        "to remove the program: pip uninstall thence",
+    ]
+    done = {"dry_run": dry_run, "changes": report, "home": str(wiring.home())}
+    return answer(done, lines, json=json)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from thence.format.session_graph import SessionGraph
 
 
+_OF_CALLS = frozenset({"tool_call", "tool_result"})
+
 OUTPUT_CHARS = 2_000
 """Characters of what a call returned that are stored where no result has them."""
 
@@ -193,6 +195,7 @@ def stored_events(
     outputs = _outputs(fact for fact, _ in places)
     for fact, events in places:
         link: RecordLink | None = _link(fact)
+        file = name_in(fact.file)
         for event in events:
             at = event.event_id
             asking = pairs.get(at)
@@ -201,7 +204,7 @@ def stored_events(
                 event
                 if payloads or event.payload is None
                 else msgspec.structs.replace(event, payload=None),
-                name_in(fact.file),
+                file,
                 fact.line,
                 _result_id(asking) if asking else asked.get(at),
                 asking.effect if asking else _file_effect(fact, event),
@@ -210,7 +213,7 @@ def stored_events(
                 None,
                 tuple(sorted(more, key=_slot)) if more else (),
                 link,
-                _output(event, asking, outputs),
+                _output(event, asking, outputs) if event.kind in _OF_CALLS else None,
                 event.failed is not None
                 and event.kind == "tool_result"
                 and fact.blocks[event.block].failed is None,
@@ -229,8 +232,7 @@ def _output(event: SessionEvent, call: Call | None, outputs: Mapping[str, JSON])
 
 def _link(fact: Fact) -> RecordLink:
     """Return how a record is linked."""
-    node = fact.node
-    calls, answers = calls_of(fact.blocks), answers_of(fact.blocks)
+    node, blocks = fact.node, fact.blocks
     return RecordLink(
         node.parent,
         node.flags,
@@ -238,8 +240,8 @@ def _link(fact: Fact) -> RecordLink:
         node.logical,
         node.span,
         node.tip,
-        None if calls == node.calls else node.calls,
-        None if answers == node.answers else node.answers,
+        None if calls_of(blocks) == node.calls else node.calls,
+        None if answers_of(blocks) == node.answers else node.answers,
         fact.origin,
         fact.base,
         fact.turn_bill is not None,
@@ -357,20 +359,6 @@ def _ref_decoder() -> msgspec.msgpack.Decoder[list[Any]]:
 
 
 _REF_DECODER = _ref_decoder()
-_RAW_DECODER = msgspec.msgpack.Decoder(list[msgspec.Raw])
-
-
-def _row_decoder() -> msgspec.msgpack.Decoder[Any]:
-    """Return what reads of one row which event it is, and its ref."""
-    fields: list[tuple[str, Any]] = [(f.name, msgspec.Raw) for f in _FIELDS[: _BLOCK + 1]]
-    for at in (_ID, _REF, _NATIVE, _BLOCK):
-        fields[at] = (_NAMES[at], _FIELDS[at].type)
-    start = msgspec.defstruct("EventName", fields, array_like=True, gc=False)
-    row: Any = msgspec.defstruct("RowName", [("event", start)], array_like=True, gc=False)
-    return msgspec.msgpack.Decoder(row)
-
-
-_ROW_DECODER = _row_decoder()
 
 
 def encode_events(uid: str, rows: Iterable[StoredEvent]) -> bytes:
@@ -421,29 +409,6 @@ def decode_refs(body: bytes) -> dict[int, str | None]:
         last = last + SEQ_STEP if event.seq == _AS_BEFORE else event.seq
         refs[last] = event.payload_ref
     return refs
-
-
-class StoredRefs:
-    """Where the payloads of some events lie; most are found without reading the others."""
-
-    def __init__(self, uid: str, body: bytes, first: int) -> None:
-        """`first` is the number of the first event."""
-        self._name = event_ids(uid)
-        self._body = body
-        self._first = first
-        self._rows = _RAW_DECODER.decode(body)
-
-    def ref(self, seq: int, event_id: int) -> str | None:
-        """Return where the payload of an event lies."""
-        at = (seq - self._first) // SEQ_STEP
-        if at < len(self._rows):
-            event = _ROW_DECODER.decode(self._rows[at]).event
-            is_named = event.event_id == _AS_NAMED
-            own = self._name(event.native_id, event.block, 0) if is_named else event.event_id
-            if own == event_id:
-                ref: str | None = event.payload_ref
-                return ref
-        return decode_refs(self._body).get(seq)  # some number between them was given up
 
 
 def fingerprint(row: StoredEvent, *, with_ref: bool = True) -> int:

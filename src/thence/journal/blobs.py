@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -94,12 +93,7 @@ class Scratch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # What was settled is synced already, and what was not is thrown away: neither the
         # closing nor the removing can harm anything by failing.
         with contextlib.suppress(OSError):

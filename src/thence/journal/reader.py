@@ -463,13 +463,17 @@ def _from_all(
     events = [(transcript.events[i], _span(transcript.places[i])) for i in chain]
     tip = graph.tip if live else to
     tip = first if tip is None and to is not None else tip
+
+    def name_of(place: int | None) -> str | None:
+        return None if place is None else graph.nodes[place].id
+
     return ReadBack(
         header=header,
         chain=[event for event, _ in events if event.type in MESSAGES],
         where=lambda: _places(source, events),
         since=[transcript.events[i] for i in line],
-        end=None if to is None else graph.nodes[to].id,
-        tip=None if tip is None else graph.nodes[tip].id,
+        end=name_of(to),
+        tip=name_of(tip),
         recovery=_recovery(transcript, graph, line if at is None else None, transcript.notices),
         moved=any(node.tip is not None for node in graph.nodes),
         starts_with_summary=any(transcript.events[i].type == "summary" for i in chain[:1]),

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from thence.errors import BudgetExceeded, Conflict, ThenceError
@@ -210,10 +209,7 @@ class Sidechain:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> None:
         if kind is not None:
             self.crash(f"{kind.__name__}: {error}")

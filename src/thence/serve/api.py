@@ -145,7 +145,7 @@ def now(context: ContextDependency, tz: Text = None) -> NowOut:
         for r in context.risks()
     ]
     today, week = (
-        msgspec.convert(_sums(context, Filter(after=_midnight(at, back, zone))), Sum)
+        msgspec.convert(_sums(context, Filter(after=_midnight(context, back, zone))), Sum)
         for back in (0, 6)
     )
     budgets = context.budget_uses(zone)
@@ -154,9 +154,9 @@ def now(context: ContextDependency, tz: Text = None) -> NowOut:
     )
 
 
-def _midnight(at: float, back: int, zone: tzinfo | None) -> int:
+def _midnight(context: AppContext, back: int, zone: tzinfo | None) -> int:
     """Return the start of the day so many days ago in a zone, in milliseconds."""
-    today = datetime.fromtimestamp(at, UTC).astimezone(zone).date()
+    today = context.moment(zone).date()
     return millis(midnight(today - timedelta(days=back), zone))
 
 
@@ -616,7 +616,7 @@ def costs(
     Days are those of `tz`, the server's own zone by default; the answer names it.
     """
     zone = zone_named(tz)
-    label = zone_label(zone, datetime.fromtimestamp(context.clock(), UTC))
+    label = zone_label(zone, context.moment())
     since, until = _moment(after, zone), _moment(before, zone)
     wanted = Filter(agent=agent, project=project, model=model, after=since, before=until)
     bill = CostTable(context.store, by, wanted, zone, context.labels())
@@ -627,7 +627,7 @@ def costs(
 def plan(context: ContextDependency) -> PlanOut:
     """What `thence store gc` would let go of now, and why."""
     known = context.store.known()
-    now = datetime.fromtimestamp(context.clock(), UTC)
+    now = context.moment()
     planned = plan_removals(context.policy, known, context.now().live, now)
     return PlanOut(planned.usage_before, planned.usage_after, list(planned.items))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -107,7 +106,7 @@ def card(
     context: AppContext, row: SessionRow, clock: DisplayClock, *, drawn: bool = True
 ) -> SessionCard:
     """Return a session as lists show it."""
-    now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
+    now = context.moment(clock.zone)
     standing = context.now().of(row, context.clock())
     status, cls = standing_text(row, standing)
     session, ticks = row.session, row.ticks

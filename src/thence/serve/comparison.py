@@ -55,10 +55,7 @@ def compare_branch(drawing: Drawing, number: int, page: str, outcome: str) -> Co
     chart = drawing.chart
     start = chart.order.get(chart.branch_origins[number], -1)
     steps = [(chart, place) for place in chart.line[: start + 1] if _step_content(chart, place)]
-    columns = (
-        _column(sides[0], page, "discarded", "b-dead"),
-        _column(sides[1], page, outcome),
-    )
+    columns = (_column(sides[0], page, "discarded", "b-dead"), _column(sides[1], page, outcome))
     return Comparison(columns, _describe_shared(steps))
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, timedelta, tzinfo
 from typing import Final, Literal
 from urllib.parse import urlencode
 
@@ -142,11 +142,7 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     most = MAX_PERIODS_SHOWN if wanted.by == "time" else MAX_ROWS
     shown = bill.parts[::-1] if wanted.by == "time" else bill.parts  # the latest comes first
     lines = [_line(context, wanted, part, labels, span) for part in shown[:most]]
-    label = zone_label(wanted.zone, datetime.fromtimestamp(context.clock(), UTC))
-    reach = f"in {wanted.days} days" if wanted.days else "all time"
-    if wanted.day:
-        bar = span.period_of(date.fromisoformat(wanted.day))
-        reach = f"on {wanted.day}" if span.period == "day" else f"in the {bar.name}"
+    label = zone_label(wanted.zone, context.moment())
     percent = _percent(total.dead / total.ticks if total.ticks else 0)
     ratio = round(100 * (total.ticks - total.dead) / total.ticks) if total.ticks else 100
     everything = _within(msgspec.structs.replace(wanted, day=""), span)
@@ -158,7 +154,7 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     )
     return CostPage(
         wanted,
-        f"{total.cost_phrase[:1].upper()}{total.cost_phrase[1:]} {reach}",
+        f"{total.cost_phrase[:1].upper()}{total.cost_phrase[1:]} {_reach(wanted, span)}",
         f"{money(total.dead)} on discarded branches ({percent})" if total.dead else "",
         money(total.ticks - total.dead, total.unpriced, is_bound=total.is_lower_bound),
         money(total.dead),
@@ -199,6 +195,14 @@ def page(context: AppContext, wanted: CostQuery) -> CostPage:
     )
 
 
+def _reach(wanted: CostQuery, span: DateRange) -> str:
+    """Return which days the page is about."""
+    if not wanted.day:
+        return f"in {wanted.days} days" if wanted.days else "all time"
+    bar = span.period_of(date.fromisoformat(wanted.day))
+    return f"on {wanted.day}" if span.period == "day" else f"in the {bar.name}"
+
+
 def as_csv(context: AppContext, wanted: CostQuery) -> str:
     """Return the sums of a page as a table for a spreadsheet, money in dollars."""
     span = _span(context, wanted)
@@ -231,7 +235,7 @@ def _earlier(context: AppContext, wanted: CostQuery) -> EarlierSessions | None:
 
 def _span(context: AppContext, wanted: CostQuery) -> DateRange:
     """Return the days that are shown, and what a bar stands for."""
-    today = _today(context, wanted)
+    today = context.moment(wanted.zone).date()
     if wanted.days:
         first = today - timedelta(days=wanted.days - 1)
     else:
@@ -245,10 +249,6 @@ def _is_date(text: str) -> bool:
         return bool(date.fromisoformat(text))
     except ValueError:
         return False
-
-
-def _today(context: AppContext, wanted: CostQuery) -> date:
-    return datetime.fromtimestamp(context.clock(), UTC).astimezone(wanted.zone).date()
 
 
 def _within(wanted: CostQuery, span: DateRange) -> Filter:

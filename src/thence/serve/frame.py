@@ -63,11 +63,7 @@ def quote_lines(text: str, room: int) -> Iterator[str]:
 
 
 def frame_answer(
-    origin: str,
-    lines: Iterable[str],
-    *,
-    last: Iterable[str] = (),
-    limit: int = MAX_ANSWER_CHARS,
+    origin: str, lines: Iterable[str], *, last: Iterable[str] = (), limit: int = MAX_ANSWER_CHARS
 ) -> str:
     """Set lines into a frame; those that do not fit are counted. The last ones always fit."""
     boundary = os.urandom(8).hex()  # as `secrets` draws it; hooks wait for what that imports

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 from urllib.parse import quote
 
@@ -21,7 +21,8 @@ from thence.format.figures import (
     short_id,
 )
 from thence.format.joins import time_of
-from thence.format.normal import one_line
+from thence.format.normal import SessionEvent, one_line
+from thence.format.readout import Record
 from thence.format.records import Usage
 from thence.format.turn import TurnState
 from thence.memory.activity import MAX_PAUSE_MS
@@ -180,7 +181,7 @@ def head(
         responses=f"{spent.responses:,}",
         tokens=_tokens(row),
         resume=f"thence resume {argument(short_id(session.native_session_id))}",
-        when=_began(row, clock),
+        when=_moment(row.session.started_at, clock),
         project=project(session.cwd),
         branch=clean(session.git_branch or ""),
         model=clean(session.model or ""),
@@ -201,9 +202,7 @@ def agent_head(over: Head, chart: Chart, channel: str, clock: DisplayClock) -> H
     records = [chart.records[place] for place in places]
     blocks = [block for record in records for block in record.blocks]
     task = next((b.summary for b in blocks if b.kind == "user_msg" and b.summary), "")
-    times = sorted(moment.timestamp() for record in records if (moment := time_of(record.ts)))
-    gaps = (after - before for before, after in pairwise(times))
-    working = sum(gap for gap in gaps if 1000 * gap <= MAX_PAUSE_MS)
+    working = _working_s(records)
     ticks = chart.ticks(places)
     bills = [chart.bills[place] for place in places if place in chart.bills]
     name = clean(chart.agent_name(channel))
@@ -231,8 +230,11 @@ def agent_head(over: Head, chart: Chart, channel: str, clock: DisplayClock) -> H
     )
 
 
-def _began(row: SessionRow, clock: DisplayClock) -> DisplayTime:
-    return _moment(row.session.started_at, clock)
+def _working_s(records: Sequence[Record]) -> float:
+    """Return how long records were at work: the time between them without long pauses."""
+    times = sorted(moment.timestamp() for record in records if (moment := time_of(record.ts)))
+    gaps = (after - before for before, after in pairwise(times))
+    return sum(gap for gap in gaps if 1000 * gap <= MAX_PAUSE_MS)
 
 
 def _moment(text: str | None, clock: DisplayClock) -> DisplayTime:
@@ -300,33 +302,33 @@ def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> Sess
     return SessionTail("done", "Finished", "st-running", "", "no open tool calls")
 
 
+def _last_blocks(chart: Chart) -> Iterator[SessionEvent]:
+    """Yield what stands at the end of the line, the last first."""
+    for place in reversed(chart.line[-60:]):
+        yield from reversed(chart.records[place].blocks)
+
+
 def _open_call(chart: Chart) -> str:
     """Return the open call, if there is one."""
-    for place in reversed(chart.line[-60:]):
-        for block in reversed(chart.records[place].blocks):
-            if block.kind == "tool_call" and block.call in chart.open_calls:
-                return clean(block.summary.removeprefix("ran "))
-    return ""
+    blocks = (block for block in _last_blocks(chart) if block.kind == "tool_call")
+    summaries = (block.summary for block in blocks if block.call in chart.open_calls)
+    return clean(next(summaries, "").removeprefix("ran "))
 
 
 def last_words(chart: Chart) -> str:
     """Return the end of the last thing the agent said: where questions stand."""
-    for place in reversed(chart.line[-60:]):
-        for block in reversed(chart.records[place].blocks):
-            if block.kind == "assistant_msg" and block.summary:
-                text = text_in(chart.filled(block)).strip()
-                lines = [line.strip() for line in text.split("\n") if line.strip()]
-                return clean(one_line(lines[-1], 240)) if lines else ""
-    return ""
+    answers = (b for b in _last_blocks(chart) if b.kind == "assistant_msg" and b.summary)
+    text = "".join(text_in(chart.filled(block)) for block in islice(answers, 1))
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return clean(one_line(lines[-1], 240)) if lines else ""
 
 
 def current_action(chart: Chart) -> tuple[str, str]:
     """Return an icon and what a running session does: the open call, else the last one."""
     if call := _open_call(chart):
         return "term", call
-    for place in reversed(chart.line[-60:]):
-        for block in reversed(chart.records[place].blocks):
-            if block.kind in ("tool_call", "assistant_msg") and block.summary:
-                icon = "term" if block.kind == "tool_call" else "person"
-                return icon, clean(block.summary.removeprefix("ran "))
+    for block in _last_blocks(chart):
+        if block.kind in ("tool_call", "assistant_msg") and block.summary:
+            icon = "term" if block.kind == "tool_call" else "person"
+            return icon, clean(block.summary.removeprefix("ran "))
     return "clock", ""

@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
@@ -19,15 +19,7 @@ from thence.memory.bills import totals_by_day
 from thence.memory.descent import descent
 from thence.memory.labels import with_tagged
 from thence.memory.notes import matching_notes
-from thence.memory.search import (
-    OPEN,
-    BadQuery,
-    Query,
-    SearchMatch,
-    hits,
-    moment,
-    parse,
-)
+from thence.memory.search import OPEN, BadQuery, Query, SearchMatch, hits, moment, parse
 from thence.memory.standing import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.memory.zones import midnight, millis, zone_label
@@ -204,7 +196,7 @@ def page(
     )
     pager = _pager(wanted, offset, len(rows[:PAGE_SESSIONS]), total)
     made = _page(context, wanted, lede, days)
-    zone = clean(zone_label(clock.zone, datetime.fromtimestamp(context.clock(), UTC)))
+    zone = clean(zone_label(clock.zone, context.moment()))
     return msgspec.structs.replace(made, pager=pager, remarks=remarks, zone=zone)
 
 
@@ -465,7 +457,7 @@ def _by_day(
         if rows:
             yield Day("", "", "", [card(context, row, clock) for row in rows])
         return
-    today = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone).date()
+    today = context.moment(clock.zone).date()
     groups: dict[int, list[tuple[SessionRow, int]]] = {}
     back = 0
     for row, depth in descent(rows):

@@ -34,11 +34,9 @@ class NotifyingStore(Protocol):
 
     def listening(self) -> AbstractContextManager[ChangeSource]:
         """Listen: the function returned waits some seconds and yields the uids that changed."""
-        ...
 
     def known(self) -> Inventory:
         """Return the sessions of the store and their changes."""
-        ...
 
 
 class StoreListener:

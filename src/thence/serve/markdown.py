@@ -96,32 +96,28 @@ _LANGUAGES: Final = frozenset(
     ]
 )
 _ALIASES: Final = {
-    "py": "python",
-    "python3": "python",
-    "js": "javascript",
-    "mjs": "javascript",
-    "jsonl": "json",
-    "json5": "json",
-    "ts": "typescript",
-    "rs": "rust",
-    "rb": "ruby",
-    "yml": "yaml",
-    "zsh": "bash",
-    "console": "bash",
-    "patch": "diff",
-    "c++": "cpp",
-    "h": "c",
-    "hpp": "cpp",
-    "cc": "cpp",
-    "cs": "csharp",
-    "kt": "kotlin",
-    "htm": "html",
-    "svg": "xml",
-    "mk": "make",
-    "cfg": "ini",
-    "sh": "bash",
-    "shell": "bash",
-    "ps1": "powershell",
+    alias: name
+    for name, aliases in {
+        "python": ("py", "python3"),
+        "javascript": ("js", "mjs"),
+        "json": ("jsonl", "json5"),
+        "bash": ("zsh", "console", "sh", "shell"),
+        "cpp": ("c++", "hpp", "cc"),
+        "typescript": ("ts",),
+        "rust": ("rs",),
+        "ruby": ("rb",),
+        "yaml": ("yml",),
+        "diff": ("patch",),
+        "c": ("h",),
+        "csharp": ("cs",),
+        "kotlin": ("kt",),
+        "make": ("mk",),
+        "html": ("htm",),
+        "xml": ("svg",),
+        "ini": ("cfg",),
+        "powershell": ("ps1",),
+    }.items()
+    for alias in aliases
 }
 """Names people give to languages, and endings of files. All others are shown without colour:
 a lexer reads hostile text, and only these are trusted to take their time in proportion to it."""
@@ -145,6 +141,13 @@ _CLASSES: Final = (
 
 
 # -- Markdown -------------------------------------------------------------------------------
+
+_FIXED_MARKUP: Final = {
+    "heading_close": "</p>\n",
+    "table_open": '<div class="md-table" tabindex="0" role="group" aria-label="Table"><table>\n',
+    "table_close": "</table></div>\n",
+}
+"""What is written of some tokens, whatever they hold. A table scrolls by itself when it is wide."""
 
 
 class _Renderer(RendererHTML):
@@ -215,27 +218,6 @@ class _Renderer(RendererHTML):
         del options, env
         return f'<p class="md-h md-{escape(tokens[idx].tag)}" dir="auto">'
 
-    def heading_close(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        """Close it."""
-        del tokens, idx, options, env
-        return "</p>\n"
-
-    def table_open(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        """Open a table that scrolls by itself when it is wide."""
-        del tokens, idx, options, env
-        return '<div class="md-table" tabindex="0" role="group" aria-label="Table"><table>\n'
-
-    def table_close(
-        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
-    ) -> str:
-        """Close it."""
-        del tokens, idx, options, env
-        return "</table></div>\n"
-
     def _cell(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Open a cell; its alignment would be a style."""
         del options, env
@@ -262,6 +244,8 @@ def _reader() -> MarkdownIt:
     made = MarkdownIt("commonmark", options, renderer_cls=_Renderer)
     made.enable(["table", "strikethrough"])
     made.core.ruler.push("direction", _direct)
+    for name, markup in _FIXED_MARKUP.items():
+        made.add_render_rule(name, lambda *_, markup=markup: markup)
     # The renderer decides which links are any, and says what the others were.
     made.validateLink = _any  # type: ignore[method-assign]
     return made

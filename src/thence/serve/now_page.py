@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -180,13 +180,9 @@ def _expiring_session(risk: Risk) -> ExpiringSession:
     return ExpiringSession(title, href, where, days, risk.days < 3, size(risk.size))
 
 
-def _today(context: AppContext, clock: DisplayClock) -> date:
-    return datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone).date()
-
-
 def _days(context: AppContext, clock: DisplayClock) -> list[Total]:
     """What was spent on each of the last days of the clock's zone, today last."""
-    today = _today(context, clock)
+    today = context.moment(clock.zone).date()
     dates = [today - timedelta(days=back) for back in range(SHOWN_DAYS)][::-1]
     wanted = Filter(after=millis(midnight(dates[0], clock.zone)))
     by_day = {total.key[0]: total for total in totals_by_day(context.store, wanted, clock.zone)}
@@ -214,7 +210,7 @@ def _columns(days: Sequence[Total]) -> list[SpendBar]:
 
 def _hours(context: AppContext, clock: DisplayClock) -> list[SpendBar]:
     """What was spent in each hour of today, in the clock's zone."""
-    today = _today(context, clock)
+    today = context.moment(clock.zone).date()
     spent = [Total(())] * 24
     for part in context.store.totals(["slot"], Filter(after=millis(midnight(today, clock.zone)))):
         moment = clock.of(f"{part.key[0]}:00Z")
@@ -234,7 +230,7 @@ def _hours(context: AppContext, clock: DisplayClock) -> list[SpendBar]:
 
 def _week(context: AppContext, clock: DisplayClock) -> list[tuple[str, int, str]]:
     """Return what agents did in seven days of the zone, today included: what Costs shows too."""
-    today = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone).date()
+    today = context.moment(clock.zone).date()
     first = millis(midnight(today - timedelta(days=6), clock.zone))
     totals = context.store.totals(["agent"], Filter(after=first))
     ordered = sorted(totals, key=lambda total: -total.ticks)

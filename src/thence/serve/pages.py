@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -55,12 +55,7 @@ from thence.serve.comparison import compare_branch, compare_sessions
 from thence.serve.context import AppContext, ContextDependency
 from thence.serve.days import RANGES
 from thence.serve.finding import Matches, find, paths_of
-from thence.serve.head import (
-    agent_head,
-    head,
-    standing_text,
-    tail,
-)
+from thence.serve.head import agent_head, head, standing_text, tail
 from thence.serve.outline import SessionOutline
 from thence.serve.session_page import SessionPage, find_box
 
@@ -93,6 +88,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    made.globals |= {"nav": NAV, "version": __version__, "syntax": list_page.SYNTAX}
     made.filters |= {
         "agent_class": agent_class,
         "agent_label": agent_label,
@@ -125,19 +121,23 @@ def _render_page(
     return _render(
         name,
         page=page,
-        nav=NAV,
         waiting=len(waiting),
-        version=__version__,
         stored=size(context.store.totals()[0].raw_bytes),
-        clock=f"{datetime.fromtimestamp(context.clock(), UTC).astimezone():%H:%M}",
+        clock=f"{context.moment(None):%H:%M}",
         json=json,
         is_read_only=context.is_read_only,
         can_write=context.writes,
         max_name=MAX_NAME_CHARS,
         max_note=MAX_NOTE_CHARS,
-        syntax=list_page.SYNTAX,
         **values,
     )
+
+
+def _file(text: str, name: str, media_type: str = "text/plain") -> Response[str]:
+    """Return a text as a file to save, never as a page to show."""
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    body = text.encode("utf-8", "replace").decode()
+    return Response(body, media_type=media_type, headers=headers)
 
 
 # -- now, sessions, costs, patterns, store --------------------------------------------------
@@ -216,9 +216,7 @@ def costs(
     )
     if form == "csv":
         table = cost_page.as_csv(context, wanted)
-        name = table.partition(",")[0]
-        headers = {"content-disposition": f'attachment; filename="costs-by-{name}.csv"'}
-        return Response(table, media_type="text/csv", headers=headers)
+        return _file(table, f"costs-by-{table.partition(',')[0]}.csv", "text/csv")
     made = cost_page.page(context, wanted)
     return _render_page(context, "costs.html", "costs", f"/api/costs?by={made.heads}", costs=made)
 
@@ -418,9 +416,7 @@ def text(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) -
     written = page.drawing().text(event) if _EVENT.fullmatch(event) else None
     if written is None:
         raise NotFoundException(f"no such event: {event}")
-    headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
-    body = written.encode("utf-8", "replace").decode()
-    return Response(body, media_type="text/plain", headers=headers)
+    return _file(written, f"{event}.txt")
 
 
 @get("/sessions/{uid:str}/spill/{event:str}", include_in_schema=False, sync_to_thread=True)
@@ -430,8 +426,7 @@ def spill(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) 
     output = spills.text(page.row, page.chart, event) if _EVENT.fullmatch(event) else None
     if output is None:
         raise NotFoundException(f"no more of {event} is stored")
-    headers = {"content-disposition": f'attachment; filename="{event}.txt"'}
-    return Response(context.redact(output), media_type="text/plain", headers=headers)
+    return _file(context.redact(output), f"{event}.txt")
 
 
 @get("/sessions/{uid:str}/export/{form:str}", include_in_schema=False, sync_to_thread=True)
@@ -445,9 +440,7 @@ def export(context: ContextDependency, uid: FromPath[str], form: FromPath[str]) 
     label = context.labels().get(page.uid, Label())
     body = "\n".join(write(context.open_session(page.row).session, label, notes))
     name = re.sub(r"[^A-Za-z0-9-]", "", page.row.session.native_session_id)[:13] or "session"
-    headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
-    body = body.encode("utf-8", "replace").decode()
-    return Response(body, media_type=media_type, headers=headers)
+    return _file(body, f"{name}.{ending}", media_type)
 
 
 class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -589,15 +582,12 @@ def problem(
     made = _render(
         "problem.html",
         page="",
-        nav=NAV,
         waiting=0,
-        version=__version__,
         stored="…",
         clock="now",
         json="",
         is_read_only=False,
         can_write=False,
-        syntax=list_page.SYNTAX,
         status=status,
         title=title,
         hint=hint or "",

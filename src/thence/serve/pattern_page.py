@@ -6,7 +6,7 @@ A pattern needs two sessions. Its heading is what all cases share; evidence stan
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from urllib.parse import urlencode
 
@@ -120,7 +120,7 @@ def _pattern_card(
 ) -> PatternCard:
     _, icon, cls, unit = KINDS[pattern.kind]
     ticks = int(pattern.data.get("ticks", 0))
-    now = datetime.fromtimestamp(context.clock(), UTC)
+    now = context.moment()
     proofs = [_proof(seen, rows, now) for seen in pattern.evidence]
     return PatternCard(
         pattern.kind,

@@ -99,7 +99,7 @@ def projects(context: AppContext, clock: DisplayClock) -> list[ProjectRow]:
     for total in context.store.totals(["project"]):
         groups.setdefault(project_root(total.key[0] or ""), []).append(total)
     labels = unique_labels(list(groups))
-    now = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone)
+    now = context.moment(clock.zone)
     last = {path: max(total.ended or 0 for total in some) for path, some in groups.items()}
     known = sorted(groups, key=last.__getitem__, reverse=True)
     return [_project(path, labels[path], groups[path], _age(last[path], now)) for path in known]

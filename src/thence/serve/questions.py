@@ -459,9 +459,7 @@ def _event_part(event: int | None) -> str:
     return "" if event is None else f" {recall.event_name(event)}"
 
 
-def _touch_lines(
-    touches: Iterable[tuple[dict[str, JSON], list[dict[str, JSON]]]],
-) -> Iterator[str]:
+def _touch_lines(touches: Iterable[tuple[dict[str, JSON], list[dict[str, JSON]]]]) -> Iterator[str]:
     """Yield lines about sessions that touched a file, each with the prompts that led to it."""
     for touch, prompts in touches:
         edits, reads = (sum(f[name] for f in touch["files"]) for name in ("edits", "reads"))

@@ -22,17 +22,11 @@ from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record
 from thence.format.records import text_of
 from thence.serve import markdown
-from thence.serve.chart import Chart, ChartBoundary, ChartRow, RowKind, context_of
+from thence.serve.chart import Chart, ChartBoundary, ChartRow, context_of
 from thence.serve.clock import DisplayClock, DisplayTime, display_time
 from thence.serve.items import Diff, FoldedSection, status_of, tests_of
 from thence.serve.markdown import DiffLine
-from thence.serve.texts import (
-    answer_line,
-    compact_json,
-    first_line,
-    tool_name,
-    without_plugin,
-)
+from thence.serve.texts import answer_line, compact_json, first_line, tool_name, without_plugin
 
 MAX_INLINE_BYTES: Final = 600
 """Bytes of a thought that come with the page; longer ones are fetched when opened."""
@@ -72,7 +66,8 @@ class RowFields:
 
     def fields(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         """Return the fields of a `RowView` that a row fills, besides those that all have."""
-        return _ROW_FIELDS[row.kind](self, row, record, block)
+        made: dict[str, object] = getattr(self, f"_{row.kind}")(row, record, block)
+        return made
 
     def _block_text(self, block: SessionEvent) -> str:
         """Return the text of a block; content that is no text is named."""
@@ -98,6 +93,8 @@ class RowFields:
             "when": self._prompt_time(record, number),
         }
 
+    _correction = _prompt
+
     def _prompt_time(self, record: Record, number: int) -> DisplayTime:
         """Return the time of a prompt; the first one also has the day."""
         made = display_time(self.clock, record.ts)
@@ -108,6 +105,8 @@ class RowFields:
     def _answer(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
         return {"say": markdown.render(self._block_text(block))}
+
+    _decision = _answer
 
     def _thinking(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row, record
@@ -140,13 +139,9 @@ class RowFields:
         del row, record
         return {"arg": clean(one_line(self._block_text(block))) or "interrupted"}
 
-    def _decision(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
-        del row, record
-        return {"say": markdown.render(self._block_text(block))}
-
     def _error(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         if block.kind == "tool_call":
-            return self._call(row, record, block)
+            return self._tool(row, record, block)
         text = clean(first_line(self._block_text(block)))
         return {
             "name": "Error",
@@ -159,7 +154,7 @@ class RowFields:
 
     # -- calls --------------------------------------------------------------------------
 
-    def _call(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _tool(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del row
         chart = self.chart
         call = chart.calls.get(block.call or "")
@@ -217,7 +212,7 @@ class RowFields:
         return f"{cwd}/" if len(cwd) > 1 else ""
 
     def _edit(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
-        fields = self._call(row, record, block)
+        fields = self._tool(row, record, block)
         if tools.tool_kind(block.tool or "") == "shell":
             fields["name"] = "Patch"
         if self.chart.size_of(block) <= MAX_DRAWN_EDIT_BYTES:
@@ -262,7 +257,7 @@ class RowFields:
         )
 
     def _test(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
-        fields = self._call(row, record, block)
+        fields = self._tool(row, record, block)
         call = self.chart.calls.get(block.call or "")
         payload = self.chart.payload(call.result) if call and call.result else None
         text = text_of(payload) or output.text(payload)
@@ -270,10 +265,8 @@ class RowFields:
         tests = tests_of(counts, text, failed=bool(fields["bad"]))
         return fields | {"tests": tests, "bad": tests.red, "open": bool(tests.red and tests.faults)}
 
-    def _interrupted_call(
-        self, row: ChartRow, record: Record, block: SessionEvent
-    ) -> dict[str, object]:
-        fields = self._call(row, record, block)
+    def _interrupted(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
+        fields = self._tool(row, record, block)
         return fields | {"say": Markup(""), "status": "no result"}
 
     # -- folds --------------------------------------------------------------------------
@@ -371,7 +364,7 @@ class RowFields:
         after = [size for n, size in self.chart.contexts if n > at]
         return (before[-1] if before else 0), (after[0] if after else 0)
 
-    def _copied_rows(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
+    def _copied(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         del record, block
         places = self.chart.copies[row.number]
         origins = (self.chart.records[place].link.origin for place in places)
@@ -418,28 +411,6 @@ class RowFields:
             "when": display_time(self.clock, record.ts),
         }
         return fields | {"lazy": row.number < 0}
-
-
-_ROW_FIELDS: Final[
-    dict[RowKind, Callable[[RowFields, ChartRow, Record, SessionEvent], dict[str, object]]]
-] = {
-    "prompt": RowFields._prompt,  # noqa: SLF001 - its own table
-    "correction": RowFields._prompt,  # noqa: SLF001
-    "answer": RowFields._answer,  # noqa: SLF001
-    "thinking": RowFields._thinking,  # noqa: SLF001
-    "tool": RowFields._call,  # noqa: SLF001
-    "edit": RowFields._edit,  # noqa: SLF001
-    "test": RowFields._test,  # noqa: SLF001
-    "error": RowFields._error,  # noqa: SLF001
-    "interrupted": RowFields._interrupted_call,  # noqa: SLF001
-    "agent": RowFields._agent,  # noqa: SLF001
-    "boundary": RowFields._boundary,  # noqa: SLF001
-    "branch": RowFields._branch,  # noqa: SLF001
-    "copied": RowFields._copied_rows,  # noqa: SLF001
-    "decision": RowFields._decision,  # noqa: SLF001
-    "stop": RowFields._stop,  # noqa: SLF001
-    "note": RowFields._note,  # noqa: SLF001
-}
 
 
 def _group_by_file(changes: Iterable[patches.Change]) -> list[list[patches.Change]]:

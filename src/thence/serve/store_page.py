@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -77,7 +77,7 @@ def page(context: AppContext) -> StorePage:
     """Return the page about the store: what is stored, what is removed next and why."""
     known = context.store.known()
     running = set(context.now().live)
-    now = datetime.fromtimestamp(context.clock(), UTC)
+    now = context.moment()
     plan = plan_removals(context.policy, known, running, now)
     total = context.store.totals()[0]
     odd = list(context.store.read_table("oddities"))
@@ -91,11 +91,7 @@ def page(context: AppContext) -> StorePage:
         ("Sessions", f"{len(known.sessions):,}", f"{here:,} whose original log is gone"),
         ("Transcripts", size(total.raw_bytes), "rows, index and packs"),
         ("Never removed", size(known.distilled_bytes), "digests, signals, costs"),
-        (
-            "Skipped",
-            several(sum(skips.values()), "line"),
-            "every skipped line is listed",
-        ),
+        ("Skipped", several(sum(skips.values()), "line"), "every skipped line is listed"),
         ("Secrets redacted", f"{sum(n for _, n, _ in redacted):,}", "before anything was stored"),
     ]
     return StorePage(

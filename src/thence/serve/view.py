@@ -27,13 +27,7 @@ from thence.serve.finding import paths_of
 from thence.serve.items import Body, Diff, FoldedSection, RowView, Side, Window
 from thence.serve.paths import FOLDED, PathStep, rows_of_part
 from thence.serve.row_fields import RowFields
-from thence.serve.texts import (
-    all_of,
-    cut_lines,
-    payload_text,
-    pretty_json,
-    render_input,
-)
+from thence.serve.texts import all_of, cut_lines, payload_text, pretty_json, render_input
 
 WINDOW_ROWS: Final = 200
 """Rows that are drawn at a time."""

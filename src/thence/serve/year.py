@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Final
 from urllib.parse import quote, urlencode
 from weakref import WeakKeyDictionary
@@ -89,7 +89,7 @@ def year(context: AppContext, clock: DisplayClock) -> Year:
 
 
 def _year(context: AppContext, clock: DisplayClock) -> Year:
-    today = datetime.fromtimestamp(context.clock(), UTC).astimezone(clock.zone).date()
+    today = context.moment(clock.zone).date()
     first = today - timedelta(days=today.weekday() + 7 * (WEEKS - 1))
     wanted = Filter(after=millis(midnight(first, clock.zone)))
     totals = {total.key[0]: total for total in totals_by_day(context.store, wanted, clock.zone)}

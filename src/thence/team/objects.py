@@ -78,23 +78,18 @@ class BlobBackend(Protocol):
 
     def put(self, name: str, body: bytes) -> None:
         """Keep an object under a name that nothing has; durable on return."""
-        ...
 
     def put_all(self, objects: Sequence[tuple[str, bytes]]) -> None:
         """Keep several, all or none of them."""
-        ...
 
     def get(self, name: str, start: int, length: int) -> bytes:
         """Return a part of an object."""
-        ...
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Return the names below a prefix, and their sizes."""
-        ...
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects; those that are gone already do not matter."""
-        ...
 
 
 class ObjectRef(NamedTuple):

@@ -39,16 +39,7 @@ from thence.memory import vectors
 from thence.memory.encoder import Encoder
 from thence.memory.packs import BlobStore
 from thence.memory.pages import derive_events, select_events
-from thence.memory.rows import (
-    CURSOR,
-    FOR_LATER,
-    OBJECT,
-    PACK,
-    ROW,
-    SETTLE,
-    inventory,
-    now,
-)
+from thence.memory.rows import CURSOR, FOR_LATER, OBJECT, PACK, ROW, SETTLE, inventory, now
 from thence.memory.search import Query, SearchAnswer, as_asked
 from thence.memory.statements import INVENTORY, Dialect, SqlReads, conditions, shared
 from thence.memory.store import (
@@ -75,20 +66,9 @@ from thence.team.postgres_index import PostgresSessionIndex
 from thence.team.postgres_listening import listening
 from thence.team.postgres_migrations import is_migrated, migrate
 from thence.team.postgres_pages import pages_with, read_pages
-from thence.team.postgres_schema import (
-    FIRST_NUMBER,
-    LEAST_ROOM,
-    SCHEMA,
-    TABLES,
-)
+from thence.team.postgres_schema import FIRST_NUMBER, LEAST_ROOM, SCHEMA, TABLES
 from thence.team.postgres_search import PostgresWords, Vector, VectorDumper
-from thence.team.postgres_text import (
-    clean_value,
-    first_line,
-    lock_key,
-    split_address,
-    text,
-)
+from thence.team.postgres_text import clean_value, first_line, lock_key, split_address, text
 from thence.team.postgres_vectors import PostgresVectors
 from thence.team.postgres_write import REWRITE, PushedSession, Writer
 

@@ -245,10 +245,7 @@ class EventWriter:
 
     # Into tables of this connection alone: COPY knows no row-level security.
     def _copy(self, table: str, lines: Iterable[str]) -> None:
-        with (
-            self._db.cursor() as cursor,
-            cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy,
-        ):
+        with self._db.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
             some: list[str] = []
             size = 0
             for line in lines:

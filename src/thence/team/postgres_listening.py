@@ -21,9 +21,7 @@ class _Connectable(TenantConnection, Protocol):
 
 
 @contextlib.contextmanager
-def listening(
-    store: _Connectable,
-) -> Iterator[Callable[[float | None], Iterator[set[str]]]]:
+def listening(store: _Connectable) -> Iterator[Callable[[float | None], Iterator[set[str]]]]:
     """Listen to what is written: gives what waits, for so many seconds, for who changes.
 
     What arrives names sessions by a hash, as anybody may listen; whom the tenant's rows are

@@ -455,8 +455,7 @@ class Writer(EventWriter):
                 (self._tenant, self._machine, keys, [first[key] for key in keys]),
             )
             rows = self._db.execute(
-                "SELECT key, uid FROM owners WHERE tenant=%s AND key=ANY(%s)",
-                (self._tenant, keys),
+                "SELECT key, uid FROM owners WHERE tenant=%s AND key=ANY(%s)", (self._tenant, keys)
             )
             owners: dict[int, str] = dict(rows.fetchall())
             pairs = {

@@ -110,22 +110,24 @@ def _bodies(form: str) -> tuple[bytes | None, ...]:
 
 def _check_hooks(name: str, file: HookFile, body: bytes | None) -> Iterator[str]:
     from thence.cli import hooking
+    from thence.cli.changes import carry_out
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / ".thence"
         place = hooking.place_in(Path(folder) / "agent", name, file)
         _put(place.path, body)
-        hooking.carry_out(hooking.install(place, home), keep=True)
+        carry_out(hooking.install(place, home), keep=True)
         state = hooking.state(place, home)
         if not state.installed or state.missing or state.elsewhere:
             yield f"{file.path}: our hooks are not found again"
-        hooking.carry_out(hooking.uninstall(place, home), keep=False)
+        carry_out(hooking.uninstall(place, home), keep=False)
         if _body(place.path) != body:
             yield f"{file.path}: it is not as it was after our hooks were taken out"
 
 
 def _check_server(agent: Agent, body: bytes | None) -> Iterator[str]:
     from thence.cli import registering
+    from thence.cli.changes import carry_out
 
     servers = agent.profile.servers
     assert servers is not None  # noqa: S101 - asked for such agents only
@@ -133,10 +135,10 @@ def _check_server(agent: Agent, body: bytes | None) -> Iterator[str]:
         place = registering.ServerPlace(agent.name, Path(folder) / servers.path, servers)
         _put(place.path, body)
         entry = registering.server_entry(Path(folder) / ".thence", Path.home() / ".thence")
-        registering.carry_out(registering.install(place, entry))
+        carry_out(registering.install(place, entry))
         if registering.state(place, entry) != "installed":
             yield f"{servers.path}: our server is not found again"
-        registering.carry_out(registering.uninstall(place))
+        carry_out(registering.uninstall(place))
         if _body(place.path) != body:
             yield f"{servers.path}: it is not as it was after our server was taken out"
 

@@ -70,10 +70,7 @@ class StoreSuite:
     """A way to open an empty store, and what it must do."""
 
     def __init__(
-        self,
-        opened: Callable[[], Store],
-        *,
-        files: Callable[[Store], Iterable[Path]] | None = None,
+        self, opened: Callable[[], Store], *, files: Callable[[Store], Iterable[Path]] | None = None
     ) -> None:
         self._opened = opened
         self._files = files
@@ -612,13 +609,7 @@ def _ingest(store: Store, name: str, batch: Batch, stored: StoredSession | None)
 _DIGEST_VERSION = 7
 
 
-def _digest(
-    uid: str,
-    change: int,
-    *,
-    outcome: str = "unknown",
-    title: str = "t",
-) -> DigestRecord:
+def _digest(uid: str, change: int, *, outcome: str = "unknown", title: str = "t") -> DigestRecord:
     signals = [{"kind": "retry_loop", "text": "again and again"}]
     values = {"version": _DIGEST_VERSION, "title": title, "text": "digested"}
     return DigestRecord(uid, change, values, signals, outcome)

@@ -1,19 +1,83 @@
-"""Sessions of our own journal, as a harness that embeds it makes them."""
+"""A made-up machine for a first look: sessions of every agent that has samples, and of our own.
+
+The sessions hold what real ones hold: forks, rewinds, subagents, a compaction, a crash, failed
+tests, a secret that was printed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from thence.cli.madeup import Homes
+from thence.agents.profiles import Agent, agents
+from thence.agents.samples import Machine, Record, fake_token, made_id, timed_id
 
 if TYPE_CHECKING:
     from thence.journal import Session
 
+__all__ = ["Homes", "Record", "fake_token", "homes", "made_id", "timed_id", "write"]
+
 MODEL = "claude-sonnet-4-5"
+PROJECTS = ("tidepool", "harbour-books", "lumen")
 
 
-def write(homes: Homes, now: datetime) -> None:  # noqa: ARG001 - a journal writes what the clock says
+class Homes:
+    """Where each agent of the made-up machine keeps its sessions: `homes.of(name)`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.thence = folder / ".thence"
+        self.work = folder / "work"
+        """The folder of the projects."""
+        self._folder = folder
+
+    def of(self, agent: str) -> Path:
+        """Return the folder of an agent, where its client would have it in a home."""
+        usual = agents()[agent].profile.usual_folders
+        return self._folder / (usual[0] if usual else f".{agent}")
+
+    def __getattr__(self, agent: str) -> Path:
+        """Return the folder of an agent, as an attribute of its name."""
+        if agent not in agents():
+            raise AttributeError(agent)
+        return self.of(agent)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables that lead every program there."""
+        variables = {
+            agent.profile.home_variable: agent.profile.home_of(self.of(agent.name))
+            for agent in _sample_agents()
+        }
+        return variables | {"THENCE_HOME": str(self.thence)}
+
+
+def homes(folder: Path) -> Homes:
+    """Lay a machine out below a folder."""
+    return Homes(folder)
+
+
+def write(folder: Path, now: datetime, only: Collection[str] = ()) -> Homes:
+    """Write the sessions of all agents below a folder, as of a moment, or `only` of some."""
+    places = Homes(folder)
+    for project in PROJECTS:
+        (places.work / project).mkdir(parents=True, exist_ok=True)
+    for agent in _sample_agents():
+        if (sample := agent.sample) is not None and (not only or agent.name in only):
+            agent.ask(sample, Machine(places.of(agent.name), places.work), now)
+    _write_own(places)
+    return places
+
+
+def _sample_agents() -> list[Agent]:
+    return [agent for agent in agents().values() if agent.offers("sample")]
+
+
+# -- sessions of our own journal, as a harness that embeds it makes them -----------------------
+
+
+def _write_own(homes: Homes) -> None:
     """Write sessions with a rewind, a subagent, a saved file, a compaction, a fork and a crash."""
     from thence.journal import Journal
 

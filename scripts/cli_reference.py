@@ -1,4 +1,4 @@
-"""The page `docs/cli.md`, made from the commands themselves: `python -m thence.cli.reference`.
+"""The page `docs/cli.md`, made from the commands themselves: `python scripts/cli_reference.py`.
 
 A test holds the page against this, so that no option is ever described that is not there.
 """
