@@ -46,6 +46,7 @@ def serve(folder: Path) -> None:
     from thence import config
     from thence.agents import adapters
     from thence.memory.redact import Redactor
+    from thence.memory.reports import SweepReport
     from thence.memory.retention import Policy
     from thence.memory.sqlite import Sqlite
     from thence.memory.sweep import Sweep
@@ -56,6 +57,20 @@ def serve(folder: Path) -> None:
     home, known = folder / ".thence", {"claude": adapters()["claude"]}
     home.mkdir(exist_ok=True)
     store = Sqlite(str(home / "thence.db"))
+
+    def sweep_home(
+        known: Any,
+        roots: Any,
+        *,
+        wait_s: float = 600.0,
+        digests: bool = True,
+        digest_limit_s: float | None = None,
+    ) -> SweepReport:
+        address = str(home / "thence.db")
+        with store.sweeping(wait_s):
+            sweep = Sweep(store, known, Redactor(key=KEY), digests=digests, address=address)
+            return sweep.run(roots, digest_limit_s)
+
     context = AppContext(
         store,
         home=home,
@@ -63,12 +78,9 @@ def serve(folder: Path) -> None:
         known=known,
         roots={"claude": [folder / ".claude"]},
         policy=Policy(),
-        sweeps=lambda readers, digests: Sweep(
-            store, readers, Redactor(key=KEY), digests=digests, address=str(home / "thence.db")
-        ),
+        sweep_home=sweep_home,
     )
-    with store.sweeping(600):
-        context.sweeps(known, digests=True).run(context.roots)  # type: ignore[misc]
+    sweep_home(known, context.roots)
     listener = app.listener("127.0.0.1", 0, backlog=2048)
     gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=KEY)
     made = app.create(context, gate)

@@ -61,7 +61,8 @@ def _counted(report: Path, each: int) -> Outcome:
         wrong = [*case.iter("failure"), *case.iter("error")]
         passed_over = case.find("skipped")
         if wrong:
-            out.violations.append(f"{name}: {(wrong[0].get('message') or '')[:300]}")
+            message = f"{wrong[0].get('message') or ''} {(wrong[0].text or '')[-300:]}"
+            out.violations.append(f"{name}: {message[:600]}")
         elif passed_over is not None:
             out.skipped.append(f"{case.get('name')}: {passed_over.get('message')}")
             continue

@@ -58,6 +58,7 @@ for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 12}.items(
 settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "everyday"))
 
 
+@pytest.hookimpl(optionalhook=True)  # prove runs tests without xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Return two processes more than there are processors: tests wait for browsers and servers.
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from thence.agents import profiles
 from thence.agents.thence.reader import Native
 from thence.cli import bar, interrupts, sweep, wiring
 from thence.cli.terminal import columns
-from thence.memory import nudges, watching
+from thence.memory import nudges, sweeper, watching
 from thence.memory.digest import digesters
 from thence.memory.sweep import Progress, SweepReport
+
+LONG_S = 60.0
 
 
 @pytest.fixture
@@ -437,7 +440,26 @@ def test_nudges_are_not_believed(desk: Desk, fields: dict[str, object]) -> None:
 # -- watching -------------------------------------------------------------------------------
 
 
-def test_watching_sweeps_what_changed_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[SweepReport]:
+    """What a watching sweep has said, as it says it."""
+    queue, tell = SimpleQueue[SweepReport](), sweep.SweepRun._tell
+
+    def tell_and_put(run: sweep.SweepRun, report: SweepReport, *, first: bool = False) -> None:
+        tell(run, report, first=first)
+        queue.put(report)
+
+    monkeypatch.setattr(sweep.SweepRun, "_tell", tell_and_put)
+    return queue
+
+
+def _press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_watching_sweeps_what_changed_alone(
+    desk: Desk, reports: SimpleQueue[SweepReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first sweep takes everything, each further one the sessions of the files that changed.
 
     These are digested when nothing changes any more.
@@ -445,41 +467,44 @@ def test_watching_sweeps_what_changed_alone(desk: Desk, monkeypatch: pytest.Monk
     folder = desk.claude / "projects" / "-home-dev-project"
 
     def changes(*_: object, **__: object) -> object:
+        reports.get(timeout=LONG_S)
         desk.write_claude(alerts())
         with (folder / f"{WINDOWS}.jsonl").open("ab") as file:
             file.write(b"\n")
         yield {folder / f"{ALERTS}.jsonl"}
-        yield set()  # it rests
-        raise KeyboardInterrupt
+        while not reports.get(timeout=LONG_S).digested:
+            pass
+        _press_ctrl_c()
 
-    monkeypatch.setattr(watching, "changes", changes)
+    monkeypatch.setattr(sweeper, "changes", changes)
+    monkeypatch.setattr(watching, "IDLE_BEFORE_DIGEST_S", 0.0)
     ran = desk.run("sweep", "--watch", "--json")
-    *reports, _stopped = ran.lines
+    *lines, _stopped = ran.lines
 
     assert 130 == ran.code
     assert [(2, 2, 2), (1, 1, 0), (0, 0, 1)] == [
-        (told["sources"], told["sessions_new"], told["digested"])
-        for told in map(json.loads, reports)
+        (told["sources"], told["sessions_new"], told["digested"]) for told in map(json.loads, lines)
     ]
 
 
 def test_watching_begins_before_any_agent_was_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, reports: SimpleQueue[SweepReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says that nothing is there, names no folder that is not, and sweeps what comes."""
     desk = Desk(tmp_path, monkeypatch)
 
-    def changes(folders: Sequence[Path], _queue: object, *, rest: float) -> object:
-        def found() -> object:
+    def changes(folders: Sequence[Path], *_: object, **__: object) -> object:
+        def paths() -> object:
             assert desk.claude in folders
-            assert rest > 0
+            reports.get(timeout=LONG_S)
             desk.write_claude(alerts())
             yield {desk.claude / "projects" / "-home-dev-project" / f"{ALERTS}.jsonl"}
-            raise KeyboardInterrupt
+            reports.get(timeout=LONG_S)
+            _press_ctrl_c()
 
-        return found()
+        return paths()
 
-    monkeypatch.setattr(watching, "changes", changes)
+    monkeypatch.setattr(sweeper, "changes", changes)
     ran = desk.run("sweep", "--watch")
 
     assert ran.lines[0].endswith("no sessions of any agent found")
@@ -488,14 +513,21 @@ def test_watching_begins_before_any_agent_was_used(
 
 
 @pytest.mark.slow
-def test_watching_ends_when_it_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_ends_when_it_is_told(
+    desk: Desk, reports: SimpleQueue[SweepReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ctrl-C while nothing happens."""
     monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)  # as if not installed
     monkeypatch.setattr(watching, "POLL_S", 0.01)
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+
+    def press_ctrl_c() -> None:
+        reports.get(timeout=LONG_S)
+        _press_ctrl_c()
+
+    press = threading.Thread(target=press_ctrl_c)
+    press.start()
     ran = desk.run("sweep", "--watch")
-    timer.cancel()
+    press.join()
 
     assert 130 == ran.code
     assert "imported 2 sessions (2 new)" in ran.lines[0]

@@ -19,9 +19,9 @@ from tests.agents.transcripts import Script
 from tests.memory import logs
 from tests.memory.stored import dump, opened, sweep
 from tests.memory.test_kinds import searched, shown
-from thence.memory import index, sqlite, sqlite_file
+from thence.memory import index, sqlite, sqlite_file, sqlite_rows
 from thence.memory.search import parse
-from thence.memory.sqlite_schema import MIGRATIONS
+from thence.memory.sqlite_schema import MIGRATIONS, REFS_MIGRATION
 
 STORES = Path(__file__).parent.parent / "data" / "stores"
 
@@ -205,6 +205,8 @@ def _migrate_and_die(folder: Path, step: int, point: str) -> None:
             index.note_tokens = die  # type: ignore[assignment]
         elif steps[step] == index.TITLES_MIGRATION:
             index.index_digests_again = die  # type: ignore[assignment]
+        elif steps[step] == REFS_MIGRATION:
+            sqlite_rows.note_refs = die  # type: ignore[assignment]
         else:
             steps[step] += "; SELECT die()"
         sqlite_file.MIGRATIONS = tuple(steps)  # type: ignore[attr-defined]

@@ -20,7 +20,6 @@ from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
     DerivedEvent,
     StoredEvent,
-    StoredRefs,
     decode_events,
     decode_refs,
     encode_events,
@@ -63,10 +62,6 @@ def test_refs_are_read_by_themselves_as_they_are_with_all_else() -> None:
 
     assert {at.seq: at.event.payload_ref for at in rows} == decode_refs(body)
     assert "p#1" == decode_refs(body)[9_999]
-    refs = StoredRefs(UID, body, rows[0].seq)
-    assert [at.event.payload_ref for at in rows] == [
-        refs.ref(at.seq, at.event.event_id) for at in rows
-    ]
 
 
 def test_events_come_back_as_they_were() -> None:

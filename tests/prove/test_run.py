@@ -162,3 +162,12 @@ def test_every_test_that_a_trial_runs_is_there() -> None:
 
         assert (ROOT / path).exists(), name
         assert not test or f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), name
+
+
+def test_tests_run_as_a_part_of_a_trial(tmp_path: Path) -> None:
+    """In a process of their own, without the plugins that a whole run has."""
+    suite = suites.Suite("one file", ("tests/format/test_expressions.py",))
+    out = suites.played(suite, Part(suite.what, 0, 1), tmp_path)
+
+    assert [] == out.violations
+    assert out.seen["tests"] > 0

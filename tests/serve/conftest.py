@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -21,6 +21,7 @@ from thence import config
 from thence.agents import Adapter, adapters
 from thence.cli import madeup
 from thence.memory.redact import Redactor
+from thence.memory.reports import SweepReport
 from thence.memory.retention import Policy
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
@@ -77,7 +78,7 @@ class House:
             known=known,
             roots=self.roots,
             policy=Policy(),
-            sweeps=self.sweep,
+            sweep_home=self.sweep_home,
             redactor=cache(lambda: Redactor(key=KEY)),
         )
 
@@ -85,10 +86,22 @@ class House:
         """Make a sweep of this machine."""
         return Sweep(self.store, known or adapters(), Redactor(key=KEY), digests=digests)
 
+    def sweep_home(
+        self,
+        known: Mapping[str, Adapter],
+        roots: Mapping[str, Sequence[Path]],
+        *,
+        wait_s: float = 0.0,
+        digests: bool = True,
+        digest_limit_s: float | None = None,
+    ) -> SweepReport:
+        """Sweep as the server does."""
+        with self.store.sweeping(wait_s):
+            return self.sweep(known, digests=digests).run(roots, digest_limit_s)
+
     def swept(self) -> None:
-        """Keep what was written."""
-        with self.store.sweeping(LONG):
-            self.sweep().run(self.roots)
+        """Import what was written."""
+        self.sweep_home(adapters(), self.roots, wait_s=LONG)
 
     @property
     def app(self) -> App:

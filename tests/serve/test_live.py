@@ -23,10 +23,10 @@ from thence.cli import nudge
 from thence.cli.madeup import made_id
 from thence.format import layout
 from thence.journal import Journal
-from thence.memory import nudges, watching
+from thence.memory import nudges, sweeper, watching
 from thence.memory.store import Filter
 from thence.memory.watching import changes
-from thence.serve import clients, live, sweeper
+from thence.serve import clients, live
 from thence.serve.clients import Client, frame
 from thence.serve.lines import EventLine
 
@@ -399,16 +399,16 @@ def test_a_sweep_that_fails_is_not_the_last(
     """It is logged, and what is written next is published with the rest."""
     client = listen()
     client.wait_for("ready")
-    sweeps, failed = own_house.context.sweeps, list[int]()
+    failed = list[int]()
 
-    def once(*known: Any, **more: Any) -> Any:
+    def once(*what: Any, **options: Any) -> Any:
         if not failed:
             failed.append(1)
             raise RuntimeError("no sweep today")
-        assert sweeps is not None
-        return sweeps(*known, **more)
+        return own_house.sweep_home(*what, **options)
 
-    monkeypatch.setattr(own_house.context, "sweeps", once)
+    assert own_house.running is not None
+    monkeypatch.setattr(own_house.running.hub.sweeper, "_sweep_home", once)
     with caplog.at_level(logging.ERROR):
         say(own_house, "unheard")
         wait_until(lambda: bool(failed))

@@ -123,7 +123,13 @@ def parcel_in(head: JSON, facts: list[Fact]) -> Parcel:
         raise NotReadable(f"not the id of a session: {fields.uid[:80]!r}", hint="export it again")
     return Parcel(
         *(
-            *(fields.uid, facts, fields.torn, fields.replayed, fields.billed),
-            *(fields.ties, fields.name, fields.tags),
+            fields.uid,
+            facts,
+            fields.torn,
+            fields.replayed,
+            fields.billed,
+            fields.ties,
+            fields.name,
+            fields.tags,
         )
     )

@@ -39,7 +39,15 @@ LOW_DISK_BYTES: Final = 1 << 30
 LOW_DISK_SHARE: Final = 0.05
 """A disk with less free than both, in bytes and as a share of all, is nearly full."""
 REMOTE_FILE_SYSTEMS: Final = (
-    *("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "glusterfs", "vboxsf"),
+    "nfs",
+    "cifs",
+    "smb",
+    "fuse",
+    "9p",
+    "afs",
+    "ceph",
+    "glusterfs",
+    "vboxsf",
 )
 """Kinds of file systems that do not lock or sync as a store needs it."""
 

@@ -12,6 +12,7 @@ import msgspec
 
 from thence import config
 from thence.cli import options, wiring
+from thence.cli.home_sweep import HomeSweep
 from thence.cli.interrupts import handling
 from thence.cli.terminal import clean
 from thence.errors import NotReadable, ThenceError
@@ -99,7 +100,7 @@ def _ignore(_number: int, _frame: object) -> None:
 
 
 def sweep() -> SweepReport:
-    """Keep what is new, without a word."""
+    """Import what is new, without a word."""
     known = wiring.adapters()
-    with wiring.store(must_exist=False) as store, store.sweeping(wiring.SWEEP_WAIT_S):
-        return wiring.sweep_of(store).run(wiring.roots(known))
+    with wiring.store(must_exist=False) as store:
+        return HomeSweep(store)(known, wiring.roots(known), wait_s=wiring.SWEEP_WAIT_S)

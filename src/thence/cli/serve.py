@@ -17,6 +17,7 @@ from thence.cli import background as background_server
 from thence.cli import options, viewer, wiring
 from thence.cli.background import claim
 from thence.cli.columns import tell, tilde
+from thence.cli.home_sweep import HomeSweep
 from thence.cli.terminal import clean
 from thence.errors import BadConfig
 
@@ -160,7 +161,7 @@ def make_context(store: Store, *, team: bool = False) -> AppContext:
         roots=wiring.roots(known, later=True),
         policy=wiring.policy(),
         redactor=wiring.latest_redactor,
-        sweeps=partial(wiring.sweep_of, store) if writes else None,
+        sweep_home=HomeSweep(store) if writes else None,
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),
         writes=writes,

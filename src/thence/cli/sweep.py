@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import TextCell, TextColumn, agent_label, present, table, tell, tilde
+from thence.cli.home_sweep import HomeSweep
 from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
 from thence.errors import SKIPS, STOPPED, ThenceError
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
 
 MAX_NAMED = 3
 """Skipped lines that are named before the rest is counted."""
-
-REST_PER_SWEEP_SECOND, MAX_REST_S = 1.0, 5.0
-"""How long a watching sweep rests, for each second that it took; it leaves the machine to work."""
 
 EMBED_LIMIT_S = 60.0
 """Seconds of embedding after which a sweep that nobody watches leaves the rest to the next."""
@@ -124,13 +123,24 @@ class SweepRun:
         self._progress = progress
         self._json = json
         self._asked = asked
-        self._report: SweepReport | None = None
+        self._sweep_home: HomeSweep | None = None
         self._far: Progress | None = None
         self.strict = False
 
     def once(self, store: Store) -> int:
         """Sweep everything, and say what was done."""
-        report = self._sweep(store, self._known, self._roots)
+        from thence.memory import nudges
+
+        taken = nudges.take(wiring.home(), only=self._only)
+        roots = {name: list(paths) for name, paths in self._roots.items()}
+        for name, root in taken.roots(self._known):
+            if root not in roots.setdefault(name, []) and root.is_dir():
+                roots[name].append(root)
+        self._sweep_home = HomeSweep(store, self._note)
+        report = self._sweep_home(self._known, roots)
+        taken.done()
+        self._embed(store, report)
+        self._progress.end()
         if self._asked and report.sources:
             report.notes += empty(self._known, self._roots)
         if self._json:
@@ -142,8 +152,9 @@ class SweepRun:
     def report_stop(self, imported: int, *, watching: bool) -> None:
         """Say what is kept of a sweep that was stopped: what was read last may not be."""
         self._progress.end()
-        if self._json and self._report is not None and not watching:
-            report = {**_object(self._report), "sessions_new": imported, "interrupted": True}
+        stopped = self._sweep_home.report if self._sweep_home is not None else None
+        if self._json and stopped is not None and not watching:
+            report = {**_object(stopped), "sessions_new": imported, "interrupted": True}
             say(as_json(report))
         elif watching:
             tell(["stopped watching"])
@@ -152,48 +163,7 @@ class SweepRun:
             what = f"stopped after {far:,} of {several(of, 'session')}" if of else "stopped"
             tell([f"{what}, {imported:,} new ones are stored; run it again to continue"])
 
-    def _sweep(
-        self,
-        store: Store,
-        known: Mapping[str, Adapter],
-        roots: Roots,
-        *,
-        wait: float = 0.0,
-        digests: bool = True,
-        digest_limit_s: float | None = None,
-    ) -> SweepReport:
-        from thence.memory import nudges
-
-        with store.sweeping(wait):
-            taken = nudges.take(wiring.home(), only=self._only)
-            roots = {name: list(paths) for name, paths in roots.items()}
-            for name, root in taken.roots(known):
-                if root not in roots.setdefault(name, []) and root.is_dir():
-                    roots[name].append(root)
-            sweep = wiring.sweep_of(
-                store, known, evicts=wiring.policy(), progress=self._note, digests=digests
-            )
-            self._report = sweep.report
-            report = sweep.run(roots, digest_limit_s)
-            if report.sessions_new:
-                wiring.refresh_folders(store)
-            if report.evicted or sweep.redacted_again:
-                wiring.purge_exports(store, sweep.redacted_again)
-            taken.done()
-        if digests:
-            self._embed(store, report, limit_s=digest_limit_s)
-        self._progress.end()
-        if report.losses or sweep.digested:
-            from thence.cli.notes import post_digests, write_losses
-
-            report.notes += write_losses(report.losses)
-            if problem := post_digests(store, sweep.digested):
-                report.notes.append(problem)
-        if sweep.digested:
-            wiring.refresh_briefs(store, sweep.digested)
-        return report
-
-    def _embed(self, store: Store, report: SweepReport, *, limit_s: float | None) -> None:
+    def _embed(self, store: Store, report: SweepReport) -> None:
         """Make vectors that are missing, where semantic search is on; all if somebody watches."""
         vectors = getattr(store, "vectors", None)
         if vectors is None:
@@ -204,8 +174,7 @@ class SweepRun:
             all_ = far.done + far.left
             self._progress(Progress("embed", sources=far.done, all_sources=all_, sessions=all_))
 
-        if limit_s is None and not self._progress.is_shown:
-            limit_s = EMBED_LIMIT_S
+        limit_s = None if self._progress.is_shown else EMBED_LIMIT_S
         far = vectors.build(store, limit_s=limit_s, progress=note)
         report.embedded, report.unembedded = far.done, far.left
 
@@ -229,41 +198,26 @@ class SweepRun:
     # -- watching -----------------------------------------------------------------------
 
     def watch(self, store: Store) -> int:
-        """Sweep, then again whenever files change; ends when it is stopped."""
-        from thence.memory import nudges
-        from thence.memory.watching import (
-            DIGEST_LIMIT_S,
-            IDLE_BEFORE_DIGEST_S,
-            DigestPace,
-            changes,
-            narrow_to,
-        )
+        """Sweep, then again whenever files change, until it is interrupted."""
+        from thence.memory.sweeper import Sweeper
 
-        folders = [path for paths in self._roots.values() for path in paths]
-        changed = changes(folders, wiring.home() / nudges.FOLDER, rest=IDLE_BEFORE_DIGEST_S)
-        self._tell(
-            self._sweep(store, self._known, self._roots, wait=wiring.SWEEP_WAIT_S), first=True
-        )
-        pace = DigestPace()
-        for paths in changed:
-            known, roots = narrow_to(self._known, self._roots, paths)
-            if paths:
-                pace.note_change()
-            digests = not paths or pace.is_due
-            report = self._sweep(
-                store,
-                known,
-                roots,
-                wait=wiring.SWEEP_WAIT_S,
-                digests=digests,
-                digest_limit_s=DIGEST_LIMIT_S,
-            )
-            if digests:
-                pace.note_digests(report.seconds, is_unfinished=bool(report.undigested))
-            self._tell(report)
-            time.sleep(
-                min(REST_PER_SWEEP_SECOND * report.seconds, MAX_REST_S)
-            )  # what changes meanwhile is gathered
+        sweep_home = self._sweep_home = HomeSweep(store, self._note)
+        told = itertools.count()
+
+        def sweep_and_tell(*what: Any, **options: Any) -> SweepReport:
+            report = sweep_home(*what, **options)
+            self._progress.end()
+            self._tell(report, first=not next(told))
+            return report
+
+        Sweeper(
+            store,
+            wiring.home(),
+            self._known,
+            self._roots,
+            sweep_home=sweep_and_tell,
+            hub=_Nobody(),
+        ).run()
         return 0
 
     def _tell(self, report: SweepReport, *, first: bool = False) -> None:
@@ -275,6 +229,18 @@ class SweepRun:
             clock = style(f"{present():%H:%M:%S}", fg="bright_black")
             lines = list(self._describe(report, width() - 10))
             tell([f"{clock}  {lines[0]}", *(f"{' ' * 10}{line}" for line in lines[1:])])
+
+
+class _Nobody:
+    """Nobody sees pages: what is said of sweeps is printed."""
+
+    has_clients = False
+
+    def publish_changes(self, uids: Iterable[str], *, again: bool = False) -> None:
+        """Publish nothing."""
+
+    def publish_standing(self) -> None:
+        """Publish nothing."""
 
 
 # -- progress -------------------------------------------------------------------------------

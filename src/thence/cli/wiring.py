@@ -416,12 +416,13 @@ def sweep_of(
     from functools import partial
 
     from thence.memory.notes import announce_age_removal
+    from thence.memory.retention_run import running_sessions
     from thence.memory.sweep import Sweep
 
-    current = settings()
+    current, everybody = settings(), adapters()
     return Sweep(
         opened,
-        adapters() if known is None else known,
+        everybody if known is None else known,
         redactor(),
         domains=current["session_memory.domains"],
         exclude=current["session_memory.exclude"],
@@ -433,6 +434,7 @@ def sweep_of(
         digests=digests,
         anew=anew,
         announce=partial(announce_age_removal, home()),
+        running=lambda: running_sessions(everybody, roots(everybody)),
     )
 
 

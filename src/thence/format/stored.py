@@ -357,20 +357,6 @@ def _ref_decoder() -> msgspec.msgpack.Decoder[list[Any]]:
 
 
 _REF_DECODER = _ref_decoder()
-_RAW_DECODER = msgspec.msgpack.Decoder(list[msgspec.Raw])
-
-
-def _row_decoder() -> msgspec.msgpack.Decoder[Any]:
-    """Return what reads of one row which event it is, and its ref."""
-    fields: list[tuple[str, Any]] = [(f.name, msgspec.Raw) for f in _FIELDS[: _BLOCK + 1]]
-    for at in (_ID, _REF, _NATIVE, _BLOCK):
-        fields[at] = (_NAMES[at], _FIELDS[at].type)
-    start = msgspec.defstruct("EventName", fields, array_like=True, gc=False)
-    row: Any = msgspec.defstruct("RowName", [("event", start)], array_like=True, gc=False)
-    return msgspec.msgpack.Decoder(row)
-
-
-_ROW_DECODER = _row_decoder()
 
 
 def encode_events(uid: str, rows: Iterable[StoredEvent]) -> bytes:
@@ -421,29 +407,6 @@ def decode_refs(body: bytes) -> dict[int, str | None]:
         last = last + SEQ_STEP if event.seq == _AS_BEFORE else event.seq
         refs[last] = event.payload_ref
     return refs
-
-
-class StoredRefs:
-    """Where the payloads of some events lie; most are found without reading the others."""
-
-    def __init__(self, uid: str, body: bytes, first: int) -> None:
-        """`first` is the number of the first event."""
-        self._name = event_ids(uid)
-        self._body = body
-        self._first = first
-        self._rows = _RAW_DECODER.decode(body)
-
-    def ref(self, seq: int, event_id: int) -> str | None:
-        """Return where the payload of an event lies."""
-        at = (seq - self._first) // SEQ_STEP
-        if at < len(self._rows):
-            event = _ROW_DECODER.decode(self._rows[at]).event
-            is_named = event.event_id == _AS_NAMED
-            own = self._name(event.native_id, event.block, 0) if is_named else event.event_id
-            if own == event_id:
-                ref: str | None = event.payload_ref
-                return ref
-        return decode_refs(self._body).get(seq)  # some number between them was given up
 
 
 def fingerprint(row: StoredEvent, *, with_ref: bool = True) -> int:

@@ -41,8 +41,19 @@ BULKY_CHARS = 256
 
 KEPT_KEYS = frozenset(
     [
-        *("agentId", "agent_id", "diff", "error", "errors", "exitCode", "exit_code", "gitDiff"),
-        *("hunks", "patch", "stderr", "structuredPatch", "structured_patch"),
+        "agentId",
+        "agent_id",
+        "diff",
+        "error",
+        "errors",
+        "exitCode",
+        "exit_code",
+        "gitDiff",
+        "hunks",
+        "patch",
+        "stderr",
+        "structuredPatch",
+        "structured_patch",
     ]
 )
 """Fields of a result's copy that stay whatever they hold."""

@@ -21,6 +21,7 @@ import msgspec
 
 from thence.format.normal import DERIVED, KINDS, kind_bit
 from thence.format.records import JSON, time_text
+from thence.memory.packs import full_ref
 from thence.memory.pairs import index_text
 from thence.memory.ranking import DIGEST, TITLE, Lists, Row
 from thence.memory.search import BUDGET_S, Query, SearchMatch, token
@@ -328,6 +329,7 @@ class SqliteWords:
                 out.append(self._session(int(session), ts, kind, worth))
                 continue
             uid, event, ref, seq = events[number]
+            ref = None if ref is None else full_ref(ref, uid)
             name, state_name = KINDS[kind], STATES[state].value
             out.append(
                 SearchMatch(

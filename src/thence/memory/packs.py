@@ -163,6 +163,16 @@ def pack_name(session_uid: str) -> str:
     return base64.b32encode(digest)[:20].decode("ascii").lower()
 
 
+def short_ref(ref: str, pack: str) -> str:
+    """Return a ref without the name of its pack, for rows that say whose it is."""
+    return ref.removeprefix(pack)
+
+
+def full_ref(ref: str, session_uid: str) -> str:
+    """Return a ref of a session's row as `read` takes it."""
+    return pack_name(session_uid) + ref if ref.startswith("-") else ref
+
+
 def _file(pack: str, slot: int) -> str:
     return f"{pack}-{slot}.pack"
 

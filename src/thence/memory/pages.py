@@ -21,8 +21,8 @@ from thence.format.normal import KINDS
 from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
     StoredEvent,
-    StoredRefs,
     decode_events,
+    decode_refs,
     encode_events,
     events_of_session,
     fingerprint,
@@ -70,11 +70,11 @@ def unpack_page(uid: str, page: bytes) -> list[StoredEvent] | None:
     return decode_events(uid, body[2:])
 
 
-def unpack_refs(uid: str, page: bytes, first: int) -> StoredRefs | None:
-    """Return where payloads of a page lie; None when another version of the fold made it."""
+def unpack_refs(page: bytes) -> dict[int, str | None]:
+    """Return where payloads of a page lie; none when another version of the fold made it."""
     body = zstandard.ZstdDecompressor().decompress(page)
     is_ours = int.from_bytes(body[:2], "big") == fold.VERSION
-    return StoredRefs(uid, body[2:], first) if is_ours else None
+    return decode_refs(body[2:]) if is_ours else {}
 
 
 def rename_page(uid: str, page: bytes, refs: Mapping[str, str]) -> bytes:

@@ -19,7 +19,7 @@ was, and whether there were more.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import lru_cache
@@ -164,8 +164,8 @@ class SearchMatch(msgspec.Struct, frozen=True):
     ts: int
     kind: str
     state: str | None
-    place: str | Callable[[], str | None] | None
-    """Where its text lies: a ref, or what looks it up."""
+    ref: str | None
+    """Where its text lies."""
     score: float
     seq: int | None = None
     text: str | None = None
@@ -174,11 +174,6 @@ class SearchMatch(msgspec.Struct, frozen=True):
     row: int | None = None
     derived_from: int | None = None
     """The event whose words these are, where the one that was found is derived from it."""
-
-    @property
-    def ref(self) -> str | None:
-        """Where its text lies; looked up only when somebody asks."""
-        return self.place() if callable(self.place) else self.place
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):

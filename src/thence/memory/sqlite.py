@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from thence.errors import (
 )
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
-from thence.format.stored import StoredEvent, StoredRefs
+from thence.format.stored import StoredEvent
 from thence.memory import backup, disk, pages, vectors
 from thence.memory.encoder import Encoder
 from thence.memory.index import SqliteWords, WordIndex, every, first
@@ -37,7 +36,7 @@ from thence.memory.rows import (
     inventory,
     now,
 )
-from thence.memory.search import Query, SearchAnswer, SearchMatch, as_asked
+from thence.memory.search import Query, SearchAnswer, as_asked
 from thence.memory.sqlite_file import SqliteFile, translate_errors
 from thence.memory.sqlite_rows import (
     DIGESTS,
@@ -288,35 +287,7 @@ class Sqlite(SqlReads, SqliteFile):
         """Find events by their words, the best first, within a budget of time."""
         source = SqliteWords(self._db, query)
         answer = vectors.search((source, self.sessions), query, limit, offset, self.vectors)
-        return msgspec.structs.replace(
-            answer, matches=as_asked(self._place_matches(answer.matches), query)
-        )
-
-    def _place_matches(self, matches: Sequence[SearchMatch]) -> list[SearchMatch]:
-        """Return hits with what looks up where the texts of their events lie.
-
-        That reads a page of events for each: who shows a few of many hits reads but theirs.
-        """
-        read: dict[tuple[int, int], StoredRefs | None] = {}
-        return [
-            hit
-            if hit.seq is None or hit.place is not None
-            else msgspec.structs.replace(hit, place=partial(self._find_ref, hit, read))
-            for hit in matches
-        ]
-
-    def _find_ref(
-        self, hit: SearchMatch, read: dict[tuple[int, int], StoredRefs | None]
-    ) -> str | None:
-        """Return where the text of a hit lies; `read` has the refs of pages that were read."""
-        sql = f"SELECT first, body {_PAGE_OF} ORDER BY first DESC LIMIT 1"
-        for start, body in self._db.execute(sql, (hit.session, hit.seq)):
-            key = hit.session, start
-            if key not in read:
-                read[key] = pages.unpack_refs(hit.session_uid, body, start)
-            refs = read[key]
-            return refs.ref(hit.seq or 0, hit.event_id or 0) if refs else None
-        return None
+        return msgspec.structs.replace(answer, matches=as_asked(answer.matches, query))
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""

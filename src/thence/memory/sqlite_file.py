@@ -24,9 +24,9 @@ from thence.errors import (
     SessionNotFound,
     ThenceError,
 )
-from thence.memory import backup, disk, index
+from thence.memory import backup, disk, index, sqlite_rows
 from thence.memory.index import every, first
-from thence.memory.sqlite_schema import MIGRATIONS
+from thence.memory.sqlite_schema import MIGRATIONS, REFS_MIGRATION
 from thence.memory.store import StoreDamaged, StoreLocked
 
 BUSY_MS = 5_000
@@ -177,6 +177,8 @@ class SqliteFile:
                     index.note_tokens(db)
                 if MIGRATIONS[number] == index.TITLES_MIGRATION:
                     index.index_digests_again(db)
+                if MIGRATIONS[number] == REFS_MIGRATION:
+                    sqlite_rows.note_refs(db)
                 db.execute(f"PRAGMA user_version={number + 1}")
 
     @contextlib.contextmanager

@@ -16,10 +16,9 @@ from thence.errors import ThenceError
 from thence.format.facts import Fact
 from thence.format.normal import KINDS, event_id
 from thence.format.records import JSON
-from thence.format.stored import StoredEvent
 from thence.memory import pages, sqlite_vectors
 from thence.memory.index import WordIndex, digest_text, every, first
-from thence.memory.packs import BlobStore
+from thence.memory.packs import BlobStore, pack_name, short_ref
 from thence.memory.pairs import index_text
 from thence.memory.rows import (
     FOR_LATER,
@@ -159,7 +158,7 @@ def put_events(  # noqa: PLR0917 - two places, and what goes there
     numbers = _put_pages(db, session, change)
     _alter_events(db, words, blobs, session, change, numbers)  # an index likes rising numbers
     start = start or words.place(session, change)
-    ids = _put_rows(db, words, session, change.events, start, numbers)
+    ids = _put_rows(db, words, session, change, start, numbers)
     words.add((ids[w.event_id], w.body, w.meta) for w in change.words if w.event_id in ids)
     if change.vanished:
         words.drop(session, change.vanished)
@@ -222,7 +221,8 @@ def _alter_events(  # noqa: PLR0917 - as `put_events`
     """Write what later records say of earlier events; their words get the tokens of today."""
     retold = {w.event_id: w for w in change.words if w.event_id in change.retold}
     stored = "SELECT id, kind, tool, implied FROM events WHERE session=? AND event_id=?"
-    values = "ts=?, kind=?, state=?, tool=?, tokens=?, ref=NULL, implied=?, seq=?"
+    values = "ts=?, kind=?, state=?, tool=?, tokens=?, ref=?, implied=?, seq=?"
+    pack = _pack_of(change)
     for altered in change.altered:
         event, ref = pages.thin_row(altered), altered.event.payload_ref
         row = db.execute(stored, (session, event.event_id)).fetchone()
@@ -232,8 +232,8 @@ def _alter_events(  # noqa: PLR0917 - as `put_events`
         db.execute(
             f"UPDATE events SET {values} WHERE id=?",  # noqa: S608 - written above
             (
-                *(event.ts, event.kind, event.state, event.tool, event.tokens, event.implied),
-                *(numbers[event.event_id], number),
+                *(event.ts, event.kind, event.state, event.tool, event.tokens),
+                *(ref and short_ref(ref, pack), event.implied, numbers[event.event_id], number),
             ),
         )
         if (longer := retold.get(event.event_id)) is not None:
@@ -289,35 +289,67 @@ def rename_refs(db: apsw.Connection, session: int, change: SessionChange) -> Non
         "UPDATE event_pages SET body=? WHERE session=? AND first=?",
         [(pages.rename_page(uid, body, change.renamed), session, at) for at, body in stored],
     )
-    db.executemany(
-        "UPDATE events SET ref=? WHERE session=? AND ref=?",
-        [(new, session, old) for old, new in change.renamed.items() if new != old],
-    )
+    _rename_rows(db, session, change)
     db.execute("DELETE FROM pending WHERE name=?", (REPACK + uid,))
+
+
+def _pack_of(change: SessionChange) -> str:
+    """Return the pack that refs of rows leave out: its name is made of the session's uid."""
+    return pack_name(clean(change.row.session.session_uid) or "")
+
+
+def _rename_rows(db: apsw.Connection, session: int, change: SessionChange) -> None:
+    """Let the rows of events lead to where payloads lie now."""
+    pack = _pack_of(change)
+    moved = {
+        short_ref(old, pack): short_ref(new, pack)
+        for old, new in change.renamed.items()
+        if new != old
+    }
+    rows = every(db, "SELECT id, ref FROM events WHERE session=? AND ref NOTNULL", session)
+    db.executemany(
+        "UPDATE events SET ref=? WHERE id=?",
+        [(moved[ref], number) for number, ref in rows if ref in moved],
+    )
+
+
+def note_refs(db: apsw.Connection) -> None:
+    """Note with events where their payloads lie, as their pages say; earlier stores do not."""
+    for session, uid in every(db, "SELECT id, uid FROM sessions"):
+        pack, refs = pack_name(uid), dict[int, str | None]()
+        for (page,) in db.execute("SELECT body FROM event_pages WHERE session=?", (session,)):
+            refs |= pages.unpack_refs(page)
+        rows = every(db, "SELECT id, seq FROM events WHERE session=? AND seq NOTNULL", session)
+        db.executemany(
+            "UPDATE events SET ref=? WHERE id=?",
+            [(short_ref(ref, pack), number) for number, seq in rows if (ref := refs.get(seq))],
+        )
 
 
 def _put_rows(  # noqa: PLR0917 - as `put_events`
     db: apsw.Connection,
     words: WordIndex,
     session: int,
-    events: Sequence[StoredEvent],
+    change: SessionChange,
     start: int,
     numbers: Mapping[int, int],
 ) -> dict[int, int]:
-    """Write rows of events in their order from `start` on, and return the row of each."""
+    """Write rows of new events in their order from `start` on, and return the row of each."""
     ids: dict[int, int] = {}
     rows: list[tuple[int | str | None, ...]] = []
-    for number, event in enumerate(events, start):
+    pack = _pack_of(change)
+    for number, event in enumerate(change.events, start):
         thin = pages.thin_row(event)
         ids[thin.event_id] = number
         values = (thin.event_id, thin.ts, thin.kind, thin.state, thin.tool, thin.tokens)
-        rows.append((number, session, *values, thin.implied, numbers[thin.event_id]))
+        ref = thin.ref and short_ref(thin.ref, pack)
+        rows.append((number, session, *values, ref, thin.implied, numbers[thin.event_id]))
     db.executemany(
-        "INSERT OR IGNORE INTO events(id, session, event_id, ts, kind, state, tool, tokens,"
-        " implied, seq) VALUES(?,?,?,?,?,?,?,?,?,?)",
+        "INSERT OR IGNORE INTO events(id, session, event_id, ts, kind, state, tool, tokens, ref,"
+        " implied, seq) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
         rows,
     )
-    words.next_id = max(words.next_id, start + len(events))
+    words.next_id = max(words.next_id, start + len(change.events))
     return ids
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from thence.memory import index, sqlite_vectors
 from thence.memory.rows import BOUND_BYTES
 
+REFS_MIGRATION = "-- where the payloads of events lie stands in their rows, too"
+"""FROZEN: changes no table; then `sqlite_rows.note_refs` is due."""
+
 _HAS_BOUND = " OR ".join(f"instr(row, x'{key}')" for key in BOUND_BYTES)
 
 MIGRATIONS: tuple[str, ...] = (
@@ -119,4 +122,5 @@ MIGRATIONS: tuple[str, ...] = (
     UPDATE sessions SET bound=1 WHERE {_HAS_BOUND};
     CREATE INDEX sessions_bound ON sessions(ended) WHERE bound;
     """,  # noqa: S608 - of our own constants
+    REFS_MIGRATION,
 )

@@ -137,13 +137,15 @@ class Sweep:
         digests: bool = True,
         anew: Collection[str] = (),
         announce: Callable[[datetime], datetime] | None = None,
+        running: Callable[[], set[str]] = set,
     ) -> None:
         """Get ready; with the store's `address` a large sweep may use a second process.
 
         The sessions in `anew` are read from the start, changed or not: their packs are broken.
         Without a `policy` nothing is evicted; without `digesters` all that are installed are asked;
         without `digests` these are left to a later sweep. `announce` returns from when on sessions
-        may be evicted by age; without it they are at once.
+        may be evicted by age; without it they are at once. `running` returns the sessions that run
+        besides those in the roots that are swept: neither are evicted.
         """
         self._store = store
         self._adapters = adapters
@@ -155,6 +157,7 @@ class Sweep:
         self._digesters = digesters
         self._policy = policy
         self._announce = announce
+        self._running = running
         self._digesting = digests
         self._address = address if (os.cpu_count() or 1) > 1 else None
         self._fingerprint = fingerprint(redactor.version)
@@ -627,7 +630,7 @@ class Sweep:
         run = RetentionRun(
             self._store,
             self._policy,
-            running=lambda: running_sessions(self._adapters, roots),
+            running=lambda: self._running() | running_sessions(self._adapters, roots),
             analyse=self._analyse_now,
             may_evict_by_age=self._may_evict_by_age,
         )

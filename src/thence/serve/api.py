@@ -675,6 +675,24 @@ def _removal(entry: dict[str, JSON]) -> Removal:
 
 
 ROUTES: list[HTTPRouteHandler] = [
-    *(now, projects, agent_session, sessions, session, chain, branch, events, one_event, raw_event),
-    *(messages, digest, search, ask, digests, signals, all_patterns, costs, plan, store),
+    now,
+    projects,
+    agent_session,
+    sessions,
+    session,
+    chain,
+    branch,
+    events,
+    one_event,
+    raw_event,
+    messages,
+    digest,
+    search,
+    ask,
+    digests,
+    signals,
+    all_patterns,
+    costs,
+    plan,
+    store,
 ]

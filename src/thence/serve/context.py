@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from litestar.di import NamedDependency
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ from thence.serve.cache import LruCache, session_key
 
 if TYPE_CHECKING:
     from thence.memory.redact import Redactor
-    from thence.memory.sweep import Sweep
+    from thence.memory.sweeper import SweepHome
 
 STATUS_MAX_AGE_S = 1.0  # every page asks, and an answer takes a look at each agent's files
 """How long agent status is cached, in seconds."""
@@ -55,13 +55,6 @@ _UID = re.compile(r"(?:[a-z][a-z0-9_-]{0,31}:)?[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 T = TypeVar("T")
 
 
-class SweepFactory(Protocol):
-    """Makes a sweep of this home."""
-
-    def __call__(self, known: Mapping[str, Adapter], *, digests: bool) -> Sweep:
-        """Make one with these readers; without `digests` these are left to a later one."""
-
-
 class AppContext:
     """The store, the settings and the live state that handlers read."""
 
@@ -74,7 +67,7 @@ class AppContext:
         known: Mapping[str, Adapter],
         roots: Mapping[str, Sequence[Path]],
         policy: Policy,
-        sweeps: SweepFactory | None = None,
+        sweep_home: SweepHome | None = None,
         clock: Callable[[], float] = time.time,
         redactor: Callable[[], Redactor] | None = None,
         ticks: Callable[[], float] = time.monotonic,
@@ -84,7 +77,7 @@ class AppContext:
         is_read_only: bool = False,
         room: int = MAX_CACHED_BYTES,
     ) -> None:
-        """Set up; without `sweeps` new lines of logs are not imported here.
+        """Set up; without `sweep_home` new lines of logs are not imported here.
 
         What is read from a source, because it was evicted, is redacted by the `redactor`. The
         timeouts, by `ticks`, are those of sessions that clients write into; 0 means never.
@@ -96,7 +89,7 @@ class AppContext:
         self.known = known
         self.roots = roots
         self.policy = policy
-        self.sweeps = sweeps
+        self.sweep_home = sweep_home
         self.clock = clock
         self._redactor = redactor
         self._redacting = threading.Lock()

@@ -297,7 +297,7 @@ class HostedSessions:
 
     def _tell(self, session: Session, *, wait: bool = False) -> None:
         """Import the session now, so that its followers and its writer see the event."""
-        if session.transcript_path is not None and self._context.sweeps is not None:
+        if session.transcript_path is not None and self._hub.sweeper is not None:
             swept = self._hub.sweeper.nudge([session.transcript_path])
             if wait:
                 swept.wait(MAX_SWEEP_WAIT_S)

@@ -38,12 +38,12 @@ from thence.memory import standing
 from thence.memory.readouts import read_end, read_session
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
+from thence.memory.sweeper import Sweeper
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.cache import SessionKey, session_key
 from thence.serve.clients import Client, frame
 from thence.serve.lines import EventLine, StreamPosition
 from thence.serve.listeners import StoreListener
-from thence.serve.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from thence.format.readout import Readout
@@ -110,7 +110,11 @@ class Hub:
         self._waking = False
         self._next = 0.0
         """When clients may be woken next, by the clock of the loop."""
-        self.sweeper = Sweeper(context, self)
+        self.sweeper: Sweeper | None = None
+        """Imports new lines of logs; None where nothing may be written."""
+        if (sweep_home := context.sweep_home) is not None:
+            store, home, known, roots = context.store, context.home, context.known, context.roots
+            self.sweeper = Sweeper(store, home, known, roots, sweep_home=sweep_home, hub=self)
         self._listener = StoreListener(context.store, self.publish_changes)
 
     # -- living -------------------------------------------------------------------------
@@ -123,7 +127,7 @@ class Hub:
             uid: entry.change for uid, entry in self._context.store.known().sessions.items()
         }
         self._watch = asyncio.create_task(self._look_after())
-        if self._context.sweeps is not None:
+        if self.sweeper is not None:
             self.sweeper.start()
         self._listener.start()
 
@@ -137,7 +141,7 @@ class Hub:
         self.close()
         if self._watch is not None:
             self._watch.cancel()
-        if self._context.sweeps is not None:
+        if self.sweeper is not None:
             await asyncio.to_thread(self.sweeper.stop)
         await asyncio.to_thread(self._listener.stop)
 

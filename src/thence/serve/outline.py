@@ -42,7 +42,13 @@ _RARE: Final[tuple[RowKind, ...]] = ("correction", "error", "test", "agent")
 _MINOR: Final[tuple[RowKind, ...]] = ("edit", "test", "error", "interrupted", "agent", "decision")
 _MAJOR: Final[tuple[RowKind, ...]] = ("prompt", "correction", "boundary", "branch", "copied")
 _MARKED: Final[tuple[RowKind, ...]] = (
-    *("prompt", "correction", "error", "interrupted", "edit", "test", "agent"),
+    "prompt",
+    "correction",
+    "error",
+    "interrupted",
+    "edit",
+    "test",
+    "agent",
 )
 
 

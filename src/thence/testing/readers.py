@@ -38,10 +38,27 @@ from thence.testing import offers, rows
 Write = Callable[[Path], object]
 
 CHECKS = (
-    *("protocol", "finding", "reading_twice", "growing_by_lines", "growing_by_bytes"),
-    *("growing_by_writes", "any_order", "every_line", "torn_tails", "rewriting"),
-    *("damaged_documents", "moving", "hostile_lines", "hostile_values", "no_trace", "labelling"),
-    *("resuming", "tool_forms", "settings", "handing_over", "made_up"),
+    "protocol",
+    "finding",
+    "reading_twice",
+    "growing_by_lines",
+    "growing_by_bytes",
+    "growing_by_writes",
+    "any_order",
+    "every_line",
+    "torn_tails",
+    "rewriting",
+    "damaged_documents",
+    "moving",
+    "hostile_lines",
+    "hostile_values",
+    "no_trace",
+    "labelling",
+    "resuming",
+    "tool_forms",
+    "settings",
+    "handing_over",
+    "made_up",
 )
 """The checks, each a method that gives its complaints. Those of parts that an agent does not have
 have none."""

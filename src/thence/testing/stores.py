@@ -41,9 +41,23 @@ from thence.memory.store import (
 )
 
 CHECKS = (
-    *("empty", "round_trip", "growth", "continuing", "all_or_nothing", "writing_twice", "digests"),
-    *("owners", "foreign", "restating", "replacing", "listing", "spending", "searching"),
-    *("evicting", "forgetting", "one_sweeper"),
+    "empty",
+    "round_trip",
+    "growth",
+    "continuing",
+    "all_or_nothing",
+    "writing_twice",
+    "digests",
+    "owners",
+    "foreign",
+    "restating",
+    "replacing",
+    "listing",
+    "spending",
+    "searching",
+    "evicting",
+    "forgetting",
+    "one_sweeper",
 )
 """The checks, each a method that gives its complaints."""
 

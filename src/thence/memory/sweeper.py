@@ -1,7 +1,8 @@
-"""While the server runs, what agents write is swept: at once, and digested when it rests.
+"""Sweeping what agents write while they write it; digests are made when they rest.
 
-One thread hears of what changes, another sweeps it and tells the hub. A sweep that fails is logged
-and the next one tried; nothing here keeps state that a restart would lose.
+One thread hears of what changes, another sweeps it: that of the server, or of `sweep --watch`. A
+sweep that fails is logged and the next one tried; nothing here keeps state that a restart would
+lose.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -21,10 +22,11 @@ from thence.memory.fields import locate
 from thence.memory.sqlite_file import DAMAGE_ERRORS, damage_error
 from thence.memory.store import Filter, StoreLocked
 from thence.memory.watching import DIGEST_LIMIT_S, DigestPace, changes, narrow_to
-from thence.serve.brief import refresh_briefs
 
 if TYPE_CHECKING:
-    from thence.serve.context import AppContext
+    from thence.agents import Adapter
+    from thence.memory.reports import SweepReport
+    from thence.memory.store import Store
 
 GATHER_MS: Final = 120
 STEP_MS: Final = 40
@@ -34,6 +36,8 @@ TICK_S: Final = 1.0
 UNSEEN_STEP_MS: Final = 500
 UNSEEN_TICK_S: Final = 3.0
 """The same two while no page is open: what nobody sees may come a little later."""
+RETENTION_INTERVAL_S: Final = 24 * 3600.0
+"""Seconds after which storage limits are applied though nothing was written."""
 EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
 EMBED_PAUSE_S: Final = 30.0
@@ -44,6 +48,25 @@ LOCK_TIMEOUT_S: Final = 2.0
 """Seconds that a sweep waits for the lock of another one."""
 
 _log = logging.getLogger(__name__)
+
+
+class SweepHome(Protocol):
+    """Sweeps folders of a home into its store, with all that follows a sweep."""
+
+    def __call__(
+        self,
+        known: Mapping[str, Adapter],
+        roots: Mapping[str, Sequence[Path]],
+        *,
+        wait_s: float = 0.0,
+        digests: bool = True,
+        digest_limit_s: float | None = None,
+    ) -> SweepReport:
+        """Sweep with these readers; without `digests` these and storage limits come later.
+
+        Raises `StoreLocked` when another sweep goes on for `wait_s` seconds.
+        """
+        ...
 
 
 class SweepListener(Protocol):
@@ -63,35 +86,61 @@ class SweepListener(Protocol):
 class Sweeper:
     """Imports what changed and publishes it; makes digests when nothing changes."""
 
-    def __init__(self, context: AppContext, hub: SweepListener) -> None:
-        self._context = context
+    def __init__(
+        self,
+        store: Store,
+        home: Path,
+        known: Mapping[str, Adapter],
+        roots: Mapping[str, Sequence[Path]],
+        *,
+        sweep_home: SweepHome,
+        hub: SweepListener,
+    ) -> None:
+        self._store = store
+        self._home = home
+        self._known = known
+        self._roots = roots
+        self._sweep_home = sweep_home
         self._hub = hub
         self._stop = threading.Event()
         self._waiting: queue.SimpleQueue[tuple[set[Path], threading.Event]] = queue.SimpleQueue()
         self._undigested: set[str] = set()
         self._embed_at = 0.0
         """When missing vectors are looked for again."""
+        self._retention_at = 0.0
+        """When storage limits are applied again, though nothing was written."""
         self._reported = ""
         """Why the last sweep failed."""
+        self._notes: list[str] = []
+        """What the last sweep that applied storage limits had to say."""
         self._watched = threading.Event()
         """What is written from now on will be told, so what was written before can be swept."""
-        self._threads = [
-            threading.Thread(target=run, name=f"thence-{run.__name__}", daemon=True)
-            for run in (self.watch, self.work)
-        ]
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin."""
-        for thread in self._threads:
-            thread.start()
+        """Begin, in threads."""
+        self._start(self.watch)
+        self._start(self.work)
+
+    def run(self) -> None:
+        """Sweep in this thread, until it is interrupted."""
+        self._start(self.watch)
+        try:
+            self.work()
+        finally:
+            self._stop.set()
+
+    def _start(self, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target, name=f"thence-{target.__name__}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def stop(self) -> None:
         """End, and wait for that."""
         self._stop.set()
         self.nudge(())
         for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+            thread.join()
 
     def nudge(self, paths: Iterable[Path]) -> threading.Event:
         """Sweep files without waiting for the system to tell of them; set when that is done."""
@@ -101,8 +150,8 @@ class Sweeper:
 
     def watch(self) -> None:
         """Watch for new lines of logs."""
-        folders = [path for paths in self._context.roots.values() for path in paths]
-        inbox = self._context.home / nudges.FOLDER
+        folders = [path for paths in self._roots.values() for path in paths]
+        inbox = self._home / nudges.FOLDER
         try:
             batches = changes(
                 folders, inbox, gather_ms=GATHER_MS, step_ms=self._step_ms, stop=self._stop
@@ -125,7 +174,7 @@ class Sweeper:
             paths, done = self._take_waiting()
             try:
                 rest = 0.0
-                received = nudges.take(self._context.home)
+                received = nudges.take(self._home)
                 paths |= set(self._nudged_paths(received.nudges))
                 if paths:
                     rest = self.sweep(paths)
@@ -147,19 +196,21 @@ class Sweeper:
 
     def _catch_up(self) -> bool:
         """Sweep what was written while nobody watched; False when another one sweeps."""
-        assert self._context.sweeps is not None  # noqa: S101 - it was started
-        before = {uid: entry.change for uid, entry in self._context.store.known().sessions.items()}
+        before = {uid: entry.change for uid, entry in self._store.known().sessions.items()}
         try:
-            with self._context.store.sweeping(LOCK_TIMEOUT_S):
-                # The first sweep of all makes digests as it reads; later ones leave them for then.
-                self._context.sweeps(self._context.known, digests=not before).run(
-                    self._context.roots
-                )
+            # The first sweep of all makes digests as it reads; later ones leave them for then.
+            self._sweep_home(
+                self._known,
+                self._roots,
+                wait_s=LOCK_TIMEOUT_S,
+                digests=not before,
+                digest_limit_s=DIGEST_LIMIT_S,
+            )
         except StoreLocked:  # somebody sweeps already: asked again in a moment
             return False
         except Exception as error:  # noqa: BLE001 - what changes from now on must be heard of
             self._report(error)
-        after = self._context.store.known().sessions
+        after = self._store.known().sessions
         changed = {uid for uid, entry in after.items() if before.get(uid) != entry.change}
         self._undigested |= changed
         self._hub.publish_changes(changed)
@@ -167,12 +218,11 @@ class Sweeper:
 
     def _report(self, error: Exception) -> None:
         """Log why a sweep failed, once in a row; only a bug is logged with its traceback."""
+        path = getattr(self._store, "path", Path())
         if isinstance(error, DAMAGE_ERRORS):
-            error = damage_error(getattr(self._context.store, "path", Path()), error)
+            error = damage_error(path, error)
         elif is_disk_full(error):
-            error = DiskFull(
-                f"the store {getattr(self._context.store, 'path', '')} cannot be written"
-            )
+            error = DiskFull(f"the store {path} cannot be written")
         if not isinstance(error, ThenceError):
             _log.error("live.failed", exc_info=error)
         elif error.message != self._reported:
@@ -198,19 +248,17 @@ class Sweeper:
                 yield Path(nudge.transcript_path)
                 continue
             uids = (f"{nudge.agent}:{nudge.session}",)  # not every hook is told the path
-            for row in self._context.store.sessions(Filter(uids=uids)):
+            for row in self._store.sessions(Filter(uids=uids)):
                 yield from (Path(locate(file)) for file in row.files)
 
     def sweep(self, paths: set[Path]) -> float:
-        """Keep what is new in files, and publish it; the seconds to rest then."""
-        assert self._context.sweeps is not None  # noqa: S101 - it was started
-        known, roots = narrow_to(self._context.known, self._context.roots, paths)
+        """Import what is new in files, and publish it; return the seconds to rest then."""
+        known, roots = narrow_to(self._known, self._roots, paths)
         if not roots:
             return 0.0
         rest = TICK_S
         try:
-            with self._context.store.sweeping(LOCK_TIMEOUT_S):
-                report = self._context.sweeps(known, digests=False).run(roots)
+            report = self._sweep_home(known, roots, wait_s=LOCK_TIMEOUT_S, digests=False)
             rest = min(REST_RATIO * report.seconds, TICK_S)
         except StoreLocked:
             self.nudge(paths)  # another one sweeps, and may have passed them already
@@ -221,28 +269,33 @@ class Sweeper:
 
     def _embed(self) -> None:
         """Make some of the vectors that are missing, where semantic search is on."""
-        vectors = getattr(self._context.store, "vectors", None)
+        vectors = getattr(self._store, "vectors", None)
         if vectors is None or time.monotonic() < self._embed_at:
             return
-        if not vectors.build(self._context.store, limit_s=EMBED_LIMIT_S).done:
+        if not vectors.build(self._store, limit_s=EMBED_LIMIT_S).done:
             self._embed_at = time.monotonic() + EMBED_PAUSE_S
 
     def _digest(self) -> bool:
-        """Digest what has come to rest; return whether some of it is left to digest."""
-        assert self._context.sweeps is not None  # noqa: S101 - it was started
-        if not self._undigested:
+        """Digest what rests, apply storage limits; return whether some is left to digest.
+
+        Limits by age are kept once a day, though nothing is written.
+        """
+        if not self._undigested and time.monotonic() < self._retention_at:
             return False
         with contextlib.suppress(StoreLocked):  # another sweep is at it; the next turn tries again
-            sweep = self._context.sweeps(self._context.known, digests=True)
-            with self._context.store.sweeping():
-                report = sweep.run({}, DIGEST_LIMIT_S)
-            if sweep.digested:
-                context = self._context
-                notes, redact = context.notes(), context.redact
-                refresh_briefs(context.store, notes, context.home, sweep.digested, redact)
+            report = self._sweep_home(self._known, {}, digest_limit_s=DIGEST_LIMIT_S)
+            self._retention_at = time.monotonic() + RETENTION_INTERVAL_S
+            self._log_notes(report)
             done = self._undigested
             if not report.undigested:
                 self._undigested = set()
             self._hub.publish_changes(done, again=True)
             return bool(report.undigested)
         return False
+
+    def _log_notes(self, report: SweepReport) -> None:
+        """Log what storage limits removed or could not keep, each note once in a row."""
+        for note in report.notes:
+            if note not in self._notes:
+                _log.warning("%s", note)
+        self._notes = report.notes
