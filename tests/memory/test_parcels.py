@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def made(turns):
             return
         if number == dies:
             os._exit(9)
-        yield number, 1
+        yield number, 1, "now"
 told = []
 got, most = [], 0
 parcels = Parcels(folder, int, made, lambda: {{"parcels": 1}}, told.append, size=3, readers=readers)
@@ -68,6 +69,39 @@ def test_reader_that_dies_is_told(tmp_path: Path) -> None:
     expected = ["broken the reading process ended with 9", "[]"]
 
     assert expected == _told(tmp_path, 2, 50)
+
+
+LARGE_STORY = """
+import sys
+from pathlib import Path
+from thence.memory.parcels import Parcels, in_turns
+sizes = [3] * 20
+sizes[12] = 60
+def read(at):
+    yield from ((at, size) for size in range(0, sizes[at], 3))
+def made(turns):
+    return ((piece, 3, order) for piece, order in in_turns(turns, sizes, read, lambda piece: 3))
+parcels = Parcels(Path(sys.argv[1]), tuple, made, dict, print, size=6, readers=int(sys.argv[2]))
+print([at for at, _ in parcels])
+"""
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_large_source_is_begun_first_and_arrives_in_its_turn(tmp_path: Path, readers: int) -> None:
+    """The writer has the newer ones before it, and its pieces in their order."""
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE_STORY, str(tmp_path), str(readers)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    order = json.loads(done.stdout.splitlines()[-1])
+
+    assert [*range(12), *[12] * 20, *range(13, 20)] == sorted(order)
+    if readers == 1:
+        assert sorted(order) == order
+    assert order.index(12) >= 12 - readers
 
 
 @pytest.mark.slow

@@ -1,19 +1,28 @@
 """Debian's Chromium, driven by Playwright: tabs that notice whatever should not happen.
 
-A tab enters by the one-time URL as a person does. It keeps what went wrong: errors of scripts,
-violations of the content security policy, requests to anywhere but the server itself.
+A tab is signed in; tests of signing in use the one-time URL. It keeps what went wrong: errors of
+scripts, violations of the content security policy, requests to anywhere but the server itself.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Error,
+    Page,
+    Request,
+    expect,
+    sync_playwright,
+)
 
 from tests.serve import looks
 from tests.serve.conftest import House
@@ -52,13 +61,30 @@ class Tab:
         self.errors: list[str] = []
         self.strangers: list[str] = []
         page.set_default_timeout(WAIT)
-        page.on("pageerror", lambda error: self.errors.append(f"{error}"))
-        page.on("console", lambda said: self._said(said.type, said.text))
+        page.on("pageerror", self._failed)
+        page.on("console", self._said)
         page.context.on("request", self._asked)
 
-    def _said(self, kind: str, text: str) -> None:
-        if kind == "error":
-            self.errors.append(text)
+    def forget(self) -> None:
+        """Leave the page as a new one is, for another tab."""
+        for other in self.page.context.pages:
+            if other is not self.page:
+                other.close()
+        self.page.remove_listener("pageerror", self._failed)
+        self.page.remove_listener("console", self._said)
+        self.page.context.remove_listener("request", self._asked)
+        self.page.unroute_all()
+        if self.page.url.startswith(self.house.url):
+            self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        self.page.goto("about:blank")
+        self.page.context.clear_permissions()
+
+    def _failed(self, error: Error) -> None:
+        self.errors.append(f"{error}")
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(message.text)
 
     def _asked(self, request: Request) -> None:
         own = request.url.startswith((f"{self.house.url}/", "about:", "data:text/html,blank"))
@@ -97,7 +123,7 @@ class Tab:
         """What axe-core finds on this page that keeps somebody out: serious or worse."""
         self.page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
         found: dict[str, Any] = self.page.evaluate(
-            "axe.run(document, {resultTypes: ['violations']})"
+            "axe.run(document, {resultTypes: ['violations'], preload: false})"
         )
         return [
             f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
@@ -109,10 +135,10 @@ class Tab:
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """Start Debian's Chromium, or skip where there is none."""
-    path = shutil.which("chromium")
+    """Start Debian's Chromium, without its windows where that is installed; or skip."""
+    path = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if path is None:
-        pytest.skip("no chromium: apt-get install chromium")
+        pytest.skip("no chromium: apt-get install chromium-headless-shell")
     with sync_playwright() as kit:
         # Without its sandbox: containers run as root, and what is opened is our own pages.
         browser = kit.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -127,6 +153,10 @@ def height_of(width: int) -> int:
     return 900 if width > 640 else 844
 
 
+_FREE: Final[WeakKeyDictionary[Browser, Page]] = WeakKeyDictionary()
+"""The page of a browser that no test uses now: a new one costs as much as opening five pages."""
+
+
 @contextmanager
 def tab(
     browser: Browser,
@@ -135,19 +165,25 @@ def tab(
     width: int | None = None,
     script: bool = True,
 ) -> Iterator[Tab]:
-    """Open a tab that has entered the house, as this test looks at pages."""
-    look = looks.current
-    width = width or look.width
-    context = browser.new_context(
-        viewport={"width": width, "height": height_of(width)},
-        color_scheme="dark" if look.dark else "light",
-        java_script_enabled=script,
-        timezone_id="UTC",
-    )
-    try:
+    """Return a tab that is signed in to the house, as this test looks at pages.
+
+    It is blank and has no memory, though the page of an earlier test may be used again.
+    """
+    page = _FREE.pop(browser, None) if script else None
+    if page is None:
+        context = browser.new_context(java_script_enabled=script, timezone_id="UTC")
         context.add_init_script(WATCH)
-        made = Tab(context.new_page(), house)
-        made.page.goto(house.gate.url(), wait_until="load")
+        page = context.new_page()
+    made = Tab(page, house)
+    made.set_look(looks.current._replace(width=width or looks.current.width))
+    name, value = house.gate.cookie_name, house.gate._cookies.add()
+    page.context.add_cookies([{"name": name, "value": value, "url": house.url}])
+    try:
         yield made
+        if script:
+            with suppress(Error):  # a page that is about to lead elsewhere is not used again
+                made.forget()
+                _FREE[browser] = page
     finally:
-        context.close()
+        if page is not _FREE.get(browser):
+            page.context.close()

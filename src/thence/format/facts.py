@@ -281,22 +281,32 @@ def words_of(block: Block | SessionEvent, limit: int = 1 << 20) -> str:
             return text[:limit]
     out: list[str] = []
     room = limit
-    todo: list[JSON] = [payload]
+    todo: list[Iterator[JSON]] = [iter((payload,))]  # of each list or object that is being read
     while todo and room > 0:
-        value = todo.pop()
-        kind = type(value)
-        if kind is str:
-            out.append(value[:room])
-            room -= len(value) + 1
-        elif kind is dict:
-            named = value.get("type")
-            if type(named) is not str or named not in _NOT_SEARCHED:
-                todo += reversed(value.values())
-            elif named not in _UNREADABLE:
-                todo.append(value.get(named))
-        elif kind is list:
-            todo += reversed(value)
+        for value in todo[-1]:
+            kind = type(value)
+            if kind is str:
+                out.append(value[:room])
+                room -= len(value) + 1
+                if room <= 0:
+                    break
+            elif kind is list:
+                todo.append(iter(value))
+                break
+            elif kind is dict:
+                todo.append(iter(_searched_values(value)))
+                break
+        else:
+            todo.pop()
     return "\n".join(out)
+
+
+def _searched_values(value: dict[str, JSON]) -> Iterable[JSON]:
+    """Return the values of an object that are worth finding again."""
+    named = value.get("type")
+    if type(named) is not str or named not in _NOT_SEARCHED:
+        return value.values()
+    return () if named in _UNREADABLE else (value.get(named),)
 
 
 _UNREADABLE = frozenset({"image", "document", "redacted_thinking"})
@@ -363,13 +373,18 @@ def _merge_status(earlier: CallStatus, more: CallStatus) -> CallStatus:
     )
 
 
-def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[SessionEvent]:
+def events_of(
+    facts: Sequence[Fact],
+    states: Sequence[State],
+    uid: str,
+    times: Sequence[int | None] | None = None,
+) -> list[SessionEvent]:
     """Turn facts into normalised events, one per block, in written order, not yet numbered.
 
     A record that was written twice is one; one that repeats an id with other content is another
-    event, told apart by its occurrence.
+    event, told apart by its occurrence: `times`, where they were counted before.
     """
-    times = occurrences(facts)
+    times = occurrences(facts) if times is None else times
     name = event_ids(uid)
     last: dict[str, int] = {}  # native id -> the id of its last block, which children hang off
     tools: dict[str, str | None] = {}
@@ -384,9 +399,9 @@ def events_of(facts: Sequence[Fact], states: Sequence[State], uid: str) -> list[
     return list(_events(facts, states, times, uid, name, last, tools, merge_statuses(facts)))
 
 
-def event_blocks(facts: Sequence[Fact]) -> list[Block]:
+def event_blocks(facts: Sequence[Fact], times: Sequence[int | None] | None = None) -> list[Block]:
     """Return the block of each event that `events_of` makes of the same facts."""
-    times = occurrences(facts)
+    times = occurrences(facts) if times is None else times
     return [b for f, nth in zip(facts, times, strict=True) if nth is not None for b in f.blocks]
 
 

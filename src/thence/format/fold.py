@@ -368,7 +368,7 @@ class Fold:
             unanswered=state.unanswered,
             wasted=state.wasted,
         )
-        for fact in window:
+        for fact in _last_of_runs(window):
             before = out.lines.get(fact.file, (0, 0))
             out.lines[fact.file] = max(before, (fact.generation, fact.line))
         if cuts:
@@ -393,6 +393,14 @@ class Fold:
         return out, sealed
 
 
+def _last_of_runs(facts: Sequence[Fact]) -> Iterator[Fact]:
+    """Yield of facts in written order those after which another log or generation begins."""
+    for fact, after in zip(facts, facts[1:], strict=False):
+        if after.line < fact.line or after.file != fact.file:
+            yield fact
+    yield from facts[-1:]
+
+
 def _bills_on(session: SessionGraph, events: Iterable[SessionEvent]) -> list[Bill]:
     """Return the bills that some events carry."""
     bills = session.bills
@@ -403,14 +411,18 @@ def _repeats(facts: Iterable[Fact]) -> dict[str, int]:
     """Count the records without an id that came more than once, by the name of the first."""
     counts: dict[str, int] = {}
     for fact in facts:
-        name, repeated, nth = fact.node.id.rpartition("~")
-        if repeated and is_line_name(name) and nth.isdigit():
+        if "~" not in fact.node.id:
+            continue
+        name, _, nth = fact.node.id.rpartition("~")
+        if is_line_name(name) and nth.isdigit():
             counts[name] = max(counts.get(name, 0), int(nth) + 1)
     return counts
 
 
 def _without_settled_shares(window: Iterable[Fact], state: FoldState) -> list[Fact]:
     """Return records of a window without the shares of other sessions that are settled."""
+    if not state.billed_until:
+        return list(window)
     return [gather.pending_shares(fact, state.billed_until) for fact in window]
 
 
@@ -444,14 +456,16 @@ def _left_in_window(
     gone = {id(fact) for fact in view.gone}
     sealed = {order_of(note) for note in notes}
     starts = {log: cut.start for log, cut in cuts.items()}
-
-    def is_sealed(fact: Fact) -> bool:
+    left: list[Fact] = []
+    for fact in window:
         if not fact.blocks:
-            return order_of(fact) in sealed
-        start = starts.get(view.logs.of(fact))
-        return start is not None and order_of(fact) < start
-
-    return [fact for fact in window if id(fact) not in gone and not is_sealed(fact)]
+            is_sealed = order_of(fact) in sealed
+        else:
+            start = starts.get(view.logs.of(fact))
+            is_sealed = start is not None and order_of(fact) < start
+        if not is_sealed and id(fact) not in gone:
+            left.append(fact)
+    return left
 
 
 def is_resumable(state: FoldState) -> bool:
@@ -623,10 +637,14 @@ _END_OF_TIME = "9999-12-31T00:00:00.000Z"
 def _keep_calls(out: FoldState, view: View, sealed: Collection[int]) -> None:
     """Remember sealed calls without a result, or whose result is an image alone."""
     graph, facts = view.session.graph, view.session.facts
+    nodes, answered = graph.nodes, graph.answered
     calls = set(out.unanswered)
     for place in sealed:
-        calls.update(call for call in graph.nodes[place].calls if call not in graph.answered)
-        calls.update(b.call for b in facts[place].blocks if b.call and gather.is_image_alone(b))
+        if node_calls := nodes[place].calls:
+            calls.update(call for call in node_calls if call not in answered)
+        for block in facts[place].blocks:
+            if block.kind == "tool_result" and block.call and gather.is_image_alone(block):
+                calls.add(block.call)
     out.unanswered = frozenset(calls)
 
 
@@ -637,12 +655,14 @@ def _keep_line(out: FoldState, session: SessionGraph, sealed: Collection[int]) -
         if place in sealed:
             fact = session.facts[place]
             out.turns += bool(fact.node.flags & Is.PROMPT)
-            calls.update(b.call for b in fact.blocks if b.call and _asks_agent(b))
+            for block in fact.blocks:
+                if block.kind == "tool_call" and block.call and _asks_agent(block):
+                    calls.add(block.call)
     out.agent_calls = frozenset(calls)
 
 
 def _asks_agent(block: Block) -> bool:
-    return block.kind == "tool_call" and tool_kind(block.tool or "") == "agent"
+    return tool_kind(block.tool or "") == "agent"
 
 
 def _carry(anchor: Fact, state: FoldState) -> Fact:

@@ -34,6 +34,9 @@ from thence.format.records import Usage
 from thence.format.repair import is_synthetic_content
 
 _OF_CALLS = frozenset({"tool_call", "tool_result"})
+_SILENT = frozenset({"lifecycle", "thinking"})
+"""Kinds of events that say nothing to the user and do nothing."""
+
 _OFF = frozenset({State.REPLAYED, State.DEAD, State.ROLLED_BACK})
 
 
@@ -413,25 +416,27 @@ def _interventions(
     lost = {p.call.event_id for p in pairs if _is_lost(p)}
     lost |= {p.result.event_id for p in pairs if p.result and _is_lost(p)}
     for event in line:
-        tone = _tone(event, blocks)
+        kind = event.kind
+        if kind in _SILENT and event.native_id not in stops:
+            watch.is_in_prompt = False
+            continue
+        tone = _tone(event, blocks) if kind in wording.SPOKEN else ""
         if event.event_id in refused:
             reason = refused[event.event_id].outcome.reason
-        elif event.native_id in stops and event.kind == "lifecycle":
+        elif kind == "lifecycle" and event.native_id in stops:
             reason = "interrupted"
         else:
             reason = watch.reason(event, tone, is_lost=event.event_id in lost)
         # A stop and the prompt after it are one intervention.
         if reason and not watch.has_stepped_in:
             yield _derive(event, "human_intervention", reason)
-        has_stopped = event.kind != "user_msg" and bool(reason)
-        watch.after(event.kind, tone, has_stopped=has_stopped)
+        has_stopped = kind != "user_msg" and bool(reason)
+        watch.after(kind, tone, has_stopped=has_stopped)
 
 
 def _tone(event: SessionEvent, blocks: Mapping[int, Block]) -> wording.Tone:
-    """Return what a text says by its wording, as it was noted where the text is not at hand."""
-    if event.kind not in wording.SPOKEN:
-        return ""
-    if event.payload_ref is None or event.payload is not None:
+    """Return what a text says by its wording, as it was noted when the text was stored."""
+    if event.payload_ref is None:
         return wording.tone_of(event.kind, event.payload or event.summary)
     block = blocks.get(event.event_id)
     return block.tone if block is not None else ""

@@ -167,9 +167,23 @@ def add_effects(facts: Iterable[Fact]) -> dict[str, Block]:
                 continue
             elif fact.type == "file":
                 msgspec.structs.force_setattr(block, "effect", file_effect(block.payload))
-            elif block.kind in SPOKEN and (tone := tone_of(block.kind, block.payload)):
-                msgspec.structs.force_setattr(block, "tone", tone)
+            elif block.kind in SPOKEN:
+                _add_tone(block)
     return calls
+
+
+def add_tones(facts: Iterable[Fact]) -> None:
+    """Note in the blocks of facts what texts say by their wording today, in place."""
+    for fact in facts:
+        for block in fact.blocks:
+            if block.kind in SPOKEN and block.payload is not None and fact.type != "file":
+                _add_tone(block)
+
+
+def _add_tone(block: Block) -> None:
+    tone = tone_of(block.kind, block.payload)
+    if tone != block.tone:
+        msgspec.structs.force_setattr(block, "tone", tone)
 
 
 def add_evidence(
@@ -258,9 +272,12 @@ def _how_it_ended(
     evidence: Evidence, result: Content | None, status: CallStatus | None
 ) -> errors.Ending:
     """Return how a call ended: a failure that any record tells stands."""
-    flags = {result.failed if result is not None else None, status.failed if status else None}
-    is_error = True if True in flags else False if False in flags else None
-    code = status.exit_code if status is not None else None
+    is_error = result.failed if result is not None else None
+    code = None
+    if status is not None:
+        code = status.exit_code
+        if is_error is not True and status.failed is not None:
+            is_error = status.failed
     if code == 0 and is_error:
         ending = errors.judge(evidence, is_error=True)
         return msgspec.structs.replace(ending, exit_code=code)

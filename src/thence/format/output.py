@@ -78,6 +78,7 @@ MARKS = ("Err", "Error", "NoMatchesFound", "FileNotFound")
 """Variants whose mere presence in a structured result is a failure."""
 
 _TEXTS = ("text", "output_for_prompt", "output", "content", "stdout", "stderr", "message", *MARKS)
+_TEXT_KEYS = {"type", "text"}
 _PREFACE = expression(
     r"(?:(?:Chunk ID|Wall time|Process running|Original token count)\b[^\n]*\n)+(?:Output:\n)?"
 )
@@ -94,6 +95,8 @@ def first(rows: Table, text: str) -> Row | None:
 
 def text(value: object) -> str:
     """Return the text of a result of any shape, its middle left out when it is long."""
+    if type(value) is dict and value.keys() == _TEXT_KEYS and type(value["text"]) is str:
+        value = value["text"]  # as most are
     return _text(value, 0)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from thence.format.facts import Block, Fact, occurrences
+from thence.format.facts import Block, Fact
 from thence.format.graph import State
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import SessionEvent
@@ -51,7 +51,11 @@ class Logs(msgspec.Struct, frozen=True):
 
 def spoken_files(facts: Iterable[Fact]) -> frozenset[str]:
     """Return the files of the main channel that hold records of the conversation."""
-    return frozenset({f.file for f in facts if f.channel == "main" and _is_of_conversation(f)})
+    spoken: set[str] = set()
+    for fact in facts:
+        if fact.channel == "main" and fact.file not in spoken and _is_of_conversation(fact):
+            spoken.add(fact.file)
+    return frozenset(spoken)
 
 
 def _is_of_conversation(fact: Fact) -> bool:
@@ -64,7 +68,7 @@ def find_logs(facts: Iterable[Fact], spoken: Collection[str]) -> Logs:
     """Return the logs of records; `spoken` are the files that hold the conversation."""
     if not spoken:
         return Logs()
-    return Logs(frozenset({f.file for f in facts if f.channel == "main"} - set(spoken)))
+    return Logs(frozenset({f.file for f in facts if f.channel == "main"}.difference(spoken)))
 
 
 class View:
@@ -80,10 +84,12 @@ class View:
         self.logs = logs
         facts = session.facts
         self.own = [at for at, fact in enumerate(facts) if fact.node.id not in anchors]
+        self.log_names = [logs.of(fact) for fact in facts]
+        """The log of each record."""
         self.notes = session.about_only
         self.events: list[list[SessionEvent]] = []
         start, events = 0, session.events
-        for fact, nth in zip(facts, occurrences(facts), strict=True):
+        for fact, nth in zip(facts, session.occurrences, strict=True):
             end = start if nth is None else start + len(fact.blocks)
             self.events.append(events[start:end])
             start = end
@@ -105,8 +111,12 @@ def all_calls(facts: Iterable[Fact]) -> set[str]:
         for block in fact.blocks:
             if block.call is not None:
                 out.add(block.call)
-        if node.calls or node.answers or fact.told:
-            out.update(node.calls, node.answers, [status.call for status in fact.told])
+        if node.calls:
+            out.update(node.calls)
+        if node.answers:
+            out.update(node.answers)
+        for status in fact.told:
+            out.add(status.call)
     return out
 
 
@@ -157,7 +167,7 @@ def may_seal(view: View) -> bool:
         return False
     if session.is_unlinked and any(f.base is not None for f in session.facts):
         return False
-    logs = [view.logs.of(fact) for fact in session.facts]
+    logs = view.log_names
     if len(set(logs)) == 1:
         return True
     # Links between logs, or ids that two of them share, need both logs at hand.
@@ -173,9 +183,8 @@ def _ids(session: SessionGraph) -> list[str]:
 def cuts_of(view: View) -> dict[str, Cut]:
     """Choose, for each log whose window is long enough, how much of it is sealed."""
     logs: dict[str, list[int]] = {}
-    facts = view.session.facts
     for place in view.own:
-        logs.setdefault(view.logs.of(facts[place]), []).append(place)
+        logs.setdefault(view.log_names[place], []).append(place)
     long = {
         log: least
         for log, places in logs.items()
@@ -183,10 +192,11 @@ def cuts_of(view: View) -> dict[str, Cut]:
     }
     if not long:
         return {}
-    homes = {place: (log, nth) for log, places in logs.items() for nth, place in enumerate(places)}
     limits = {log: len(places) for log, places in logs.items()}
-    shared = _shared_calls(view, homes) if len(logs) > 1 else []
+    shared: list[list[tuple[str, int]]] = []
     if len(logs) > 1:
+        homes = {at: (log, nth) for log, places in logs.items() for nth, at in enumerate(places)}
+        shared = _shared_calls(view, homes)
         _limit_links(view, homes, limits)
     searches = {log: _Search(view, log, logs[log], least) for log, least in long.items()}
     for _ in range(_MAX_TRIES):
@@ -337,16 +347,22 @@ def _block_groups(view: View, log: str, places: Sequence[int], blocked: _Blocked
         if response is not None and responses.setdefault(response, nth) != nth:
             blocked.join(responses, response, nth)
         has_bill = fact.usage is not None or fact.unbilled is not None
-        asks = bill is not None and any(edge.child for edge in fact.edges)
+        asks = bool(fact.edges) and bill is not None and any(edge.child for edge in fact.edges)
         if asks and not has_bill:
             blocked.from_on(nth)  # until its bill is there, which joins it below
         if bill is not None and (has_bill or asks) and bills.setdefault(bill, nth) != nth:
             blocked.join(bills, bill, nth)
         if ids.setdefault(node.id, nth) != nth:
             blocked.join(ids, node.id, nth)
-        if fact.told or node.calls or node.answers or any(b.call is not None for b in fact.blocks):
-            for call in calls_in(fact):
+        for block in fact.blocks:
+            if block.call is not None and calls.setdefault(block.call, nth) != nth:
+                blocked.join(calls, block.call, nth)
+        for call in (*node.calls, *node.answers) if node.calls or node.answers else ():
+            if calls.setdefault(call, nth) != nth:
                 blocked.join(calls, call, nth)
+        for status in fact.told:
+            if calls.setdefault(status.call, nth) != nth:
+                blocked.join(calls, status.call, nth)
 
 
 def _join_notes(

@@ -26,6 +26,7 @@ from thence.format.facts import (
     event_blocks,
     events_of,
     merge_statuses,
+    occurrences,
 )
 from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
@@ -206,9 +207,14 @@ class SessionGraph:
     # -- events -------------------------------------------------------------------------
 
     @cached_property
+    def occurrences(self) -> list[int | None]:
+        """Which version of its id each fact is; see `facts.occurrences`."""
+        return occurrences(self.facts)
+
+    @cached_property
     def events(self) -> list[SessionEvent]:
         """All events in written order, what was rewritten away last; not yet numbered."""
-        out = events_of(self.facts, self.states, self.uid)
+        out = events_of(self.facts, self.states, self.uid, self.occurrences)
         if not self.gone:
             return out
         known = {event.event_id for event in out}
@@ -223,7 +229,7 @@ class SessionGraph:
     @cached_property
     def call_blocks(self) -> dict[int, Block]:
         """The blocks of calls, results and files by the ids of their events."""
-        blocks = event_blocks(self.facts)
+        blocks = event_blocks(self.facts, self.occurrences)
         out = _stored_blocks(zip(self.events, blocks, strict=bool(not self.gone)))
         if self.gone:
             gone = [fact for fact in self.gone if fact.blocks]
@@ -239,7 +245,7 @@ class SessionGraph:
     @cached_property
     def copied_calls(self) -> list[joins.Call]:
         """The calls of records that are copies of another session's, with their results."""
-        if not any(event.state is State.REPLAYED for event in self.events):
+        if State.REPLAYED not in self.states:
             return []
         pairs = joins.calls(self.events, self.call_blocks, merge_statuses(self.facts), copies=True)
         return [pair for pair in pairs if pair.call.state is State.REPLAYED]

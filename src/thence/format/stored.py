@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from thence.format.session_graph import SessionGraph
 
 
+_OF_CALLS = frozenset({"tool_call", "tool_result"})
+
 OUTPUT_CHARS = 2_000
 """Characters of what a call returned that are stored where no result has them."""
 
@@ -193,6 +195,7 @@ def stored_events(
     outputs = _outputs(fact for fact, _ in places)
     for fact, events in places:
         link: RecordLink | None = _link(fact)
+        file = name_in(fact.file)
         for event in events:
             at = event.event_id
             asking = pairs.get(at)
@@ -201,7 +204,7 @@ def stored_events(
                 event
                 if payloads or event.payload is None
                 else msgspec.structs.replace(event, payload=None),
-                name_in(fact.file),
+                file,
                 fact.line,
                 _result_id(asking) if asking else asked.get(at),
                 asking.effect if asking else _file_effect(fact, event),
@@ -210,7 +213,7 @@ def stored_events(
                 None,
                 tuple(sorted(more, key=_slot)) if more else (),
                 link,
-                _output(event, asking, outputs),
+                _output(event, asking, outputs) if event.kind in _OF_CALLS else None,
                 event.failed is not None
                 and event.kind == "tool_result"
                 and fact.blocks[event.block].failed is None,
@@ -229,8 +232,7 @@ def _output(event: SessionEvent, call: Call | None, outputs: Mapping[str, JSON])
 
 def _link(fact: Fact) -> RecordLink:
     """Return how a record is linked."""
-    node = fact.node
-    calls, answers = calls_of(fact.blocks), answers_of(fact.blocks)
+    node, blocks = fact.node, fact.blocks
     return RecordLink(
         node.parent,
         node.flags,
@@ -238,8 +240,8 @@ def _link(fact: Fact) -> RecordLink:
         node.logical,
         node.span,
         node.tip,
-        None if calls == node.calls else node.calls,
-        None if answers == node.answers else node.answers,
+        None if calls_of(blocks) == node.calls else node.calls,
+        None if answers_of(blocks) == node.answers else node.answers,
         fact.origin,
         fact.base,
         fact.turn_bill is not None,

@@ -191,7 +191,7 @@ def tone_of(kind: str, payload: JSON) -> Tone:
         return "asks" if text.rstrip().endswith("?") else ""
     prompt = without_editor_context(text)
     how = corrects(prompt)
-    if reports_fault(prompt) or how not in (None, "no"):
+    if how not in (None, "no") or reports_fault(prompt):
         return "corrects"
     if how is not None:
         return "declines"
@@ -200,7 +200,7 @@ def tone_of(kind: str, payload: JSON) -> Tone:
 
 def corrects(prompt: str) -> str | None:
     """Return the name of the wording by which a prompt corrects the agent, or None."""
-    return _first(CORRECTIONS, prompt) or _first(CORRECTIONS, _without_fillers(prompt))
+    return _first_or_behind_fillers(CORRECTIONS, prompt)
 
 
 def reports_fault(prompt: str) -> str | None:
@@ -208,7 +208,7 @@ def reports_fault(prompt: str) -> str | None:
 
     An error text that somebody pasted is a report as well.
     """
-    name = _first(REPORTS, prompt) or _first(REPORTS, _without_fillers(prompt))
+    name = _first_or_behind_fillers(REPORTS, prompt)
     if name is None and errors.error_shape(prompt[:LOOKED_AT].lstrip().partition("\n")[0]):
         return "error text"
     return name
@@ -264,9 +264,12 @@ def _plain(prompt: str) -> str:
     return prompt[:LOOKED_AT].lstrip(" \t\r\n>*-").casefold().replace("\u2019", "'")
 
 
-def _without_fillers(prompt: str) -> str:
-    """Return a prompt without the small words before what it says."""
-    return _FILLERS.sub("", _plain(prompt), count=1)
+def _first_or_behind_fillers(table: Table, prompt: str) -> str | None:
+    """Return the name of the first row that a prompt matches, as it is or without small words."""
+    name = _first(table, prompt)
+    if name is None and (small := _FILLERS.match(plain := _plain(prompt))) is not None:
+        return _first(table, plain[small.end() :])
+    return name
 
 
 def _first(table: Table, prompt: str) -> str | None:

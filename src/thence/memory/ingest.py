@@ -315,6 +315,7 @@ class Ingester:
 
     def rebuild(self, uid: str, stored: StoredSession) -> SessionChange:
         """Return the rows of a stored session as its facts, payloads included, give them today."""
+        outcomes.add_tones(stored.facts)
         growth, row = rebuild(uid, stored)
         change = self._make_change(growth, _PackedFacts([], b"", {}), row)
         change.cursor = stored.cursor

@@ -22,6 +22,10 @@ MIN_INSIDE_CHARS: Final = 3
 """Characters of a term from which on it may be looked for inside of other words."""
 
 
+PIECE_CHARS: Final = 2_048
+"""Characters of a text that are looked through at once."""
+
+
 class _Dialect(NamedTuple):
     """How a language of expressions names a letter or digit, and what stands between words."""
 
@@ -70,6 +74,7 @@ class Marking:
         known = (_words(term, is_anywhere=is_anywhere) for term in terms)
         some = dict.fromkeys(term for term in known if term is not None)
         self._terms = tuple(sorted(some, key=lambda term: -sum(map(len, term.words))))
+        self._first_words = {term.words[0].lower() for term in self._terms}
 
     def __bool__(self) -> bool:
         return bool(self._terms)
@@ -99,11 +104,14 @@ class Marking:
         before = min(start, 1)
         end = len(text) if end is None else min(end, len(text))
         piece = text[start - before : end + 1]
-        has_runs = pairs.has_characters(piece)
-        matches = _compiled(self._terms, has_runs=has_runs).finditer(pairs.usual_form(piece))
-        places = [
-            (pairs.place_in(piece, m.start()), pairs.place_in(piece, m.end())) for m in matches
-        ]
+        if pairs.has_characters(piece):
+            matches = _compiled(self._terms, has_runs=True).finditer(pairs.usual_form(piece))
+            places = [
+                (pairs.place_in(piece, m.start()), pairs.place_in(piece, m.end())) for m in matches
+            ]
+        else:
+            matches = _compiled(self._terms, has_runs=False).finditer(piece)
+            places = [match.span() for match in matches]
         shifted = ((at - before, to - before) for at, to in places)
         return [(at, to) for at, to in shifted if at >= 0 and to <= end - start]
 
@@ -117,12 +125,24 @@ class Marking:
         )
 
     def _earliest(self, text: str) -> int:
-        """Return a place before which a text has no term; quicker than an expression."""
-        lower = text.lower()
-        if len(lower) != len(text):
-            return 0  # another case of a letter may have another length
-        words = (term.words[0].lower() for term in self._terms)
-        return min((at for word in words if (at := lower.find(word)) >= 0), default=len(text))
+        """Return a place before which a text has no term; quicker than an expression.
+
+        Most texts say soon what was looked for: piece by piece no more of them is read.
+        """
+        longest = max(map(len, self._first_words))
+        for start in range(0, len(text), PIECE_CHARS):
+            piece = text[start : start + PIECE_CHARS + longest]
+            lower = piece.lower()
+            if len(lower) != len(piece):
+                return start  # another case of a letter may have another length
+            earliest = len(piece)
+            for word in self._first_words:
+                # Only what begins before the earliest one so far counts.
+                at = lower.find(word, 0, earliest + len(word) - 1)
+                earliest = at if at >= 0 else earliest
+            if earliest < len(piece):
+                return start + earliest
+        return len(text)
 
 
 def _source(terms: Sequence[_Words], dialect: _Dialect) -> str:

@@ -29,6 +29,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -131,7 +132,12 @@ class Ref(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Ref:
         """Read a ref; anything that is not exactly one of ours is refused."""
-        _, pack, *numbers, crc = _match_ref(text).groups()
+        return cls.of(_match_ref(text))
+
+    @classmethod
+    def of(cls, match: re.Match[str]) -> Ref:
+        """Return the ref that was matched."""
+        _, pack, *numbers, crc = match.groups()
         slot, offset, length, start, size = map(int, numbers)
         return cls(pack, slot, offset, length, start, size, int(crc, 16))
 
@@ -157,6 +163,7 @@ def _match_ref(ref: str) -> re.Match[str]:
     return match
 
 
+@lru_cache(maxsize=1024)
 def pack_name(session_uid: str) -> str:
     """Name of a session's pack: 100 bits of a hash, so that no id becomes a path."""
     digest = sha256(session_uid.encode("utf-8", "surrogatepass")).digest()
@@ -413,7 +420,7 @@ class Packs:
             for ref in refs:
                 match = _match_ref(ref)
                 if match["frame"] != last:
-                    where = Ref.parse(ref)
+                    where = Ref.of(match)
                     if where.file != file:
                         if handle >= 0:
                             os.close(handle)
@@ -632,6 +639,24 @@ def size_in(ref: str) -> int:
 def read_all(blobs: BlobStore, refs: Iterable[str]) -> Iterator[bytes]:
     """Return the payloads of refs, wherever they lie, one by one."""
     return blobs.read_all(refs) if isinstance(blobs, Packs) else map(blobs.read, refs)
+
+
+def read_each(blobs: BlobStore, refs: Iterable[str]) -> Iterator[tuple[str, bytes | ThenceError]]:
+    """Yield each ref with its payload, or with why that cannot be read; in any order.
+
+    What lies together is read together, and one payload at a time is held.
+    """
+    left = sorted(set(refs))
+    while left:
+        done = 0
+        try:
+            for payload in read_all(blobs, left):
+                done += 1
+                yield left[done - 1], payload
+        except ThenceError as error:
+            yield left[done], error
+            done += 1
+        left = left[done:]
 
 
 _LOCAL = threading.local()

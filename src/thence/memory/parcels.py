@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import itertools
 import multiprocessing
 import os
 import shutil
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,6 +30,10 @@ from thence.errors import DiskFull, ThenceError, is_disk_full
 MAX_WAITING_PARCELS = 8
 """Parcels that may lie between reader and writer."""
 
+AHEAD_BYTES = 64 << 20
+"""Source bytes that are read ahead of their turn, at most: they wait on the disk."""
+
+_LARGE_SHARE = 4  # what takes more than one part of so many of all the work is begun first
 _FIRST_SHARE = 8  # the first parcel is so many times smaller: something is to be seen soon
 _PREFIX = "sweep-"
 _PAUSE_S = 0.02  # seconds between two looks for a parcel; several may lie ready, so nobody waits
@@ -36,9 +41,19 @@ _PARENT_CHECK_S = 1.0  # seconds between two looks at whether the writer is stil
 
 Piece = TypeVar("Piece")
 
+Order = Literal["now", "later", "rest"]
+"""When the writer takes a piece: as it comes; only when the rest of it comes; as that rest."""
+
 
 class SweepBroken(ThenceError):
     """The process that reads for a sweep ended before its time."""
+
+
+class _Parcel(NamedTuple):
+    """A parcel that lies ready."""
+
+    name: str
+    order: Order
 
 
 class ReaderFailure(msgspec.Struct, frozen=True):
@@ -82,6 +97,41 @@ class Turns:
             yield number
 
 
+def find_large(sizes: Sequence[int]) -> int | None:
+    """Return the place of a piece of work that is too large a part of all to be begun late."""
+    at = max(range(len(sizes)), key=sizes.__getitem__, default=0)
+    return at if at and sizes[at] * _LARGE_SHARE > sum(sizes) else None
+
+
+def in_turns(
+    turns: Turns,
+    sizes: Sequence[int],
+    read: Callable[[int], Iterator[Piece]],
+    size_of: Callable[[Piece], int],
+) -> Iterator[tuple[Piece, Order]]:
+    """Read the sources of these sizes whose turn this process has; a large one is begun first.
+
+    Else one process would be busy with it long after the others are done. It is written in its
+    turn, and its end is read then, so that the writer is not alone with it.
+    """
+    large = find_large(sizes)
+    rest: Iterator[Piece] = iter(())
+    for turn in turns:
+        at = turn - 1
+        if at < 0 and large is not None:
+            rest, left = read(large), min(sizes[large] // 2, AHEAD_BYTES)
+            while left > 0 and (piece := next(rest, None)) is not None:
+                left -= size_of(piece)
+                yield piece, "later"
+        elif at >= 0:
+            if large is not None and at >= large:
+                yield from ((piece, "rest") for piece in rest)
+            if at >= len(sizes):
+                return
+            if at != large:
+                yield from ((piece, "now") for piece in read(at))
+
+
 def _trim() -> None:
     """Hand freed memory back to the system: else a large session is paid for to the end."""
     with contextlib.suppress(AttributeError, OSError):  # another C library has no such call
@@ -92,15 +142,15 @@ class Parcels(Generic[Piece]):
     """Runs `made` in other processes and gives what they give, each one's pieces in their order.
 
     `made` is given `Turns` by which the processes share the work, and yields pieces with their
-    size; `closed` is called before each parcel leaves, and what it returns is passed to `arrived`
-    on this side.
+    size and when they are taken: what is read ahead of its turn waits on the disk. `closed` is
+    called before each parcel leaves, and what it returns is passed to `arrived` on this side.
     """
 
     def __init__(
         self,
         folder: Path,
         kind: type[Piece],
-        made: Callable[[Turns], Iterator[tuple[Piece, int]]],
+        made: Callable[[Turns], Iterator[tuple[Piece, int, Order]]],
         closed: Callable[[], dict[str, int]],
         arrived: Callable[[dict[str, int]], None],
         *,
@@ -135,11 +185,12 @@ class Parcels(Generic[Piece]):
             for process in processes:
                 process.start()
             try:
-                for name in self._names(processes):
-                    path = Path(place, name)
+                for parcel in self._in_order(self._parcels(processes)):
+                    path = Path(place, parcel.name)
                     pieces, figures = self._decoder.decode(path.read_bytes())
                     path.unlink()
-                    self._room.release()
+                    if parcel.order != "later":
+                        self._room.release()
                     self._arrived(figures)
                     yield from pieces
             finally:
@@ -147,20 +198,34 @@ class Parcels(Generic[Piece]):
                     process.terminate()
                     process.join()
 
-    def _names(self, processes: Sequence[BaseProcess]) -> Iterator[str]:
+    @staticmethod
+    def _in_order(parcels: Iterator[_Parcel]) -> Iterator[_Parcel]:
+        """Yield parcels when they are to be taken."""
+        later: list[_Parcel] = []
+        for parcel in parcels:
+            if parcel.order == "later":
+                later.append(parcel)
+                continue
+            if parcel.order == "rest":
+                yield from later
+                later = []
+            yield parcel
+        yield from later
+
+    def _parcels(self, processes: Sequence[BaseProcess]) -> Iterator[_Parcel]:
         """Yield parcels as they are ready, until every reader has said that it is done."""
         running = len(processes)
         while running:
             # Asked before the queue is: what a process sent before it ended is there then.
             ended = [process.exitcode for process in processes if process.exitcode]
             if not self._ready.empty():
-                name: str | ReaderFailure | None = self._ready.get()
-                if isinstance(name, ReaderFailure):
-                    raise SweepBroken(name.message, hint=name.hint)
-                if name is None:
+                parcel: _Parcel | ReaderFailure | None = self._ready.get()
+                if isinstance(parcel, ReaderFailure):
+                    raise SweepBroken(parcel.message, hint=parcel.hint)
+                if parcel is None:
                     running -= 1
                 else:
-                    yield name
+                    yield parcel
             elif ended:
                 raise SweepBroken(
                     f"the reading process ended with {ended[0]}",
@@ -173,19 +238,22 @@ class Parcels(Generic[Piece]):
 
     def _work(self, place: str, reader: int, writer: int) -> None:
         gc.freeze()  # what was there before is shared with the writer
-        parcel: list[Piece] = []
-        size = number = 0
-        limit = self._size // _FIRST_SHARE
+        names = (f"{reader}-{number}" for number in itertools.count())
+        pieces: list[Piece] = []
+        size, limit = 0, self._size // _FIRST_SHARE
+        last: Order = "now"
         # The writer ended; it tells why.
         with contextlib.suppress(BrokenPipeError), self._sending_failures():
-            for piece, weight in self._made(self._turns):
-                parcel.append(piece)
-                size += weight
+            for piece, weight, order in self._made(self._turns):
+                if pieces and order != last:
+                    self._send(place, writer, _Parcel(next(names), last), pieces)
+                    pieces, size = [], 0
+                pieces.append(piece)
+                size, last = size + weight, order
                 if size >= limit:
-                    self._send(place, writer, f"{reader}-{number}", parcel)
-                    parcel, size, number = [], 0, number + 1
-                    limit = min(2 * limit, self._size)
-            self._send(place, writer, f"{reader}-{number}", parcel)
+                    self._send(place, writer, _Parcel(next(names), last), pieces)
+                    pieces, size, limit = [], 0, min(2 * limit, self._size)
+            self._send(place, writer, _Parcel(next(names), last), pieces)
             self._ready.put(None)
 
     @contextlib.contextmanager
@@ -201,14 +269,15 @@ class Parcels(Generic[Piece]):
             full = DiskFull(f"{error.filename or 'what was read'} cannot be written")
             self._ready.put(ReaderFailure(full.message, full.hint))
 
-    def _send(self, place: str, writer: int, name: str, pieces: list[Piece]) -> None:
+    def _send(self, place: str, writer: int, parcel: _Parcel, pieces: list[Piece]) -> None:
         figures = self._closed()
         body = msgspec.msgpack.encode((pieces, figures))
-        while not self._room.acquire(timeout=_PARENT_CHECK_S):
+        # What is read ahead takes no room from what the writer waits for.
+        while parcel.order != "later" and not self._room.acquire(timeout=_PARENT_CHECK_S):
             if os.getppid() != writer:
                 os._exit(1)
-        Path(place, name).write_bytes(body)
-        self._ready.put(name)
+        Path(place, parcel.name).write_bytes(body)
+        self._ready.put(parcel)
         is_large = len(body) > self._size
         del body
         if is_large:  # small ones take again what they gave back

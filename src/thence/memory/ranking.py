@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from math import log, log2
 from typing import Final, NamedTuple, Protocol
 
@@ -45,7 +46,6 @@ _COMMON: Final = 2_000.0
 _PHRASE_FACTOR: Final = 1.3  # times as much is an event that says it word by word
 _MIN_SHARE_OF_BEST: Final = 0.2  # of the best session's worth: what is less does not answer
 _SIGNS: Final = "*?!.,;:()"
-_NO_ROW: Final = (-1.0, 0, 0)
 _MONTH_MS: Final = 30 * 86_400_000.0
 
 
@@ -308,37 +308,35 @@ class _Ranking:
 
 def _order_rows(
     rows: Mapping[int, Row],
-    values: dict[int, float],
+    values: Mapping[int, float],
     shares: Mapping[int | str, float],
     enough: int,
 ) -> list[tuple[Row, float]]:
     """Put rows in order: those of the best session first, three of each session at a time."""
     newest = max((row[2] for row in rows.values()), default=0)
-    by: defaultdict[int | str, list[int]] = defaultdict(list)
-    often: defaultdict[int | str, float] = defaultdict(float)
-    best: dict[int | str, tuple[float, int, int]] = {}
+    by: defaultdict[int | str, list[tuple[float, int, int]]] = defaultdict(list)
     for number, worth in values.items():
         _, session, ts, _, _ = rows[number]
-        value = values[number] = worth + 0.2 / (1 + (newest - ts) / _MONTH_MS)
-        by[session].append(number)
-        often[session] += value
-        if session not in best or best[session][0] <= value:
-            best[session] = max(best.get(session, _NO_ROW), (value, ts, number))
+        by[session].append((worth + 0.2 / (1 + (newest - ts) / _MONTH_MS), ts, number))
+    best = {session: max(some) for session, some in by.items()}
     worths = {
-        session: value + 0.5 * shares.get(session, 0.0) + 0.1 * log2(1 + often[session])
-        for session, (value, _, _) in best.items()
+        session: best[session][0]
+        + 0.5 * shares.get(session, 0.0)
+        + 0.1 * log2(1 + sum([value for value, _, _ in some]))
+        for session, some in by.items()
     }
     least = _MIN_SHARE_OF_BEST * max(worths.values(), default=0.0) if shares else 0.0
-    order = [session for session, worth in worths.items() if worth >= least]
-    order.sort(key=lambda session: (worths[session], *best[session][1:]), reverse=True)
+    answering = [session for session, worth in worths.items() if worth >= least]
+    # Each of them has a row at least: as many of the best are enough.
+    order = nlargest(enough, answering, key=lambda session: (worths[session], *best[session][1:]))
     out: list[tuple[Row, float]] = []
     place = 0
     while order and len(out) < enough:
         for session in order:
             if not place:
-                by[session].sort(key=lambda n: (values[n], rows[n][2], n), reverse=True)
+                by[session].sort(reverse=True)
             some = by[session][place : place + FEW_SESSIONS]
-            out += [(rows[number], worths[session]) for number in some]
+            out += [(rows[number], worths[session]) for _, _, number in some]
             if len(out) >= enough:
                 break
         place += FEW_SESSIONS

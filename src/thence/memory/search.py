@@ -35,7 +35,7 @@ from thence.format.figures import TICKS
 from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
 from thence.memory import pairs
 from thence.memory.marking import marking_of
-from thence.memory.packs import BlobStore
+from thence.memory.packs import BlobStore, read_each
 from thence.memory.spelling import load
 from thence.memory.vocabulary import STOP_WORDS, nearest
 from thence.memory.zones import midnight, millis
@@ -528,19 +528,25 @@ def as_asked(matches: Sequence[SearchMatch], query: Query) -> list[SearchMatch]:
 def hits(answer: SearchAnswer, query: Query, blobs: BlobStore) -> Hits:
     """Look at the text of what was found."""
     terms = (*query.terms, *(word for _, words in answer.instead for word in words.split(" or ")))
-    made = [_hit(match, terms, blobs) for match in answer.matches]
+    snippets: dict[str | None, str] = {}
+    unread: dict[str | None, str] = {}
+    refs = (match.ref for match in answer.matches if match.text is None and match.ref is not None)
+    for ref, body in read_each(blobs, refs):
+        if isinstance(body, ThenceError):
+            unread[ref] = str(body)
+        else:
+            snippets[ref] = snippet(_words_in(body), terms)
+    made = [
+        _hit(match, snippets.get(match.ref, ""), unread.get(match.ref))
+        if match.text is None
+        else _hit(match, snippet(match.text, terms), None)
+        for match in answer.matches
+    ]
     how, why = answer.how, answer.explanation
     return Hits(made, answer.capped, answer.searched_back_to, how, why, answer.hints)
 
 
-def _hit(match: SearchMatch, terms: Sequence[str], blobs: BlobStore) -> Hit:
-    text, unread = match.text or "", None
-    ref = match.ref if match.text is None else None
-    if ref is not None:
-        try:
-            text = payload_words(blobs, ref)
-        except ThenceError as error:
-            unread = str(error)
+def _hit(match: SearchMatch, shown: str, unread: str | None) -> Hit:
     when = datetime.fromtimestamp(match.ts / 1000, UTC) if match.ts else None
     return Hit(
         match.session_uid,
@@ -548,7 +554,7 @@ def _hit(match: SearchMatch, terms: Sequence[str], blobs: BlobStore) -> Hit:
         match.seq,
         when.isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None,
         match.kind,
-        snippet(text, terms),
+        shown,
         round(match.score, 4),
         match.state,
         unread,
@@ -558,7 +564,11 @@ def _hit(match: SearchMatch, terms: Sequence[str], blobs: BlobStore) -> Hit:
 
 def payload_words(blobs: BlobStore, ref: str) -> str:
     """Return the text of a payload, as it is indexed and shown."""
-    return words_of(Block("lifecycle", "system", payload=load(blobs.read(ref))))
+    return _words_in(blobs.read(ref))
+
+
+def _words_in(payload: bytes) -> str:
+    return words_of(Block("lifecycle", "system", payload=load(payload)))
 
 
 def snippet(text: str, terms: Iterable[str]) -> str:

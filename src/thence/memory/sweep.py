@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import tempfile
 import time
@@ -65,7 +64,7 @@ from thence.memory.store import (
 if TYPE_CHECKING:
     from thence.memory.digest import Digester
     from thence.memory.outcome import TaskPattern
-    from thence.memory.parcels import Turns
+    from thence.memory.parcels import Order, Turns
 
 __all__ = ["Outcome", "Progress", "Sweep", "SweepReport"]
 
@@ -245,20 +244,23 @@ class Sweep:
         if self._address is None or small:
             return self._read(jobs, known)
         # Most sweeps find little, and need none of what these bring.
-        from thence.memory.parcels import Parcels, may_fork
+        from thence.memory.parcels import Parcels, find_large, in_turns, may_fork
         from thence.memory.prices import tariff
 
         if not may_fork():
             return self._read(jobs, known)
-        address = self._address
+        address, sizes = self._address, [job.size for job in jobs]
+        large = find_large(sizes)
+        if large is not None and (uid := jobs[large].source.uid) not in known.sessions:
+            self._store.blobs.evict(uid)  # what a sweep that was killed had read ahead
 
-        def reading(turns: Turns) -> Iterator[tuple[SweepPiece, int]]:
+        def reading(turns: Turns) -> Iterator[tuple[SweepPiece, int, Order]]:
             # A connection does not survive a fork: the other process opens its own.
             self._store = open_store(address)
             self._ingester = Ingester(self._store.blobs, self._redactor, domains=self._domains)
             self._redactor.counts.clear()
-            mine = (jobs[at] for at in itertools.takewhile(lambda at: at < len(jobs), turns))
-            return ((piece, piece.bytes) for piece in self._read(mine, known))
+            read = in_turns(turns, sizes, lambda at: self._read([jobs[at]], known), _size_of)
+            return ((piece, piece.bytes, order) for piece, order in read)
 
         # What all processes need is made ready once, before the fork: the code that digests, the
         # list of prices, the keywords of secrets.
@@ -684,6 +686,10 @@ def _digest() -> Callable[..., DigestRecord]:
     from thence.memory.digest import digest
 
     return digest
+
+
+def _size_of(piece: SweepPiece) -> int:
+    return piece.bytes
 
 
 def _uid(change: SessionChange) -> str:
