@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence.agents import Adapter, Source, packages
-from thence.agents.files import (
-    REWRITTEN,
-)
+from thence.agents.files import REWRITTEN
 from thence.errors import DiskFull, ThenceError
 from thence.format.joins import time_of
 from thence.memory import families, fields, retention
@@ -38,11 +36,7 @@ from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import salvage_payloads
-from thence.memory.places import (
-    SourceReader,
-    is_deleted,
-    reader_of,
-)
+from thence.memory.places import SourceReader, is_deleted, reader_of
 from thence.memory.readouts import just_read
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
@@ -315,12 +309,7 @@ class Sweep:
             more, first = True, True
             while more:
                 result = self._ingester.read(
-                    adapter,
-                    source,
-                    before,
-                    grown,
-                    carried=carried,
-                    again=again,
+                    adapter, source, before, grown, carried=carried, again=again
                 )
                 if first and not result.bytes and is_deleted(source):
                     yield SweepPiece(Outcome(source.uid, path, "vanished"))
