@@ -483,6 +483,10 @@ class Store(Protocol):
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
 
+    def digest_state(self, uid: str) -> bytes | None:
+        """Return what the next digest of a session goes on from; None when there is nothing."""
+        ...
+
     def facts_after(
         self, uid: str, position: Position, lines: Mapping[str, tuple[int, int]]
     ) -> list[Fact]:

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence.agents import Adapter, Source, packages
-from thence.agents.files import REWRITTEN
+from thence.agents.files import (
+    REWRITTEN,
+)
 from thence.errors import DiskFull, ThenceError
 from thence.format.joins import time_of
 from thence.memory import families, fields, retention
@@ -36,8 +38,11 @@ from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import salvage_payloads
-from thence.memory.places import SourceReader, is_deleted, reader_of
-from thence.memory.readouts import just_read
+from thence.memory.places import (
+    SourceReader,
+    is_deleted,
+    reader_of,
+)
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
 from thence.memory.retention_run import Removed, RetentionRun, running_sessions
@@ -56,7 +61,7 @@ from thence.memory.store import (
 )
 
 if TYPE_CHECKING:
-    from thence.memory.digest import Digester
+    from thence.memory.digest import Digester, PieceDigest
     from thence.memory.outcome import TaskPattern
     from thence.memory.parcels import Order, Turns
 
@@ -258,7 +263,7 @@ class Sweep:
 
         # What all processes need is made ready once, before the fork: the code that digests, the
         # list of prices, the keywords of secrets.
-        _digest()
+        self._digest_pieces()
         tariff("-")
         self._redactor.doubts(b"")
         return Parcels(
@@ -307,9 +312,15 @@ class Sweep:
             )
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
+            digesting = self._digest_pieces() if grown is None or again else None
             while more:
                 result = self._ingester.read(
-                    adapter, source, before, grown, carried=carried, again=again
+                    adapter,
+                    source,
+                    before,
+                    grown,
+                    carried=carried,
+                    again=again,
                 )
                 if first and not result.bytes and is_deleted(source):
                     yield SweepPiece(Outcome(source.uid, path, "vanished"))
@@ -324,7 +335,7 @@ class Sweep:
                     return
                 skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
                 outcome = Outcome(source.uid, path, what, result.new_events, skipped)
-                made = self._digest_read(result)
+                made = self._digest_read(result, digesting) if digesting else None
                 yield SweepPiece(
                     outcome, result.change, made, result.lines, result.bytes, more, result.rebuilt
                 )
@@ -575,19 +586,24 @@ class Sweep:
             self._put_digests()
         return True
 
-    def _digest_read(self, result: IngestResult) -> DigestRecord | None:
+    def _digest_read(self, result: IngestResult, digesting: PieceDigest) -> DigestRecord | None:
         """Return the digest of a session that was just read to its end, while it is in memory."""
-        change = result.change
-        if change is None or result.graph is None or not self._digesting:
+        change, delta = result.change, result.delta
+        result.delta = None  # it is large, and the next piece is as well
+        if change is None or delta is None:
             return None
-        row = change.row
         with contextlib.suppress(Exception):  # kept all the same, and tried again
-            session = just_read(result.graph, change)
-            made = _digest()(
-                session, row, tasks=self._tasks, others=self._digesters, fold=result.fold
-            )
-            return self._continue(made, row)
+            is_last = not result.has_more
+            made = digesting.add(change, delta, result.fold, is_last=is_last)
+            return self._continue(made, change.row) if made is not None and is_last else None
         return None
+
+    def _digest_pieces(self) -> PieceDigest | None:
+        if not self._digesting:
+            return None
+        from thence.memory.digest import PieceDigest
+
+        return PieceDigest(self._store.blobs, self._tasks, self._digesters)
 
     def _digest_stored(self, row: SessionRow) -> DigestRecord:
         from thence.memory.digest import digest_stored
@@ -668,13 +684,6 @@ class Sweep:
             path = stored.row.session.source_path or ""
             self.report.failed += 1
             self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
-
-
-def _digest() -> Callable[..., DigestRecord]:
-    """Return the function that digests. Most sweeps find nothing new, and need none of it."""
-    from thence.memory.digest import digest
-
-    return digest
 
 
 def _size_of(piece: SweepPiece) -> int:
