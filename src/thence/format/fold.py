@@ -64,15 +64,12 @@ class Index(Protocol):
 
     def has_event(self, event_id: int) -> bool:
         """Return whether an event has this id."""
-        ...
 
     def has_call(self, call: str) -> bool:
         """Return whether a call or a result has this id."""
-        ...
 
     def has_bill(self, usage_key: str) -> bool:
         """Return whether a record has this usage key."""
-        ...
 
 
 class FoldState(msgspec.Struct, omit_defaults=True):

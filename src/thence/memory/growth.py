@@ -22,8 +22,7 @@ from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
 from thence.format.session_graph import prompt_title
 from thence.format.stored import shorten_output
-from thence.memory.pages import with_price
-from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
+from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of, with_price
 from thence.memory.store import (
     NothingStored,
     SessionChange,

@@ -12,6 +12,7 @@ from thence.format import joins
 from thence.format.fold import Bill
 from thence.format.normal import SessionEvent
 from thence.format.records import Usage
+from thence.format.stored import StoredEvent
 from thence.memory.prices import price, tariff
 from thence.memory.store import Spend
 
@@ -89,6 +90,14 @@ def spent_of(spend: Sequence[Spend]) -> joins.Spent:
     for part in spend:
         sums[part.where] = joins.add_usage(sums[part.where], part.usage)
     return joins.Spent(**sums, responses=sum(part.responses for part in spend))
+
+
+def with_price(row: StoredEvent) -> StoredEvent:
+    """Return an event with the price of its bill."""
+    usage = row.usage
+    if usage is None:
+        return row
+    return msgspec.structs.replace(row, ticks=ticks_of(row.event, usage))
 
 
 def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
