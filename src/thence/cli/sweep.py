@@ -15,7 +15,7 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.columns import TextCell, TextColumn, agent_label, present, table, tell, tilde
+from thence.cli.columns import TextCell, agent_label, present, table, tell, tilde
 from thence.cli.home_sweep import HomeSweep
 from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
@@ -202,12 +202,12 @@ class SweepRun:
         from thence.memory.sweeper import Sweeper
 
         sweep_home = self._sweep_home = HomeSweep(store, self._note)
-        told = itertools.count()
+        sweeps = itertools.count()
 
         def sweep_and_tell(*what: Any, **options: Any) -> SweepReport:
             report = sweep_home(*what, **options)
             self._progress.end()
-            self._tell(report, first=not next(told))
+            self._tell(report, first=not next(sweeps))
             return report
 
         Sweeper(
@@ -528,18 +528,12 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
         )
         return 0
     if any(agent.sources for agent in agents):
-        lines = [_would(agents), *table(_PENDING, [_cells(agent) for agent in agents], width())]
+        lines = [_would(agents), *table("<<>>>>", [_cells(agent) for agent in agents], width())]
         lines += [f"  {line}" for line in empty(known, roots)] if asked else []
     else:
         lines = list(describe_empty(known, roots))
     tell([*lines, "nothing was written"])
     return 0
-
-
-_PENDING = (
-    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
-    *(TextColumn(right=True), TextColumn(right=True)),
-)
 
 
 def _would(agents: Sequence[PendingSources]) -> str:

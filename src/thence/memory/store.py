@@ -451,11 +451,9 @@ class Store(Protocol):
 
     def sweeping(self, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the right to sweep; StoreLocked when somebody else has it."""
-        ...
 
     def known(self) -> Inventory:
         """Return the cursors of all sessions, and which ones must not come back."""
-        ...
 
     def write(
         self, changes: Sequence[SessionChange] = (), digests: Sequence[DigestRecord] = ()
@@ -465,11 +463,9 @@ class Store(Protocol):
         Digests are durable on return. The answer names, for each session that has claims in
         common with others, directly or through others, all of these.
         """
-        ...
 
     def load_session(self, uid: str) -> StoredSession | None:
         """Return what tier 1 holds of a session; None when nothing is."""
-        ...
 
     def events(
         self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
@@ -479,10 +475,12 @@ class Store(Protocol):
         With `ids` only those of them whose ids lie in a range. Nothing of a session that tier 1
         does not hold. Cost follows what is returned.
         """
-        ...
 
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
+
+    def digest_state(self, uid: str) -> bytes | None:
+        """Return what the next digest of a session goes on from; None when there is nothing."""
         ...
 
     def facts_after(
@@ -493,23 +491,18 @@ class Store(Protocol):
         `lines` has generation and line by file, as the state of a fold does. Cost follows what
         is returned; a session that was written anew since cannot be asked this way.
         """
-        ...
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
-        ...
 
     def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
         """Return what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
-        ...
 
     def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
         """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        ...
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
-        ...
 
     def remove(
         self,
@@ -525,11 +518,9 @@ class Store(Protocol):
         `lost` says that no digest covers them, which the list of removals calls a data loss.
         `buried` are hashes of sessions that another store has forgotten: they must not come back.
         """
-        ...
 
     def close(self) -> None:
         """Let go of everything."""
-        ...
 
 
 OBJECTS = "#objects="

@@ -50,7 +50,7 @@ from thence.memory.store import (
 )
 
 if TYPE_CHECKING:
-    from thence.memory.digest import Digester
+    from thence.memory.digest import Digester, PieceDigest
     from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
     from thence.memory.outcome import TaskPattern
     from thence.memory.parcels import Order, Turns
@@ -276,6 +276,7 @@ class Sweep:
         # What all processes need is made ready once, before the fork: the code that reads and
         # digests, the list of prices, the keywords of secrets.
         self._ingester.sync()
+        self._digest_pieces()
         tariff("-")
         self._redactor.doubts(b"")
         return Parcels(
@@ -330,6 +331,7 @@ class Sweep:
             )
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
+            digesting = self._digest_pieces() if grown is None or again else None
             while more:
                 result = self._ingester.read(
                     adapter,
@@ -352,7 +354,7 @@ class Sweep:
                     return
                 skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
                 outcome = Outcome(source.uid, path, what, result.new_events, skipped)
-                made = self._digest_read(result)
+                made = self._digest_read(result, digesting) if digesting else None
                 yield SweepPiece(
                     outcome, result.change, made, result.lines, result.bytes, more, result.rebuilt
                 )
@@ -584,20 +586,24 @@ class Sweep:
             self._put_digests()
         return True
 
-    def _digest_read(self, result: IngestResult) -> DigestRecord | None:
+    def _digest_read(self, result: IngestResult, digesting: PieceDigest) -> DigestRecord | None:
         """Return the digest of a session that was just read to its end, while it is in memory."""
-        change = result.change
-        if change is None or result.graph is None or not self._digesting:
+        change, delta = result.change, result.delta
+        result.delta = None  # it is large, and the next piece is as well
+        if change is None or delta is None:
             return None
-        row = change.row
         with contextlib.suppress(Exception):  # kept all the same, and tried again
-            from thence.memory.digest import digest
-            from thence.memory.readouts import just_read
-
-            session = just_read(result.graph, change)
-            made = digest(session, row, tasks=self._tasks, others=self._digesters, fold=result.fold)
-            return self._continue(made, row)
+            is_last = not result.has_more
+            made = digesting.add(change, delta, result.fold, is_last=is_last)
+            return self._continue(made, change.row) if made is not None and is_last else None
         return None
+
+    def _digest_pieces(self) -> PieceDigest | None:
+        if not self._digesting:
+            return None
+        from thence.memory.digest import PieceDigest
+
+        return PieceDigest(self._store.blobs, self._tasks, self._digesters)
 
     def _digest_stored(self, row: SessionRow) -> DigestRecord:
         from thence.memory.digest import digest_stored

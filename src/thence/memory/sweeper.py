@@ -66,7 +66,6 @@ class SweepHome(Protocol):
 
         Raises `StoreLocked` when another sweep goes on for `wait_s` seconds.
         """
-        ...
 
 
 class SweepListener(Protocol):
