@@ -82,6 +82,15 @@ def test_help_loads_click_and_hardly_anything_else() -> None:
     )
 
 
+def test_a_command_with_duckdb_ends_without_a_word() -> None:
+    """It prints what is not collected at the end, where other commands collect nothing."""
+    pytest.importorskip("duckdb")
+    code = "import sys, duckdb; from thence.cli import main\nsys.argv[1:] = ['--version']; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "" == done.stderr
+
+
 HELP_RATIO = 5.5
 """60 ms where bare Python takes 11."""
 

@@ -334,6 +334,14 @@ def _nobody_reads() -> bool:
         return False
 
 
+def _keep_cycles() -> None:
+    """Keep Python from looking through all objects for cycles; the process ends anyway."""
+    if "duckdb" not in sys.modules:  # it prints what was not collected
+        import gc
+
+        gc.freeze()
+
+
 @contextlib.contextmanager
 def _seldom_collecting() -> Iterator[None]:
     """Let Python look for cycles seldom, and not through all objects when the process ends."""
@@ -342,8 +350,8 @@ def _seldom_collecting() -> Iterator[None]:
 
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    atexit.unregister(gc.freeze)  # once is enough for many commands in one process
-    atexit.register(gc.freeze)
+    atexit.unregister(_keep_cycles)  # once is enough for many commands in one process
+    atexit.register(_keep_cycles)
     try:
         yield
     finally:
