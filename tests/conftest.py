@@ -46,7 +46,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 12}.items():
+for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 8}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),
@@ -60,12 +60,11 @@ settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "ever
 
 @pytest.hookimpl(optionalhook=True)  # prove runs tests without xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two processes more than there are processors: tests wait for browsers and servers.
+    """Return one process more than there are processors: tests wait for browsers and servers.
 
-    Each of them collects all tests, so that the everyday subset has one less.
+    Not more of them, since each collects all tests, which takes ten seconds of a processor.
     """
-    more = 2 if settings.get_current_profile_name() == "whole" else 1
-    return len(os.sched_getaffinity(0)) + more if hasattr(os, "sched_getaffinity") else 2
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -29,6 +29,12 @@ def by_pace(everyday: T, whole: T, prove: T) -> T:
     return whole if settings.get_current_profile_name() == "whole" else everyday
 
 
+SUITE_ROUNDS = by_pace(5, 10, 20)
+"""How often the suite of all agents tries chance."""
+SUITE_BYTES = by_pace(300, 600, 4096)
+"""Into how many pieces that suite cuts a log at most."""
+
+
 def one_quick(cases: Iterable[object]) -> list[object]:
     """Give cases of which the first is tried every day, and the others with all tests."""
     first, *rest = cases

@@ -101,7 +101,7 @@ ALLOWED: set[tuple[str, str]] = set()
 SPACES = re.compile(r"\s+")
 JOINED = re.compile(r'"\s*\n\s*f?"')
 """Where one text goes over several lines of a module."""
-PHRASES = re.compile("|".join(map(re.escape, OLD)), re.IGNORECASE)
+PHRASES = re.compile("|".join(map(re.escape, map(str.lower, OLD))))
 
 
 def docstrings(tree: ast.AST) -> set[int]:
@@ -128,7 +128,7 @@ def texts_of(path: Path) -> Iterator[str]:
 
 def old_in(text: str) -> set[str]:
     """Return the old phrases that a text has, whatever the case of its letters."""
-    found = {match.lower() for match in PHRASES.findall(SPACES.sub(" ", text))}
+    found = set(PHRASES.findall(SPACES.sub(" ", text.lower())))
     return {phrase for phrase in OLD if phrase.lower() in found}
 
 

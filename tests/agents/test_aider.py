@@ -11,6 +11,7 @@ import pytest
 
 from tests.agents.agents import outcomes, prompts_of, wholes
 from tests.memory.stored import dump, sweep
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.aider.chat import NO_COUNT, RESTORED, ROUNDED
 from thence.agents.aider.reader import NAME, Aider
 from thence.agents.profiles import agents
@@ -87,10 +88,13 @@ NOT_AS_OTHERS = ("hostile_lines", "moving")
 history is where the file lies. Both have tests here."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", [check for check in CHECKS if check not in NOT_AS_OTHERS])
 def test_the_agent_suite_passes(check: str) -> None:
     """Steps, damage, rewriting and hostile values change nothing that must stay."""
-    assert [] == AgentSuite(agents()["aider"], write, rounds=20).complaints(check)
+    assert [] == AgentSuite(
+        agents()["aider"], write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES
+    ).complaints(check)
 
 
 def test_garbage_costs_no_prompt_no_edit_and_no_bill(tmp_path: Path) -> None:

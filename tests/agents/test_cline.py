@@ -19,6 +19,7 @@ from tests.agents.agents import (
     write_all,
     write_document,
 )
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.cline.reader import Cline
 from thence.agents.sessions import load
 from thence.memory.readouts import readout_of
@@ -173,10 +174,13 @@ def test_a_failed_command_has_its_exit_code(shared: Path) -> None:
     ] == outcomes(whole)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Steps, damage, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Cline(), write, rounds=20).complaints(check)
+    assert [] == AdapterSuite(Cline(), write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES).complaints(
+        check
+    )
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.agents.agents import (
     write_all,
     write_document,
 )
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.continue_.history import NOT_BILLED
 from thence.agents.continue_.reader import Continue
 from thence.agents.sessions import load
@@ -115,10 +116,13 @@ def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario
     assert "done" == str(whole.turn().state)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Steps, damage, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Continue(), write, rounds=20).complaints(check)
+    assert [] == AdapterSuite(
+        Continue(), write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES
+    ).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

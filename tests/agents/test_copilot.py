@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.copilot.events import COMPACTION
 from thence.agents.copilot.reader import Copilot
 from thence.agents.profiles import agents
@@ -155,10 +156,13 @@ def test_public_logs_of_old_versions_are_read(shared: Path) -> None:
     assert (120, 1050) == tuple(loaded[name].graph.spent.own for name in loaded)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AgentSuite(agents()["copilot"], write, rounds=20).complaints(check)
+    assert [] == AgentSuite(
+        agents()["copilot"], write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES
+    ).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

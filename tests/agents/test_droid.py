@@ -22,6 +22,7 @@ from tests.agents.agents import (
     write_document,
     write_lines,
 )
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.droid.lines import NO_TOTAL
 from thence.agents.droid.reader import Droid
 from thence.agents.sessions import load
@@ -178,10 +179,13 @@ def test_a_real_killed_call_has_no_result(shared: Path) -> None:
     assert [("Execute", False, False, None)] == outcomes(killed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Droid(), write, rounds=20).complaints(check)
+    assert [] == AdapterSuite(Droid(), write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES).complaints(
+        check
+    )
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.gemini.messages import COMPACTION
 from thence.agents.gemini.reader import Gemini
 from thence.agents.profiles import agents
@@ -180,10 +181,13 @@ def test_real_outcomes(shared: Path) -> None:
     ] == outcomes(whole)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AgentSuite(agents()["gemini"], write, rounds=20).complaints(check)
+    assert [] == AgentSuite(
+        agents()["gemini"], write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES
+    ).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

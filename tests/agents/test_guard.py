@@ -88,7 +88,7 @@ def findings(ran: subprocess.CompletedProcess[str]) -> list[Any]:
 
 
 @pytest.mark.usefixtures("desk")
-@pytest.mark.few(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("body", "why"), READERS.values(), ids=READERS)
 def test_a_broken_reader_is_left_out_and_named(tmp_path: Path, body: str, why: str | None) -> None:
     """Sessions of other agents are kept; sweep, its JSON and doctor say which package, and why."""
@@ -134,7 +134,7 @@ def test_a_reader_that_fails_at_a_session_costs_that_session(tmp_path: Path, how
     assert ["acme"] == [one["name"] for one in told["problems"]]
 
 
-@pytest.mark.few(3)
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(
     ("body", "why"),
@@ -162,7 +162,7 @@ def test_a_broken_digester_is_left_out_and_named(tmp_path: Path, body: str, why:
     assert 0 == digest.returncode
 
 
-@pytest.mark.few(3)
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(
     ("body", "why"),

@@ -9,6 +9,7 @@ import pytest
 from tests.agents import test_opencode
 from tests.agents.databases import OPENCODE, run
 from tests.agents.test_opencode import steps
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.kilo.reader import Kilo
 from thence.agents.opencode.reader import OpenCode
 from thence.testing.readers import CHECKS, AdapterSuite
@@ -31,7 +32,10 @@ def test_each_of_the_two_finds_its_own_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.few(6)
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """What holds for OpenCode holds under the other name."""
-    assert [] == AdapterSuite(Kilo(), write, rounds=20).complaints(check)
+    assert [] == AdapterSuite(Kilo(), write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES).complaints(
+        check
+    )

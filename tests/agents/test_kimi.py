@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.kimi.reader import Kimi
 from thence.agents.profiles import agents
 from thence.agents.sessions import load
@@ -192,10 +193,13 @@ def test_a_real_killed_call_has_no_result(shared: Path) -> None:
     assert ("running", "done") == (str(killed.turn().state), str(whole.turn().state))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AgentSuite(agents()["kimi"], write, rounds=20).complaints(check)
+    assert [] == AgentSuite(
+        agents()["kimi"], write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES
+    ).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.agents.databases import (
     run,
     said,
 )
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.kilo.reader import Kilo
 from thence.agents.opencode.messages import KILLED, TITLE
 from thence.agents.opencode.reader import OpenCode
@@ -225,10 +226,13 @@ def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
 # -- made-up sessions -----------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, deleted rows, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(ADAPTER, write, rounds=20).complaints(check)
+    assert [] == AdapterSuite(ADAPTER, write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES).complaints(
+        check
+    )
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.pi.entries import COMPACTION, CUT_OFF
 from thence.agents.pi.reader import Pi
 from thence.agents.profiles import agents
@@ -157,10 +158,13 @@ def test_public_logs_of_old_versions_are_read(shared: Path) -> None:
     assert loaded.graph.spent.responses > 100
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AgentSuite(agents()["pi"], write, rounds=20).complaints(check)
+    assert [] == AgentSuite(
+        agents()["pi"], write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES
+    ).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

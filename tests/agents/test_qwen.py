@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.profiles import agents
 from thence.agents.qwen.reader import Qwen
 from thence.agents.sessions import load
@@ -212,10 +213,13 @@ def test_real_outcomes(shared: Path) -> None:
     assert ("run_shell_command", True, True, None) == outcomes(killed)[0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Growth, damage, rewriting, moving and hostile values change nothing that must stay."""
-    assert [] == AgentSuite(agents()["qwen"], write, rounds=20).complaints(check)
+    assert [] == AgentSuite(
+        agents()["qwen"], write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES
+    ).complaints(check)
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

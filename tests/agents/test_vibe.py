@@ -21,6 +21,7 @@ from tests.agents.agents import (
     write_all,
     write_document,
 )
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.vibe.reader import Vibe
 from thence.testing import AdapterSuite
 from thence.testing.readers import CHECKS
@@ -170,10 +171,13 @@ def test_a_real_kill_is_read_from_the_journal(shared: Path) -> None:
     assert {e.event_id for e in killed.events} <= {e.event_id for e in whole.events}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
     """Steps, damage, moving and hostile values change nothing that must stay."""
-    assert [] == AdapterSuite(Vibe(), write, rounds=20).complaints(check)
+    assert [] == AdapterSuite(Vibe(), write, rounds=SUITE_ROUNDS, bytewise=SUITE_BYTES).complaints(
+        check
+    )
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:

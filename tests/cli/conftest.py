@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.restored import restore
 from thence.cli import madeup, thence
 
 Run = Callable[..., Result]
@@ -48,20 +48,7 @@ def as_built(looked_at: madeup.Homes, tmp_path_factory: pytest.TempPathFactory) 
 def machine(looked_at: madeup.Homes, as_built: Path) -> Iterator[madeup.Homes]:
     """The same machine to change things on; afterwards all is as it was built."""
     yield looked_at
-    folder = looked_at.work.parent
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if not os.path.lexists(as_built / path.relative_to(folder)):
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    for path in sorted(as_built.rglob("*")):
-        _restore(path, folder / path.relative_to(as_built))
-
-
-def _restore(was: Path, path: Path) -> None:
-    """Put a file back, unless it is the same still."""
-    if was.is_dir():
-        path.mkdir(exist_ok=True)
-    elif not path.exists() or was.read_bytes() != path.read_bytes():
-        shutil.copy2(was, path)
+    restore(looked_at.work.parent, as_built)
 
 
 @pytest.fixture

@@ -37,43 +37,39 @@ def start(desk: Desk) -> background.RunningServer:
     return there
 
 
-def test_one_server_per_home_runs_until_it_is_stopped(desk: Desk) -> None:
-    """A second start and `open` use the first; doctor knows of it; stop ends it."""
+def test_one_server_per_home_runs_until_it_is_stopped_or_replaced(desk: Desk) -> None:
+    """A second start and `open` use the first; doctor knows of it; stop ends it.
+
+    After an upgrade another one takes its place; one that was killed leaves nothing in the way.
+    """
     first = start(desk)
     url = desk.run("open", "--no-open", "--json").json["url"]
-    found = desk.run("doctor", "--json").json["findings"]
 
     assert first == start(desk)
     assert f"http://127.0.0.1:{first.port}/" in url
-    assert ["ok"] == [one["level"] for one in found if one["topic"] == "viewer"]
+    assert ["ok"] == [level for level, _ in doctor(desk)]
     assert "ticket" not in (desk.home / background.LOG).read_text()
-    assert {"stopped": True, "port": first.port} == desk.run("serve", "--stop", "--json").json
+
+    lock = desk.home / background.LOCK
+    lock.write_text(json.dumps(first._replace(version="0.0.1")._asdict()))
+    assert [("warning", "thence serve --background")] == doctor(desk)
+    second = start(desk)
+    assert (__version__, True) == (second.version, second.pid != first.pid)
+
+    os.kill(second.pid, signal.SIGKILL)
+    while background.find_running(desk.home) is not None:
+        time.sleep(0.01)
+    third = start(desk)
+    assert third.pid != second.pid
+    assert {"stopped": True, "port": third.port} == desk.run("serve", "--stop", "--json").json
     assert background.find_running(desk.home) is None
     assert "no viewer runs in the background" in desk.run("serve", "--stop").out
 
 
-def test_a_killed_server_leaves_nothing_in_the_way(desk: Desk) -> None:
-    """The next start has a new process."""
-    first = start(desk)
-    os.kill(first.pid, signal.SIGKILL)
-    while background.find_running(desk.home) is not None:
-        time.sleep(0.01)
-
-    assert start(desk).pid != first.pid
-
-
-def test_one_of_another_version_is_replaced(desk: Desk) -> None:
-    """After an upgrade; doctor says so before."""
-    first = start(desk)
-    lock = desk.home / background.LOCK
-    lock.write_text(json.dumps(first._replace(version="0.0.1")._asdict()))
-    found = desk.run("doctor", "--json").json["findings"]
-    second = start(desk)
-
-    assert [("warning", "thence serve --background")] == [
-        (one["level"], one["fix"]) for one in found if one["topic"] == "viewer"
-    ]
-    assert (__version__, True) == (second.version, second.pid != first.pid)
+def doctor(desk: Desk) -> list[tuple[str, str | None]]:
+    """Return what doctor says of the viewer: how bad it is, and what to do."""
+    findings = desk.run("doctor", "--json").json["findings"]
+    return [(one["level"], one["fix"]) for one in findings if one["topic"] == "viewer"]
 
 
 def test_a_process_that_does_not_hold_the_lock_is_never_ended(desk: Desk) -> None:

@@ -48,6 +48,7 @@ def texts(messages: list[dict[str, Any]], role: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("to", WRITTEN)
 def test_every_session_can_be_handed_to_every_agent(looked_at: Homes, run: Run, to: str) -> None:
     """Of every agent and state: it reads back whole, what was there before is untouched."""

@@ -26,6 +26,7 @@ import pytest
 
 from tests.agents.transcripts import Script, write
 from tests.pace import by_pace
+from tests.processes import run_thence
 from tests.sshd import SshServer, missing_sshd
 from thence import Journal
 from thence.testing import JournalSubject
@@ -109,8 +110,12 @@ class Machine:
 
     def sessions(self) -> list[str]:
         """Agents of the sessions that are stored."""
-        rows = json.loads(self.thence("ls", "--json"))
+        rows = json.loads(run_thence("ls", "--json", env=self.env).stdout)
         return [row["flavor"] for row in rows]
+
+    def import_sessions(self) -> None:
+        """Import what was written, not from the project."""
+        assert 0 == run_thence("sweep", env=self.env).returncode
 
     def write_session(self, *, large: bool = False) -> None:
         """Write a session of Claude Code in the project."""
@@ -176,7 +181,7 @@ def resume_own(machine: Machine) -> None:
     with Journal(machine.home).create(cwd=str(machine.project)) as session:
         session.record("user", {"role": "user", "content": "Hello"})
         name = session.id
-    machine.thence("sweep")
+    machine.import_sessions()
     printed = machine.run([str(SCRIPT), "resume", name, "--exec"], "print('on:', session.id)\n")
 
     assert "on: " in printed
@@ -185,7 +190,7 @@ def resume_own(machine: Machine) -> None:
 def resume_agent(machine: Machine) -> None:
     """A session of an agent: its program is the user's, whatever the project's folder holds."""
     machine.write_session()
-    machine.thence("sweep")
+    machine.import_sessions()
     machine.program("claude", 'echo "ours: $*"')
     planted = machine.project / "claude"
     planted.write_text(f"#!/bin/sh\necho claude >> {machine.project.parent / 'loaded'}\n")
@@ -289,7 +294,7 @@ def run_agent(machine: Machine) -> None:
 def hand_over(machine: Machine) -> None:
     """A client that takes a session in by a command of its own, run in the project."""
     machine.write_session()
-    machine.thence("sweep")
+    machine.import_sessions()
     taken = machine.user / "taken"
     machine.program("opencode", f'echo "$1" > {taken}')
     planted = machine.project / "opencode"
@@ -358,7 +363,7 @@ def browser(machine: Machine) -> None:
 def brief(machine: Machine) -> None:
     """The command that an agent runs in the project when a session begins."""
     machine.write_session()
-    machine.thence("sweep")
+    machine.import_sessions()
     machine.thence("hook", "install", "claude", "--brief", "--yes")
     settings = json.loads((machine.user / ".claude/settings.json").read_bytes())
     (line,) = (
@@ -391,7 +396,7 @@ def crash_suite(machine: Machine) -> None:
 def commands(machine: Machine) -> None:
     """Commands that start nothing, typed in the project: by the script, and by our own line."""
     machine.write_session()
-    machine.thence("sweep")
+    machine.import_sessions()
     words = (["show", SESSION], ["doctor"], ["ls"], ["search", "calc"], ["cost"], ["config"])
     for some in words[: by_pace(2, 2, len(words))]:
         machine.thence(*some)

@@ -67,6 +67,7 @@ def title_of(titles: dict[str, str], short: str) -> str:
     return (titles[short] if short in titles else meant[0]) or "empty session"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("room", WIDTHS)
 def test_a_list_has_titles_and_ids_that_can_be_used(machine: Run, room: int) -> None:
     """Thirty columns of every title, or all of it; ids of 8 to 13 columns that mean one session."""
@@ -82,6 +83,7 @@ def test_a_list_has_titles_and_ids_that_can_be_used(machine: Run, room: int) -> 
         assert 8 <= len(short) <= 13 or short in titles
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("room", WIDTHS)
 def test_the_picker_has_titles_that_can_be_recognized(
     machine: Run, monkeypatch: pytest.MonkeyPatch, room: int
@@ -109,6 +111,7 @@ def has_bill(row: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("command", ["show", "tree"])
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("room", WIDTHS)
 def test_a_session_starts_with_date_project_and_cost(machine: Run, command: str, room: int) -> None:
     """Below the title, in this order; one session of every agent is looked at."""

@@ -21,6 +21,7 @@ import pytest
 
 from tests.agents.transcripts import Script, write
 from tests.cli import mounts
+from tests.processes import run_thence
 from thence.cli import madeup
 
 LONG = 60.0
@@ -47,7 +48,9 @@ def swept(env: dict[str, str], tmp_path: Path) -> Path:
 def run(
     env: dict[str, str], *arguments: str, on: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command."""
+    """Run one command, behind another one where that is asked for."""
+    if not on:
+        return run_thence(*arguments, env=env)
     return subprocess.run(
         [*on, *THENCE, *arguments],
         env=env, check=False, capture_output=True, text=True, timeout=LONG,

@@ -79,8 +79,9 @@ def test_the_home_of_a_release_is_opened(
 
 
 @pytest.mark.slow
-def test_this_installation_is_checked(run: Run) -> None:
-    """Packages, and commands on sample sessions."""
+def test_this_installation_is_checked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages, and commands on sample sessions; test_processes starts it as a user does."""
+    monkeypatch.setattr(self_check, "subprocess", _Forked)
     done = run("self-check")
 
     assert 0 == done.return_value

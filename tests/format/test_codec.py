@@ -715,7 +715,7 @@ HOSTILE_LINES: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", one_quick(HOSTILE_LINES))
 @pytest.mark.parametrize("is_record", [codec.accept_any, codec.is_event])
 def test_a_hostile_line_takes_linear_time(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.restored import restore
 from tests.serve import looks
 from tests.serve.looks import Look
 from thence import config
@@ -213,10 +215,20 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.close()
 
 
+@pytest.fixture(scope="session")
+def as_built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A machine that was swept, and a copy of all its files."""
+    base = tmp_path_factory.mktemp("own")
+    built(base / "house").close()
+    shutil.copytree(base / "house", base / "copy", symlinks=True)
+    return base / "house", base / "copy"
+
+
 @pytest.fixture
-def own_house(tmp_path: Path) -> Iterator[House]:
-    """A machine that is served, to write on."""
-    made = built(tmp_path)
+def own_house(as_built: tuple[Path, Path]) -> Iterator[House]:
+    """A machine that is served, to write on; the next test finds it as it was built."""
+    restore(*as_built)
+    made = House(as_built[0])
     with made.serving():
         yield made
     made.close()

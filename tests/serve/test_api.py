@@ -397,7 +397,7 @@ def hostile_house(corpus: Path, folder: Path, smaller: int) -> House:
 def broken(house: House) -> list[str]:
     """Ask everything of every session; what broke the server."""
     uids = [row.session.session_uid for row in house.store.sessions()]
-    uids = uids[:: by_pace(everyday=8, whole=3, prove=1)]
+    uids = uids[:: by_pace(everyday=8, whole=8, prove=1)]
     paths = [f"/api/sessions/{uid}{route}" for uid in uids for route in ROUTES]
     paths += ["/api/now", "/api/costs?by=session", "/api/patterns", "/api/store", "/api/digests"]
     return [path for path in paths if house.ask(path).status >= 500]
@@ -484,7 +484,7 @@ def asked(
 @pytest.mark.sampled
 def test_nothing_that_is_asked_breaks_the_server(house: House) -> None:
     """Made-up requests to every operation of our OpenAPI: no 500."""
-    seen = tried(house, by_pace(everyday=5, whole=8, prove=15))
+    seen = tried(house, by_pace(everyday=4, whole=4, prove=15))
 
     assert 15 < len(seen)
     assert 200 in set.union(*seen.values())

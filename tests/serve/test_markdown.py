@@ -164,6 +164,7 @@ def test_a_patch_keeps_its_signs() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("piece", ["[", "*", "`", "> ", "![a](", "| a ", "<a ", "- \n"])
 def test_hostile_text_takes_time_in_proportion(piece: str) -> None:
     """However it is nested."""

@@ -73,7 +73,7 @@ def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: i
 def test_every_real_session_is_continued_as_it_is_read_at_once(shared: Path, part: int) -> None:
     """Its files in turn and mixed."""
     out: Counter[str] = Counter()
-    each = by_pace(everyday=16, whole=12, prove=4)
+    each = by_pace(everyday=32, whole=32, prove=4)
     sessions = test_growth.sessions(shared / "data")[part::each]
     for number, (adapter, source) in enumerate(sessions):
         facts = read_all(adapter, source)[0]
@@ -92,6 +92,7 @@ SIZES = (60, 600)
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", ["events", "chain", "event", "session"])
 def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
     tmp_path: Path, path: str

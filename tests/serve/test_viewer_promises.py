@@ -42,7 +42,7 @@ ROW_SHOWN = """() => {
   return Boolean(box && box.bottom > 80 && box.top < innerHeight);
 }"""
 """Whether the row of a hit without words is in view."""
-MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS") or by_pace(everyday=200, whole=400, prove=1500))
+MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS") or by_pace(everyday=200, whole=200, prove=1500))
 """Sessions of the large machine; 10000 in the run that the notes of a release quote."""
 LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 2_500 * MANY
 
@@ -50,7 +50,7 @@ LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 2_500 * MANY
 @pytest.fixture(scope="module")
 def real_house(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """The real sessions of all clients, laid out as the clients lay them, and served."""
-    each = by_pace(everyday=20, whole=10, prove=1)
+    each = by_pace(everyday=20, whole=20, prove=1)
     house = laid.real(shared, tmp_path_factory.mktemp("real"), each)
     house.swept()
     with house.serving():
@@ -104,7 +104,7 @@ def test_pages_are_sound_on_real_sessions(browser: Browser, real_house: House, l
     paths = [f"/sessions/{uids[0]}" for uids in agents.values()]
     paths += [f"/sessions/{fork}/beside/{origin}" for fork, origin in pairs[:6]]
     paths += [f"/projects/one?path={projects.projects(real_house.context, DisplayClock())[0].path}"]
-    some = [*PAGES, *paths][:: by_pace(everyday=4, whole=3, prove=1)]
+    some = [*PAGES, *paths][:: by_pace(everyday=6, whole=6, prove=1)]
     with browsers.tab(browser, real_house) as tab:
         for path, other in zip(some, looks_from(look), strict=False):
             is_sound(tab, path, other)
@@ -117,7 +117,7 @@ def test_pages_are_sound_on_very_many_sessions(
     total = large_house.store.totals()[0].sessions
     assert MANY + 1 == total
     with browsers.tab(browser, large_house) as tab:
-        some = PAGES[:: by_pace(everyday=4, whole=3, prove=1)]
+        some = PAGES[:: by_pace(everyday=4, whole=4, prove=1)]
         for path, other in zip(some, looks_from(look), strict=False):
             is_sound(tab, path, other)
         tab.set_look(look)
@@ -146,7 +146,7 @@ QUERIES = (
     *("permission", "release", "migrate", "refactor", "hook", "warning"),
 )
 """Forty questions that real sessions answer: words, phrases, kinds of events."""
-HITS = int(os.environ.get("THENCE_VIEWER_HITS", "200" if PROVING else "24"))
+HITS = int(os.environ.get("THENCE_VIEWER_HITS", "200" if PROVING else "8"))
 """Hits that are opened; 200 in the run that the notes of a release quote."""
 
 

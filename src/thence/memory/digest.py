@@ -74,7 +74,6 @@ class Digester(Protocol):
 
     def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
         """Tell it. What comes back is kept as it is: quote only what the timeline holds."""
-        ...
 
 
 class BuiltIn:

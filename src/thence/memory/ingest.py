@@ -43,11 +43,14 @@ from thence.memory.payloads import salvage_payloads, with_payloads
 from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
 from thence.memory.search import meta
+from thence.memory.spending import spend_from_row
 from thence.memory.store import (
+    Filter,
     ImportedFrom,
     SessionChange,
     SessionRow,
     Spend,
+    Store,
     StoredSession,
     SweepEntry,
     Words,
@@ -71,6 +74,14 @@ class CarriedSpend(msgspec.Struct, frozen=True):
     until: str | None
     change: int
     """The number of the change that goes on from there."""
+
+
+def carry_spend(store: Store, uid: str, change: int) -> CarriedSpend:
+    """Return what a session took so far; `change` is the number of the next change."""
+    wanted = Filter(uids=(uid,))
+    row = next(iter(store.sessions(wanted)))
+    spend = tuple(spend_from_row(fields) for fields in store.read_table("spend", wanted))
+    return CarriedSpend(spend, row.session.ended_at, change)
 
 
 class IngestResult(msgspec.Struct):
@@ -664,14 +675,14 @@ def _words(
     What other events can be derived from has tokens without a word, too.
     """
     agent = uid.partition(":")[0]
-    implied = {row.event.event_id: row.implied for row in rows}
+    implied = {row.event.event_id: row.implied for row in rows if row.derived}
     for event in events:
         body = ""
         if event.payload is not None:
             # What the harness noted for itself, whole files among it, was neither said nor done.
             note = event.role == "system" and not _has_output(event.payload)
             body = words_of(event, _MAX_NOTE_BYTES) if note else words_of(event)
-        bits = implied[event.event_id]
+        bits = implied.get(event.event_id, 0)
         if body or bits or event.kind in _BASES:
             tokens = meta(agent, event.kind, event.tool, bits)
             yield Words(event.event_id, body, tokens)

@@ -30,9 +30,10 @@ from thence.format.session_graph import SessionGraph
 from thence.memory import recall
 from thence.memory.growth import subagents_of
 from thence.memory.packs import read_all, size_in
-from thence.memory.pages import all_events, with_price
+from thence.memory.pages import all_events
 from thence.memory.recall import Cleaned, body, light, load_session, notices_of
 from thence.memory.spelling import load
+from thence.memory.spending import with_price
 from thence.memory.store import Filter
 
 if TYPE_CHECKING:
