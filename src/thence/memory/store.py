@@ -617,14 +617,12 @@ def facts_behind(
 ) -> list[Fact]:
     """Return what `facts_after` does; `parts` has the last first, `read` returns one."""
     new: list[list[Fact]] = []
-    start = (-1, -1)
     for part in parts:
         if part == position:
             break
         facts = unpack_facts(read(part[0]))
-        later = [f for f in facts if _is_later(f, lines.get(f.file, start))]
-        if later:
-            new.append(later)
+        later = [f for f in facts if _is_later(f, lines.get(f.file, (-1, -1)))]
+        new.append(later)
         if len(later) < len(facts):
             break  # what was written before this is not later
     return [fact for part in reversed(new) for fact in part]
@@ -664,15 +662,13 @@ def call_key(call: str) -> int:
 
 def claims(facts: Iterable[Fact]) -> list[int]:
     """Return what a session claims: its bills, and the records that a copy would begin with."""
-    keys: dict[int, None] = {}
-    bills: set[str] = set()
+    names: dict[tuple[Literal["bill", "copy"], str], None] = {}
     for fact in facts:
-        if fact.usage_key is not None and fact.usage_key not in bills:
-            bills.add(fact.usage_key)
-            keys[owner_key("bill", fact.usage_key)] = None
+        if fact.usage_key is not None:
+            names["bill", fact.usage_key] = None
         if fact.node.parent is None and (key := key_of(fact)) is not None:
-            keys[owner_key("copy", key)] = None
-    return list(keys)
+            names["copy", key] = None
+    return [owner_key(kind, key) for kind, key in names]
 
 
 def uid_hash(uid: str) -> bytes:
