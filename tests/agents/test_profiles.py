@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from thence.agents.profiles import PARTS, Agent, Profile, agent_of, agents, folder_variables
+from thence.agents import adapters
+from thence.agents.profiles import (
+    PARTS,
+    Agent,
+    LazyReaders,
+    Profile,
+    agent_of,
+    agents,
+    folder_variables,
+)
 from thence.agents.sessions import read_all
 from thence.errors import BadConfig
 from thence.format.facts import Block, Fact
@@ -104,6 +114,28 @@ def test_asking_what_an_agent_is_loads_no_reader() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "[]" == done.stdout.strip()
+
+
+@pytest.mark.parametrize("name", agents())
+def test_an_agent_with_a_folder_counts_as_used(tmp_path: Path, name: str) -> None:
+    """A sweep imports no reader of an agent that has none: all usual folders must be named."""
+    agent = agents()[name]
+    for root in agent.reader.roots(tmp_path, {}):
+        root.mkdir(parents=True)
+        assert agent.is_used(tmp_path, {}), root
+        shutil.rmtree(tmp_path)
+    for variable in agent.profile.variables:
+        assert agent.is_used(tmp_path, {variable: "elsewhere"})
+
+
+def test_lazy_readers_are_those_of_all_agents() -> None:
+    """In the same order, and nothing else is there."""
+    lazy = LazyReaders()
+
+    assert list(adapters().items()) == list(lazy.items())
+    assert (len(adapters()), True, False) == (len(lazy), "claude" in lazy, "nobody" in lazy)
+    with pytest.raises(KeyError):
+        lazy["nobody"]
 
 
 @pytest.mark.parametrize("name", [name for name in agents() if name != "thence"])

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -44,6 +45,39 @@ def test_sweep_says_what_was_kept(desk: Desk) -> None:
 
     assert first.out.startswith("imported 2 sessions (2 new), ")
     assert again.out.startswith("nothing new in 2 sessions, ")
+
+
+def test_a_sweep_that_finds_nothing_new_imports_no_code_that_reads(desk: Desk) -> None:
+    """Counted, since machines are busy: what is imported decides how long it takes."""
+    desk.sweep()
+    code = (
+        "import sys; sys.argv = ['thence', 'sweep']; from thence.cli import main; main()\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    readers = {name for name in loaded if name.endswith(".reader")}
+    memory = ("ingest", "growth", "families", "digest", "prices", "vectors", "zones", "parcels")
+
+    assert done.stdout.startswith("nothing new in 2 sessions")
+    assert {f"thence.agents.{name}.reader" for name in ("claude", "codex", "thence")} == readers
+    assert loaded.isdisjoint({f"thence.memory.{name}" for name in memory})
+    assert loaded.isdisjoint({"thence.agents.claude.records", "tempfile", "zoneinfo", "socket"})
+
+
+def test_a_session_that_is_being_written_keeps_its_digest_for_now(desk: Desk) -> None:
+    """Its file says when that was, whatever its lines say; a minute later it is digested again."""
+    path = next(desk.claude.rglob("*.jsonl"))
+    desk.sweep()
+    last = path.read_bytes().splitlines(keepends=True)[-1]
+    path.write_bytes(path.read_bytes() + last.replace(b'"uuid": "', b'"uuid": "next-'))
+    digested = [json.loads(desk.run("sweep", "--json").out)["digested"] for _ in range(2)]
+    then = time.time() - 120
+    os.utime(path, (then, then))
+    later = json.loads(desk.run("sweep", "--json").out)
+
+    assert [0, 0] == digested
+    assert 1 == later["digested"]
 
 
 LOOKS_FOR = {

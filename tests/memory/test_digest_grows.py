@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.memory import logs as claude
 from tests.memory.stored import opened, sweep
 from tests.memory.test_growth import SIZES, grow
 from tests.pace import by_pace
+from thence.agents import files
 from thence.agents.sessions import read_all
 from thence.format import sealing
 from thence.format.facts import Fact
@@ -26,8 +28,9 @@ from thence.format.session_graph import SessionGraph
 from thence.memory.digest import DigestState, StateMissing, digest, digest_stored, unpack_state
 from thence.memory.outcome import TASKS
 from thence.memory.readouts import read_for_digest
-from thence.memory.sqlite import Sqlite
+from thence.memory.rows import digests_of
 from thence.memory.store import DigestRecord, SessionRow
+from thence.memory.sweep import Sweep
 
 
 class Digested:
@@ -186,7 +189,7 @@ def test_no_state_of_a_digest_outlives_what_it_was_made_of(tmp_path: Path) -> No
     script = claude.script(1, 64)
     claude.write(home, script)
     sweep(folder, {"claude": [home]})
-    store = Sqlite(str(folder / "s.db"))
+    store = opened(folder)
     (row,) = store.sessions()
     uid = row.session.session_uid
     states = [store.digest_state(uid)]
@@ -195,3 +198,28 @@ def test_no_state_of_a_digest_outlives_what_it_was_made_of(tmp_path: Path) -> No
     store.close()
 
     assert [True, False] == [state is not None for state in states]
+
+
+def test_session_read_in_pieces_is_digested_as_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not read again from the store, and its digest is that of one read at once."""
+    home = tmp_path / "home"
+    claude.write(home, claude.script(1, 256))
+    reports = [sweep(tmp_path / "at-once", {"claude": [home]})]
+    monkeypatch.setattr(files, "Limits", partial(files.Limits, bytes=60_000))
+    monkeypatch.delattr(Sweep, "_digest_stored")
+    reports.append(sweep(tmp_path / "pieces", {"claude": [home]}))
+    made: list[DigestRecord] = []
+    changes: list[int] = []
+    for name in ("at-once", "pieces"):
+        store = opened(tmp_path / name)
+        (row,) = store.sessions()
+        made += digests_of(store, row)
+        changes.append(row.change)
+        store.close()
+
+    assert [] == compare(*made)
+    assert [1, 1] == [report.digested for report in reports]
+    assert changes[0] == 1
+    assert changes[1] > 2

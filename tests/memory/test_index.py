@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -18,6 +19,7 @@ from tests.memory.stored import sweep
 from thence.errors import SessionNotFound
 from thence.format.normal import KINDS
 from thence.memory import index, ranking, sqlite, sqlite_schema
+from thence.memory.packs import CACHED_BYTES, Frames, Packs, Ref
 from thence.memory.ranking import Row
 from thence.memory.search import BadQuery, Query, SearchAnswer, hits, parse
 from thence.memory.sqlite import Sqlite
@@ -116,6 +118,64 @@ def test_what_people_said_comes_before_what_tools_printed(home: Path, place: Pat
 
     assert f"{WORD} as somebody says it" == found[0]
     assert {f"{WORD} as a tool prints it", f"{WORD} as somebody left it behind"} == set(found[1:])
+
+
+# -- what it takes ----------------------------------------------------------------------------
+
+
+class _Work:
+    """What a search does: statements, packs that are opened, frames that are inflated."""
+
+    def __init__(self, store: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.statements: list[str] = []
+        self.packs: list[str] = []
+        self.frames: list[tuple[str, int]] = []
+        open_pack, decode = Packs._open_pack, Packs._decode
+
+        def note_statement(_: apsw.Cursor, statement: str, __: object) -> bool:
+            self.statements.append(statement)
+            return True
+
+        def note_pack(packs: Packs, where: Ref) -> int:
+            self.packs.append(where.file)
+            return open_pack(packs, where)
+
+        def note_frame(packs: Packs, handle: int, where: Ref) -> bytes:
+            self.frames.append((where.file, where.offset))
+            return decode(packs, handle, where)
+
+        store._db.exec_trace = note_statement
+        monkeypatch.setattr(Packs, "_open_pack", note_pack)
+        monkeypatch.setattr(Packs, "_decode", note_frame)
+
+
+def test_a_search_does_as_little_for_many_hits_as_for_few(
+    home: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No statement a hit, no page of events; each pack is opened and each frame inflated once."""
+    for number in range(1, 5):
+        one = script(number)
+        for line in range(200):
+            one.user(f"{WORD} number {line} of session {number}")
+        write(home, one, day=number)
+    with contextlib.closing(opened(place, home)) as store:
+        monkeypatch.setattr(index, "BUDGET_S", 60.0)
+        work = _Work(store, monkeypatch)
+        few = said(store, WORD, limit=4)
+        statements = len(work.statements)
+        seen: tuple[list[Any], ...] = (work.statements, work.packs, work.frames)
+        for noted in seen:
+            noted.clear()
+        store.blobs._frames = Frames(CACHED_BYTES)  # type: ignore[attr-defined]
+        many = said(store, WORD, limit=60)
+
+    assert (4, 60) == (len(few), len(many))
+    assert all(WORD in text for text in many)
+    assert statements == len(work.statements) <= 8
+    assert not any("event_pages" in text or "facts" in text for text in work.statements)
+    assert sorted(set(work.packs)) == sorted(work.packs)
+    assert sorted(set(work.frames)) == sorted(work.frames)
+    assert 4 == len(work.packs)
 
 
 # -- how far --------------------------------------------------------------------------------------

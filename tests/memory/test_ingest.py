@@ -23,12 +23,11 @@ from thence.format.stored import events_of_session
 from thence.memory.growth import Growing, light
 from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
 from thence.memory.packs import Packs
-from thence.memory.pages import with_price
 from thence.memory.payloads import with_payloads
 from thence.memory.prices import price
 from thence.memory.redact import RULES, Redactor
 from thence.memory.rules import sample
-from thence.memory.spending import ticks_of
+from thence.memory.spending import ticks_of, with_price
 from thence.memory.store import (
     NothingStored,
     SessionChange,
@@ -166,7 +165,8 @@ def test_what_is_stored_is_light_and_leads_back(ingester: Ingester, tmp_path: Pa
     """Facts hold refs in place of payloads; the refs lead to these very payloads."""
     out = kept(ingester, tmp_path / "home", logs.script(1))
     assert out.change is not None
-    assert out.graph is not None
+    assert out.delta is not None
+    graph = out.delta.window
     facts = unpack_facts(out.change.facts)
     packs = Packs(tmp_path / "packs")
     ingester.sync()
@@ -178,8 +178,8 @@ def test_what_is_stored_is_light_and_leads_back(ingester: Ingester, tmp_path: Pa
     }
 
     assert all(block.payload is None for fact in facts for block in fact.blocks)
-    assert {e.payload_ref: e.payload for e in out.graph.events if e.payload_ref} == payloads
-    assert [*map(with_price, events_of_session(out.graph))] == out.change.events
+    assert {e.payload_ref: e.payload for e in graph.events if e.payload_ref} == payloads
+    assert [*map(with_price, events_of_session(graph))] == out.change.events
     assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
 
 

@@ -55,6 +55,19 @@ def test_files_are_the_owners_alone(tmp_path: Path) -> None:
     assert 0o600 == stat.S_IMODE(store.path.stat().st_mode)
 
 
+def test_opening_a_store_writes_nothing(tmp_path: Path) -> None:
+    """Who only looks waits for no disk: file and log are as they were."""
+    path = tmp_path / "thence.db"
+    Sqlite(str(path)).close()
+    before = path.read_bytes()
+    store = Sqlite(str(path))
+    log = path.with_name(f"{path.name}-wal")
+    log_bytes = log.stat().st_size if log.exists() else 0
+    store.close()
+
+    assert (0, before) == (log_bytes, path.read_bytes())
+
+
 def test_store_of_a_newer_thence_is_refused(tmp_path: Path) -> None:
     """An older program would not understand it, and must not write into it."""
     store = Sqlite(f"{tmp_path}/s.db")

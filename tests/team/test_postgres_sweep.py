@@ -18,7 +18,14 @@ import pytest
 from hypothesis import settings
 
 from tests.faults.warm import Warm
-from tests.memory import killed_postgres, logs, stored, test_growth_grok, test_sweep
+from tests.memory import (
+    killed_postgres,
+    logs,
+    stored,
+    test_digest_grows,
+    test_growth_grok,
+    test_sweep,
+)
 from tests.memory.stored import dump, sweep
 from tests.memory.test_sweep import CANARY, home, tmp_path
 from tests.pace import by_pace
@@ -60,6 +67,11 @@ SAME_OF_GROK = (
     "test_a_secret_that_was_cut_in_two_is_nowhere",
 )
 globals().update({name: getattr(test_growth_grok, name) for name in SAME_OF_GROK})
+SAME_OF_DIGESTS = (
+    "test_no_state_of_a_digest_outlives_what_it_was_made_of",
+    "test_session_read_in_pieces_is_digested_as_it_is_read",
+)
+globals().update({name: getattr(test_digest_grows, name) for name in SAME_OF_DIGESTS})
 
 
 @pytest.fixture(autouse=True)

@@ -157,31 +157,24 @@ class Adapter(Protocol):
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Name the folders in which the agent keeps its sessions, present or not."""
-        ...
 
     def find(self, root: Path) -> Iterator[Source]:
         """Find all sessions below a root, without reading what was said in them."""
-        ...
 
     def at(self, path: Path) -> Source | None:
         """Return the session that a file or folder belongs to; None when it is none of ours."""
-        ...
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor, a bounded piece at a time."""
-        ...
 
     def live(self, root: Path) -> Iterator[Live]:
         """Tell which sessions the agent itself calls running."""
-        ...
 
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the agent's own prompt history, oldest first."""
-        ...
 
     def keeps_days(self, root: Path) -> int | None:
         """After how many days the agent deletes a session; None when it never does."""
-        ...
 
 
 def adapters() -> dict[str, Adapter]:

@@ -93,11 +93,9 @@ class Records(Protocol):
 
     def facts(self, entry: codec.RawRecord) -> Iterable[Fact]:
         """Return the facts of one record, with file, channel, generation, line and offset set."""
-        ...
 
     def carry(self) -> JSON:
         """Return what a later read must know of the records before it."""
-        ...
 
 
 @runtime_checkable

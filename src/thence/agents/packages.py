@@ -13,6 +13,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -85,7 +86,14 @@ def is_ours(point: EntryPoint) -> bool:
 
 def others_offer(group: str) -> bool:
     """Whether a package besides this one brings something for a group of entry points."""
-    for folder in sys.path:
+    return f"[{group}]".encode() in _entry_points_of_others(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _entry_points_of_others(path: tuple[str, ...]) -> bytes:
+    """Return what all other packages on a path declare."""
+    declared: list[bytes] = []
+    for folder in path:
         with contextlib.suppress(OSError):
             for name in os.listdir(folder or "."):  # noqa: PTH208 - names are all that is needed
                 if not name.endswith((".dist-info", ".egg-info")) or name.startswith("thence-"):
@@ -96,9 +104,8 @@ def others_offer(group: str) -> bool:
                         f"{folder or '.'}/{name}/entry_points.txt", "rb"
                     ) as file,
                 ):
-                    if f"[{group}]".encode() in file.read():
-                        return True
-    return False
+                    declared.append(file.read())
+    return b"\n".join(declared)
 
 
 def entry_points(group: str) -> list[EntryPoint]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
 from keyword import iskeyword
@@ -303,7 +303,7 @@ class Agent:
         self._point = point
         """Where it comes from, if it is another package's."""
         if reader is not None:
-            self.__dict__["reader"] = reader
+            self.__dict__["reader"] = self.__dict__["untaught_reader"] = reader
 
     @property
     def label(self) -> str:
@@ -314,6 +314,11 @@ class Agent:
     def reader(self) -> Adapter:
         """What finds and reads its sessions; from here on its tools are known."""
         _teach(self.profile)
+        return self.untaught_reader
+
+    @cached_property
+    def untaught_reader(self) -> Adapter:
+        """The same reader; its tools become known by `teach_all`."""
         made: Adapter = self._load(self.profile.reader)()
         return made
 
@@ -410,6 +415,41 @@ def agents() -> dict[str, Agent]:
     out and noted (`packages.problems`).
     """
     return {name: _own(name) for name in _folders()} | _others()
+
+
+class LazyReaders(Mapping[str, Adapter]):
+    """The readers of all agents, each imported when it is asked for.
+
+    Who puts sessions together with them calls `teach_all` first: calls are judged by the tools of
+    all agents, and must not depend on which of them were imported.
+    """
+
+    def __getitem__(self, name: str) -> Adapter:
+        """Return the reader of an agent."""
+        agent = agent_of(name)
+        if agent is None:
+            raise KeyError(name)
+        return agent.untaught_reader
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is such an agent."""
+        return name in _folders() or name in _others()
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of all agents, sorted; ours come first."""
+        yield from _folders()
+        yield from _others()
+
+    def __len__(self) -> int:
+        """Return how many agents there are."""
+        return len(_folders()) + len(_others())
+
+
+@cache
+def teach_all() -> None:
+    """Let the tools of all agents be known, in one order, whichever readers are imported."""
+    for agent in agents().values():
+        _teach(agent.profile)
 
 
 def label_of(name: str) -> str:

@@ -285,17 +285,14 @@ class Form(Protocol):
     @property
     def tool(self) -> str:
         """Its name."""
-        ...
 
     @property
     def arguments(self) -> dict[str, str]:
         """The names of its arguments by what they hold."""
-        ...
 
     @property
     def more(self) -> dict[str, Any]:
         """Arguments that a call must have besides."""
-        ...
 
 
 def by_forms(forms: Mapping[str, Form]) -> Callable[[SampleStep], tuple[str, Record]]:

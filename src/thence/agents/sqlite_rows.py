@@ -72,23 +72,18 @@ class RowLog(Protocol):
 
     def is_known(self) -> bool:
         """Return whether the rows that the mark tells of are still there."""
-        ...
 
     def rows(self) -> Iterator[RawRecord]:
         """Yield the rows after the mark, each with a line number that grows."""
-        ...
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one row."""
-        ...
 
     def final_facts(self) -> Iterable[Fact]:
         """Return the facts that only all rows together tell."""
-        ...
 
     def carry(self) -> JSON:
         """Return what a later read must know of the rows before it."""
-        ...
 
 
 OpenRowLog = Callable[["Database", Source, File, Mark], RowLog]

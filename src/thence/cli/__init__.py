@@ -6,8 +6,10 @@ reach the user as `error:` and `hint:` on stderr, with the exit codes of the con
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import click
@@ -112,6 +114,9 @@ MOVED = {
 }
 """Commands of earlier versions, and what they are now. They still work."""
 
+
+COLLECTOR_THRESHOLDS = 100_000, 20, 100
+"""How often Python looks for cycles: modules and records are many objects with hardly any."""
 
 HELP_WIDTH = 80
 """Columns that help fills at most."""
@@ -329,10 +334,27 @@ def _nobody_reads() -> bool:
         return False
 
 
+@contextlib.contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Let Python look for cycles seldom, and not through all objects when the process ends."""
+    import atexit
+    import gc  # here: a command has the same name
+
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    atexit.unregister(gc.freeze)  # once is enough for many commands in one process
+    atexit.register(gc.freeze)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def main() -> None:
     """Run the command line and leave with the contract's exit code."""
     try:
-        code = thence(prog_name="thence", standalone_mode=False)
+        with _seldom_collecting():
+            code = thence(prog_name="thence", standalone_mode=False)
     except ThenceError as error:
         _tell(error)
         sys.exit(error.exit_code)

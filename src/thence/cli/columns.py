@@ -61,13 +61,20 @@ class TextColumn(NamedTuple):
     """Above 0, the column is left out if the slack column lacks room; the highest goes first."""
 
 
+_SIGNS: Final = {"<": TextColumn(), ">": TextColumn(right=True), "~": TextColumn(slack=True)}
+
 Row = Sequence[TextCell]
 
 
 def table(
-    columns_of: Sequence[TextColumn], rows: Sequence[Row], room: int, *, head: bool = False
+    columns_of: Sequence[TextColumn] | str, rows: Sequence[Row], room: int, *, head: bool = False
 ) -> Iterator[str]:
-    """Set rows whose first cell is a mark under one another, within so many columns."""
+    """Set rows whose first cell is a mark under one another, within so many columns.
+
+    Columns without heads are written as signs: `<` left, `>` right, `~` the one with the slack.
+    """
+    if isinstance(columns_of, str):
+        columns_of = [_SIGNS[sign] for sign in columns_of]
     heads = [TextCell(column.head, DIM) for column in columns_of]
     every = [heads, *rows] if head else list(rows)
     widths = [

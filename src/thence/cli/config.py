@@ -12,7 +12,7 @@ import click
 from thence import config
 from thence.cli import options, settings_file, wiring
 from thence.cli.changes import Edit, carry_out
-from thence.cli.columns import DIM, TextCell, TextColumn, table, tilde
+from thence.cli.columns import DIM, TextCell, table, tilde
 from thence.cli.terminal import answer, clean, several, size, width
 from thence.errors import BadConfig
 
@@ -86,7 +86,7 @@ def lines(values: dict[str, config.SettingValue], room: int) -> Iterator[str]:
                 TextCell(clean(origin.rpartition("/")[2]), DIM),
             ]
         )
-    yield from table((TextColumn(), TextColumn(), TextColumn(slack=True), TextColumn()), rows, room)
+    yield from table("<<~<", rows, room)
 
 
 def _shown(name: str, value: object) -> str:

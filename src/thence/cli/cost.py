@@ -6,7 +6,7 @@ known price is not guessed, and makes a sum a lower bound; so does a bill that w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -18,7 +18,6 @@ from thence.cli.columns import (
     NARROW,
     WIDE,
     TextCell,
-    TextColumn,
     money,
     present,
     project,
@@ -144,9 +143,9 @@ class CostLines:
         shown = self.parts[-number:] if self.by in PERIODS else self.parts[:number]
         rows = [self._heads(wide=wide), *(self._cells(total, wide=wide) for total in shown)]
         if room < NARROW:
-            yield from table(_NARROW, [[*row[:2], *row[3:]] for row in rows], room)
+            yield from table("<~>>>>", [[*row[:2], *row[3:]] for row in rows], room)
         else:
-            yield from table(_WIDE if wide else _USUAL, rows, room)
+            yield from table("<~>>>>>>>>" if wide else "<~>>>>>", rows, room)
         if len(shown) < len(self.parts):
             yield f"    and {len(self.parts) - len(shown):,} more: -n {len(self.parts)}"
         yield from self._bounds(room)
@@ -212,17 +211,3 @@ def _wrap(text: str, room: int) -> Iterator[str]:
     mark, _, words = text.partition(" ")
     for at, line in enumerate(wrap(words, room - 2)):
         yield f"{' ' if at else mark} {line}"
-
-
-_USUAL: Sequence[TextColumn] = (
-    *(TextColumn(), TextColumn(slack=True), TextColumn(right=True), TextColumn(right=True)),
-    *(TextColumn(right=True), TextColumn(right=True), TextColumn(right=True)),
-)
-_NARROW = (*_USUAL[:2], *_USUAL[3:])  # without the number of sessions
-_WIDE = (
-    *_USUAL[:3],
-    TextColumn(right=True),
-    TextColumn(right=True),
-    TextColumn(right=True),
-    *_USUAL[3:],
-)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, WIDE, TextCell, TextColumn, table, tell
+from thence.cli.columns import DIM, WIDE, TextCell, table, tell
 from thence.cli.terminal import as_json, clean, columns, cut, say, several, style, width
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ def lines(findings: Sequence[Finding], room: int) -> Iterator[str]:
         last = finding.topic or last
         cells = [TextCell(mark, colour), TextCell(topic), TextCell(clean(finding.words))]
         rows.append([*cells, TextCell(clean(finding.more), DIM)] if room >= WIDE else cells)
-    columns_of = (TextColumn(), TextColumn(), TextColumn(slack=True), TextColumn())
-    yield from table(columns_of if room >= WIDE else columns_of[:3], rows, room)
+    yield from table("<<~<" if room >= WIDE else "<<~", rows, room)
     yield from _fixes(findings, room)
 
 

@@ -10,7 +10,7 @@ import click
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.changes import confirm
-from thence.cli.columns import DIM, TextCell, TextColumn, short_id, table, tell
+from thence.cli.columns import DIM, TextCell, short_id, table, tell
 from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
 from thence.errors import SKIPS
 
@@ -184,15 +184,12 @@ def lines(
     yield f"{'would remove' if would else 'removing'} {_describe_counts(gone, steps)}"
     rows = [_cells(item) for item in plan.items] + [_step_cells(step) for step in steps]
     if room >= 100:
-        yield from table((*_START, TextColumn(slack=True)), rows, room)
+        yield from table("<<<>~", rows, room)
         return
-    heads = table(_START, [row[:-1] for row in rows], room)
+    heads = table("<<<>", [row[:-1] for row in rows], room)
     for row, head in zip(rows, heads, strict=True):  # the reason matters most: it is never cut
         yield head
         yield from (style(f"      {line}", fg=DIM) for line in wrap(row[-1].text, room - 6))
-
-
-_START = (TextColumn(), TextColumn(), TextColumn(), TextColumn(right=True))
 
 
 def _describe_counts(gone: Sequence[PlannedRemoval], steps: Sequence[CleanupStep]) -> str:

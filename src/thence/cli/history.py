@@ -17,18 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import (
-    DIM,
-    NARROW,
-    TextCell,
-    TextColumn,
-    agent_label,
-    ago,
-    present,
-    table,
-    tell,
-    when,
-)
+from thence.cli.columns import DIM, NARROW, TextCell, agent_label, ago, present, table, tell, when
 from thence.cli.columns import project as folder
 from thence.cli.terminal import as_json, clean, cut, pad_to, say, width
 from thence.errors import SessionNotFound
@@ -209,27 +198,11 @@ def lines(prompts: Sequence[Mapping[str, JSON]], at: datetime, room: int) -> Ite
         yield "no prompt found"
         return
     narrow = room < NARROW
-    columns = [
-        TextColumn(),
-        TextColumn(right=True),
-        TextColumn(),
-        TextColumn(),
-        TextColumn(slack=True),
-    ]
-    if narrow:
-        del columns[2:4]
     rows: list[list[TextCell]] = []
     for prompt in prompts:
-        where = (
-            []
-            if narrow
-            else [
-                TextCell(agent_label(prompt["agent"])),
-                TextCell(cut(folder(prompt["cwd"]), 14), DIM),
-            ]
-        )
-        text = TextCell(_flat(prompt))
-        rows.append(
-            [TextCell("›", "blue"), TextCell(ago(when(prompt["ts"]), at), DIM), *where, text]
-        )
-    yield from table(columns, rows, room)
+        row = [TextCell("›", "blue"), TextCell(ago(when(prompt["ts"]), at), DIM)]
+        if not narrow:
+            row.append(TextCell(agent_label(prompt["agent"])))
+            row.append(TextCell(cut(folder(prompt["cwd"]), 14), DIM))
+        rows.append([*row, TextCell(_flat(prompt))])
+    yield from table("<>~" if narrow else "<><<~", rows, room)

@@ -24,7 +24,6 @@ from thence.cli.columns import (
     TICKS,
     WIDE,
     TextCell,
-    TextColumn,
     agent_label,
     ago,
     mark_legend,
@@ -216,7 +215,7 @@ class Home:
             yield name
         wide = room >= WIDE
         cells = [self._open_cells(row, how, wide=wide) for row in rows[:MAX_ROWS]]
-        yield from table(_OPEN_WIDE if wide else _OPEN, cells, room)
+        yield from table("<<<<<~>>" if wide else "<<<<~>", cells, room)
         if len(rows) > MAX_ROWS:
             yield style(f"    and {len(rows) - MAX_ROWS} more: thence ls --running", fg=DIM)
 
@@ -277,7 +276,7 @@ class Home:
         head_rows = [[TextCell(head, DIM) for head in row] for row in heads]
         shown = range(7) if room >= NARROW else (0, 1, 3, 5)
         narrowed = [[row[at] for at in shown] for row in (*head_rows, *rows)]
-        yield from table([_SPENDING[at] for at in shown], narrowed, room)
+        yield from table("".join("<<>>>><"[at] for at in shown), narrowed, room)
         if legend := mark_legend(cell.text for row in rows for cell in row):
             yield style(cut(f"    {legend}", room), fg=DIM)
 
@@ -334,20 +333,6 @@ class Home:
             ("help", "list all commands"),
         ]
         return commands
-
-
-_OPEN = (
-    *(TextColumn(), TextColumn(), TextColumn(), TextColumn()),
-    *(TextColumn(slack=True), TextColumn(right=True)),
-)
-_OPEN_WIDE = (
-    *(TextColumn(), TextColumn(), TextColumn(), TextColumn(), TextColumn()),
-    *(TextColumn(slack=True), TextColumn(right=True), TextColumn(right=True)),
-)
-_SPENDING = (
-    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
-    *(TextColumn(right=True), TextColumn(right=True), TextColumn()),
-)
 
 
 def commands(wanted: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
@@ -470,9 +455,7 @@ class FirstScreen:
         )
         yield ""
         present = [agent for agent in self.agents if agent["sessions"]]
-        yield from table(
-            _AGENT_COLUMNS, [self._cells(agent) for agent in present or self.agents], room
-        )
+        yield from table("<<>>~>", [self._cells(agent) for agent in present or self.agents], room)
         if present and len(present) < len(self.agents):
             absent = ", ".join(
                 label_of(agent["agent"]) for agent in self.agents if not agent["sessions"]
@@ -524,9 +507,3 @@ class FirstScreen:
             TextCell(clean(", ".join(map(tilde, agent["roots"])))),
             TextCell(f"oldest {several(days, 'day')}" if days else "", DIM),
         ]
-
-
-_AGENT_COLUMNS = (
-    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
-    *(TextColumn(slack=True), TextColumn(right=True)),
-)

@@ -28,6 +28,8 @@ class HomeSweep:
         self._progress = progress
         self.report: SweepReport | None = None
         """Of the sweep that goes on, or of the last one."""
+        self.empty_roots: list[tuple[str, Path]] = []
+        """Agents and folders of theirs in which the last sweep found no session."""
 
     def __call__(
         self,
@@ -36,21 +38,29 @@ class HomeSweep:
         *,
         wait_s: float = 0.0,
         digests: bool = True,
+        trusts_file_times: bool = False,
         digest_limit_s: float | None = None,
     ) -> SweepReport:
         """Sweep, and return what was done.
 
-        Without `digests` these and the storage limits are left to a later sweep. Raises
+        Without `digests` these and the storage limits are left to a later sweep, and so are, with
+        `trusts_file_times`, digests of sessions whose files were written a moment ago. Raises
         `StoreLocked` when another sweep goes on for `wait_s` seconds.
         """
         store = self._store
         with store.sweeping(wait_s):
             limits = wiring.policy() if digests else None
             sweep = wiring.sweep_of(
-                store, known, evicts=limits, progress=self._progress, digests=digests
+                store,
+                known,
+                evicts=limits,
+                progress=self._progress,
+                digests=digests,
+                trusts_file_times=trusts_file_times,
             )
             self.report = sweep.report
             report = sweep.run(roots, digest_limit_s)
+            self.empty_roots = sweep.empty_roots
             if report.sessions_new:
                 wiring.refresh_folders(store)
             if report.evicted or sweep.redacted_again:

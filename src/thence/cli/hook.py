@@ -13,7 +13,7 @@ import click
 
 from thence.cli import hooking, hooks, launcher, options, wiring
 from thence.cli.changes import Edit, EditRefused, change
-from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, present, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, agent_label, present, table, tell, tilde
 from thence.cli.screen import say, width
 from thence.cli.terminal import as_json, clean
 
@@ -135,9 +135,7 @@ def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
     else:
         now = present(utc=utc)
         rows = [_cells(entry, now) for entry in statuses if "error" not in entry]
-        tell(
-            table((TextColumn(), TextColumn(), TextColumn(), TextColumn(slack=True)), rows, width())
-        )
+        tell(table("<<<~", rows, width()))
         tell(
             [
                 clean(f"  ▲ {agent_label(entry['agent'])}  {entry['error']}")

@@ -12,7 +12,7 @@ import click
 from thence import __version__
 from thence.cli import launcher, options, registering, wiring
 from thence.cli.changes import Edit, carry_out, change
-from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, table, tell, tilde
+from thence.cli.columns import DIM, TextCell, agent_label, table, tell, tilde
 from thence.cli.terminal import answer, width
 
 if TYPE_CHECKING:
@@ -166,12 +166,11 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
     }
     rows = [
         [
+            TextCell(" "),
             TextCell(agent_label(place["agent"])),
             words[place["state"]],
             TextCell(tilde(place["path"]), DIM),
         ]
         for place in places
     ]
-    columns_of = (TextColumn(), TextColumn(), TextColumn(), TextColumn(slack=True))
-    lines = table(columns_of, [[TextCell(" "), *row] for row in rows], width())
-    return answer(places, lines, json=json)
+    return answer(places, table("<<<~", rows, width()), json=json)

@@ -265,12 +265,13 @@ def _choose(rows: Sequence[SessionRow]) -> SessionRow | None:
 
 _WHERE = "where"
 _COLUMNS = (
-    *(TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True)),
-    *(
-        TextColumn("title", slack=True, least=TITLE_COLUMNS),
-        TextColumn(_WHERE, right=True),
-        TextColumn("project", right=True, drop=1),
-    ),
+    TextColumn(),
+    TextColumn("id"),
+    TextColumn("agent"),
+    TextColumn("age", right=True),
+    TextColumn("title", slack=True, least=TITLE_COLUMNS),
+    TextColumn(_WHERE, right=True),
+    TextColumn("project", right=True, drop=1),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from thence.cli.columns import DIM, TextCell, TextColumn, agent_label, short_id, table
+from thence.cli.columns import DIM, TextCell, agent_label, short_id, table
 from thence.cli.terminal import clean, size
 
 if TYPE_CHECKING:
@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 def risk_lines(risks: Sequence[Risk], room: int) -> Iterator[str]:
     """Yield the rows of sessions that are about to be deleted."""
-    yield from table(_RISKS, [_risk_cells(risk) for risk in risks], room)
-
-
-_RISKS = (
-    *(TextColumn(), TextColumn(), TextColumn(), TextColumn(slack=True)),
-    *(TextColumn(right=True), TextColumn(right=True)),
-)
+    yield from table("<<<~>>", [_risk_cells(risk) for risk in risks], room)
 
 
 def _risk_cells(risk: Risk) -> list[TextCell]:

@@ -20,7 +20,7 @@ import click
 
 from thence import __version__, config
 from thence.cli import options, processes
-from thence.cli.columns import TextCell, TextColumn, table
+from thence.cli.columns import TextCell, table
 from thence.cli.terminal import answer, clean, several, width
 from thence.errors import NotReadable, ThenceError
 
@@ -101,7 +101,7 @@ def _lines(checks: list[CheckResult], failed: int) -> Iterator[str]:
         ]
         for check in checks
     ]
-    yield from table((TextColumn(), TextColumn(), TextColumn(slack=True)), rows, width())
+    yield from table("<<~", rows, width())
 
 
 # -- this installation ----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, WIDE, TextCell, TextColumn, ago, present, short_ids, table, when
+from thence.cli.columns import DIM, WIDE, TextCell, ago, present, short_ids, table, when
 from thence.cli.terminal import answer, clean, cut, several, style, width
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def lines(
         ]
         for signal in shown
     ]
-    yield from table(_WITH_TITLES if titles else _COLUMNS, rows, room)
+    yield from table("<<~<>" if titles else "<<~>", rows, room)
     if len(signals) > number:
         yield style(f"    and {len(signals) - number:,} more: -n {len(signals)}", fg=DIM)
 
@@ -113,5 +113,3 @@ def _title(text: str) -> TextCell:
 
 
 _TITLE_COLUMNS = 30
-_COLUMNS = (TextColumn(), TextColumn(), TextColumn(slack=True), TextColumn(right=True))
-_WITH_TITLES = (*_COLUMNS[:3], TextColumn(), _COLUMNS[3])

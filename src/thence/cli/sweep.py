@@ -15,7 +15,7 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.columns import TextCell, TextColumn, agent_label, present, table, tell, tilde
+from thence.cli.columns import TextCell, agent_label, present, table, tell, tilde
 from thence.cli.home_sweep import HomeSweep
 from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
@@ -79,7 +79,7 @@ def command(
     json: bool,
 ) -> int:
     """Sweep once, or again and again."""
-    known = wiring.adapters()
+    known = wiring.lazy_adapters()
     folders = wiring.roots(known, only=agents, options=root_options, later=watch and not dry_run)
     roots = {name: list(paths) for name, paths in folders.items()}
     if dry_run:
@@ -137,12 +137,12 @@ class SweepRun:
             if root not in roots.setdefault(name, []) and root.is_dir():
                 roots[name].append(root)
         self._sweep_home = HomeSweep(store, self._note)
-        report = self._sweep_home(self._known, roots)
+        report = self._sweep_home(self._known, roots, trusts_file_times=True)
         taken.done()
         self._embed(store, report)
         self._progress.end()
         if self._asked and report.sources:
-            report.notes += empty(self._known, self._roots)
+            report.notes += _name_empty(self._known, self._sweep_home.empty_roots)
         if self._json:
             say(as_json(_object(report)))
         else:
@@ -202,12 +202,12 @@ class SweepRun:
         from thence.memory.sweeper import Sweeper
 
         sweep_home = self._sweep_home = HomeSweep(store, self._note)
-        told = itertools.count()
+        sweeps = itertools.count()
 
         def sweep_and_tell(*what: Any, **options: Any) -> SweepReport:
             report = sweep_home(*what, **options)
             self._progress.end()
-            self._tell(report, first=not next(told))
+            self._tell(report, first=not next(sweeps))
             return report
 
         Sweeper(
@@ -314,11 +314,16 @@ def describe_empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
 
 def empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
     """Name the roots that hold no session, and say what would have been one."""
-    for name, places in roots.items():
+    each = ((name, place) for name, places in roots.items() for place in places)
+    is_empty = (pair for pair in each if next(iter(known[pair[0]].find(pair[1])), None) is None)
+    yield from _name_empty(known, is_empty)
+
+
+def _name_empty(known: Mapping[str, Adapter], roots: Iterable[tuple[str, Path]]) -> Iterator[str]:
+    """Say of roots without a session what would have been one."""
+    for name, place in roots:
         wanted = getattr(known[name], "looks_for", None) or "session"
-        for place in places:
-            if next(iter(known[name].find(place)), None) is None:
-                yield f"{clean(name)}: no {clean(wanted)} below {clean(tilde(str(place)))}"
+        yield f"{clean(name)}: no {clean(wanted)} below {clean(tilde(str(place)))}"
 
 
 _CHANGED: dict[str, str] = {
@@ -523,18 +528,12 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
         )
         return 0
     if any(agent.sources for agent in agents):
-        lines = [_would(agents), *table(_PENDING, [_cells(agent) for agent in agents], width())]
+        lines = [_would(agents), *table("<<>>>>", [_cells(agent) for agent in agents], width())]
         lines += [f"  {line}" for line in empty(known, roots)] if asked else []
     else:
         lines = list(describe_empty(known, roots))
     tell([*lines, "nothing was written"])
     return 0
-
-
-_PENDING = (
-    *(TextColumn(), TextColumn(), TextColumn(right=True), TextColumn(right=True)),
-    *(TextColumn(right=True), TextColumn(right=True)),
-)
 
 
 def _would(agents: Sequence[PendingSources]) -> str:

@@ -33,6 +33,8 @@ TEXT_WIDTH = 88
 
 def escape(json: str) -> str:
     """Write the same characters in a line of JSON as its escapes: harmless, nothing is lost."""
+    if json.isascii() and json.isprintable():  # nearly all; the expression takes long to be made
+        return json
     return HARMFUL.sub(lambda match: dumps(match[0])[1:-1], json)
 
 

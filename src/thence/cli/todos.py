@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.columns import (
-    DIM,
-    NARROW,
-    TextCell,
-    TextColumn,
-    ago,
-    present,
-    short_ids,
-    table,
-    when,
-)
+from thence.cli.columns import DIM, NARROW, TextCell, ago, present, short_ids, table, when
 from thence.cli.columns import project as folder
 from thence.cli.terminal import answer, clean, cut, several, style, width
 
@@ -73,15 +63,6 @@ def lines(todos: Sequence[dict[str, JSON]], number: int, at: datetime, room: int
         ]
         for todo in shown
     ]
-    columns = [
-        TextColumn(),
-        TextColumn(slack=True),
-        TextColumn(),
-        TextColumn(),
-        TextColumn(right=True),
-    ]
-    if room < NARROW:
-        del columns[2]
-    yield from table(columns, rows, room)
+    yield from table("<~<<>" if room >= NARROW else "<~<>", rows, room)
     if len(todos) > number:
         yield style(f"    and {len(todos) - number:,} more: -n {len(todos)}", fg=DIM)

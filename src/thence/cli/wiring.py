@@ -195,6 +195,13 @@ def adapters() -> dict[str, Adapter]:
     return installed()
 
 
+def lazy_adapters() -> Mapping[str, Adapter]:
+    """Return the same readers, each imported when it is asked for: for a sweep, and for a look."""
+    from thence.agents.profiles import LazyReaders
+
+    return LazyReaders()
+
+
 def agents() -> dict[str, Agent]:
     """Return the agents that are installed."""
     from thence.agents.profiles import agents as installed
@@ -252,10 +259,13 @@ def roots(
         return {name: paths for name, paths in named.items() if not only or name in only}
     sources: dict[str, list[str]] = settings()["session_memory.sources"]
     out: dict[str, list[Path]] = {}
-    for name, adapter in known.items():
+    installed = {} if later else agents()
+    for name in known:
         if only and name not in only:
             continue
-        usual = adapter.roots(Path.home(), os.environ)
+        agent = installed.get(name)
+        is_used = agent is None or agent.is_used(Path.home(), os.environ)
+        usual = known[name].roots(Path.home(), os.environ) if is_used else []
         extra = [Path(path).expanduser() for path in sources.get(name, ())]
         folders = [path for path in dict.fromkeys([*usual, *extra]) if later or path.is_dir()]
         if folders:
@@ -410,6 +420,7 @@ def sweep_of(
     evicts: Policy | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     digests: bool = True,
+    trusts_file_times: bool = False,
     anew: Collection[str] = (),
 ) -> Sweep:
     """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
@@ -419,7 +430,7 @@ def sweep_of(
     from thence.memory.retention_run import running_sessions
     from thence.memory.sweep import Sweep
 
-    current, everybody = settings(), adapters()
+    current, everybody = settings(), lazy_adapters()
     return Sweep(
         opened,
         everybody if known is None else known,
@@ -432,6 +443,7 @@ def sweep_of(
         progress=progress,
         address=_full_address(),
         digests=digests,
+        trusts_file_times=trusts_file_times,
         anew=anew,
         announce=partial(announce_age_removal, home()),
         running=lambda: running_sessions(everybody, roots(everybody)),

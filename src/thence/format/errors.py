@@ -141,7 +141,7 @@ _WELL = Ending(failed=False)
 
 def evidence_of(tool: str, result: object) -> Evidence:
     """Return what the result of a tool's call says of how the call ended."""
-    layers = list(_layers(result))
+    layers = list(_layers(result)) if isinstance(result, dict) else []
     codes = (layer.get("exit_code", layer.get("exitCode")) for layer in layers)
     text = output.text(result)
     inner, body = (
@@ -150,7 +150,7 @@ def evidence_of(tool: str, result: object) -> Evidence:
     cause = output.first(FAILURES, body)
     return Evidence(
         is_structured=isinstance(result, dict),
-        exit_code=next(filter(_is_code, codes), None),  # type: ignore[arg-type] # a code is an int
+        exit_code=next(filter(_is_code, codes), None) if layers else None,  # type: ignore[arg-type] # a code is an int
         flag=next((why for why in map(_flag, layers) if why is not None), None),
         text_exit_code=inner,
         cause=None if cause is None else cause.name,

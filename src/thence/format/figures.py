@@ -7,10 +7,11 @@ another one.
 
 from __future__ import annotations
 
-import re
 import shlex
 from datetime import datetime
 from typing import Final
+
+from thence.format.expressions import expression
 
 TICKS: Final = 10**10  # the smallest unit that an agent records: grok's ticks
 """Units of money in a dollar."""
@@ -21,17 +22,18 @@ _JOINED: Final = (
 )
 """Letters of scripts that join or split by zero-width signs, and emoji."""
 
-HARMFUL: Final = re.compile(
+_HARMFUL: Final = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f]"
     f"|(?<!{_JOINED})[\u200c\u200d]|[\u200c\u200d](?!{_JOINED})"
 )
+HARMFUL: Final = expression(_HARMFUL)
 """What a terminal would obey, or what would hide text. Line ends are among it.
 
 U+200C and U+200D stay between letters that they join or split and between the parts of an emoji.
 """
 
-_HARMFUL_IN_TEXT: Final = re.compile(HARMFUL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f", 1))
+_HARMFUL_IN_TEXT: Final = expression(_HARMFUL.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f", 1))
 
 
 def clean(text: str) -> str:
@@ -39,6 +41,8 @@ def clean(text: str) -> str:
 
     Line ends are among it: what is shown on one line stays on one line.
     """
+    if text.isascii() and text.isprintable():  # nearly all; the expression takes long to be made
+        return text
     return HARMFUL.sub("\N{REPLACEMENT CHARACTER}", text.expandtabs(4))
 
 

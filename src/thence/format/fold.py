@@ -46,7 +46,7 @@ from thence.format.session_graph import SessionGraph, title_of
 from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
 from thence.format.sums import Sums, about_of, add_sums, edge_key, lower_bound, session_of
 from thence.format.tools import tool_kind
-from thence.format.written import in_written_order, name_repeats, named_repeat
+from thence.format.written import in_written_order, last_of_runs, name_repeats, named_repeat
 
 VERSION = 8
 """Version of the fold: raised when the same facts give other rows, sums or states."""
@@ -64,15 +64,12 @@ class Index(Protocol):
 
     def has_event(self, event_id: int) -> bool:
         """Return whether an event has this id."""
-        ...
 
     def has_call(self, call: str) -> bool:
         """Return whether a call or a result has this id."""
-        ...
 
     def has_bill(self, usage_key: str) -> bool:
         """Return whether a record has this usage key."""
-        ...
 
 
 class FoldState(msgspec.Struct, omit_defaults=True):
@@ -305,21 +302,13 @@ class Fold:
         session = view.session
         events = {event.event_id: event for place in view.own for event in view.events[place]}
         events |= {event.event_id: event for event in view.rewritten}
-        before = self.state.rows
-
-        def print_of(at: int) -> int:
-            return after.rows[at] if at in after.rows else fingerprint(rows[at])
-
-        left = [place for place in view.own if place not in sealed]
-        rewritten = () if sealed else view.rewritten
-        in_window = {order_of(fact) for fact in after.facts if not fact.blocks}
-        notes = [note for note in view.notes if order_of(note) in in_window]
-        sums = add_sums(after.sealed, view, left, notes, rewritten, rows)
+        sums = self._sum_up(view, after, sealed, rows)
         gone = [event for place in sorted(sealed) for event in view.events[place]]
         gone += view.rewritten if sealed else ()
+        before = self.state.rows
         return Delta(
             [event for event in in_order(events.values()) if event.event_id not in before],
-            [e for at, e in events.items() if at in before and before[at] != print_of(at)],
+            self._altered(events, after, rows),
             [at for at in before if at not in events],
             rows,
             sums,
@@ -333,6 +322,29 @@ class Fold:
             _bills_on(session, gone),
             session,
         )
+
+    def _altered(
+        self, events: Mapping[int, SessionEvent], after: FoldState, rows: Mapping[int, StoredEvent]
+    ) -> list[SessionEvent]:
+        """Return the events that were there before and say something else now."""
+        before, now = self.state.rows, after.rows
+        known = ((at, event) for at, event in events.items() if at in before)
+        return [
+            event
+            for at, event in known
+            if before[at] != (now[at] if at in now else fingerprint(rows[at]))
+        ]
+
+    @staticmethod
+    def _sum_up(
+        view: View, after: FoldState, sealed: Collection[int], rows: Mapping[int, StoredEvent]
+    ) -> Sums:
+        """Return what the sealed part and the window that is left add up to."""
+        left = [place for place in view.own if place not in sealed]
+        rewritten = () if sealed else view.rewritten
+        in_window = {order_of(fact) for fact in after.facts if not fact.blocks}
+        notes = [note for note in view.notes if order_of(note) in in_window]
+        return add_sums(after.sealed, view, left, notes, rewritten, rows)
 
     def _title(self, sums: Sums, view: View) -> str | None:
         """Return the session's name: given, made up, or its first prompt."""
@@ -368,7 +380,7 @@ class Fold:
             unanswered=state.unanswered,
             wasted=state.wasted,
         )
-        for fact in _last_of_runs(window):
+        for fact in last_of_runs(window):
             before = out.lines.get(fact.file, (0, 0))
             out.lines[fact.file] = max(before, (fact.generation, fact.line))
         if cuts:
@@ -391,14 +403,6 @@ class Fold:
         left += () if cuts else view.rewritten
         out.rows = {event.event_id: fingerprint(rows[event.event_id]) for event in left}
         return out, sealed
-
-
-def _last_of_runs(facts: Sequence[Fact]) -> Iterator[Fact]:
-    """Yield of facts in written order those after which another log or generation begins."""
-    for fact, after in zip(facts, facts[1:], strict=False):
-        if after.line < fact.line or after.file != fact.file:
-            yield fact
-    yield from facts[-1:]
 
 
 def _bills_on(session: SessionGraph, events: Iterable[SessionEvent]) -> list[Bill]:

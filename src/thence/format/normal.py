@@ -255,6 +255,15 @@ def derived_seq(base: int, kind: str) -> int:
 def in_order(events: Iterable[SessionEvent]) -> list[SessionEvent]:
     """Return each event once: parents before children, written order wherever that allows."""
     waiting = {event.event_id: event for event in events}
+    above_all = {event.parent_id for event in waiting.values()}
+    passed: set[int] = set()
+    for at, event in waiting.items():
+        if event.parent_id in waiting and event.parent_id not in passed:
+            break
+        if at in above_all:
+            passed.add(at)
+    else:
+        return list(waiting.values())  # as nearly always
     order: list[SessionEvent] = []
     for event in list(waiting.values()):
         line: list[SessionEvent] = []

@@ -107,22 +107,24 @@ def all_calls(facts: Iterable[Fact]) -> set[str]:
     """Return the ids of all calls that records make, answer or tell of."""
     out: set[str] = set()
     for fact in facts:
-        node = fact.node
-        for block in fact.blocks:
-            if block.call is not None:
-                out.add(block.call)
-        if node.calls:
-            out.update(node.calls)
-        if node.answers:
-            out.update(node.answers)
-        for status in fact.told:
-            out.add(status.call)
+        out.update(_call_names(fact))
     return out
+
+
+def _call_names(fact: Fact) -> list[str]:
+    names = [block.call for block in fact.blocks if block.call is not None]
+    if fact.node.calls:
+        names += fact.node.calls
+    if fact.node.answers:
+        names += fact.node.answers
+    if fact.told:
+        names += [status.call for status in fact.told]
+    return names
 
 
 def calls_in(fact: Fact) -> set[str]:
     """Return the ids of all calls that a record makes, answers or tells of."""
-    return all_calls((fact,))
+    return set(_call_names(fact))
 
 
 def is_said(node: Node) -> bool:
@@ -354,15 +356,9 @@ def _block_groups(view: View, log: str, places: Sequence[int], blocked: _Blocked
             blocked.join(bills, bill, nth)
         if ids.setdefault(node.id, nth) != nth:
             blocked.join(ids, node.id, nth)
-        for block in fact.blocks:
-            if block.call is not None and calls.setdefault(block.call, nth) != nth:
-                blocked.join(calls, block.call, nth)
-        for call in (*node.calls, *node.answers) if node.calls or node.answers else ():
+        for call in _call_names(fact):
             if calls.setdefault(call, nth) != nth:
                 blocked.join(calls, call, nth)
-        for status in fact.told:
-            if calls.setdefault(status.call, nth) != nth:
-                blocked.join(calls, status.call, nth)
 
 
 def _join_notes(

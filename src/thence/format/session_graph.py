@@ -21,6 +21,7 @@ from thence.format.facts import (
     MIRRORED,
     Base,
     Block,
+    CallStatus,
     Edge,
     Fact,
     event_blocks,
@@ -238,16 +239,20 @@ class SessionGraph:
         return out
 
     @cached_property
+    def _statuses(self) -> dict[str, CallStatus]:
+        return merge_statuses(self.facts)
+
+    @cached_property
     def calls(self) -> list[joins.Call]:
         """All calls with their results, in written order; copies are not among them."""
-        return joins.calls(self.events, self.call_blocks, merge_statuses(self.facts))
+        return joins.calls(self.events, self.call_blocks, self._statuses)
 
     @cached_property
     def copied_calls(self) -> list[joins.Call]:
         """The calls of records that are copies of another session's, with their results."""
         if State.REPLAYED not in self.states:
             return []
-        pairs = joins.calls(self.events, self.call_blocks, merge_statuses(self.facts), copies=True)
+        pairs = joins.calls(self.events, self.call_blocks, self._statuses, copies=True)
         return [pair for pair in pairs if pair.call.state is State.REPLAYED]
 
     @cached_property

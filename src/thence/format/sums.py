@@ -101,8 +101,7 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         last=last,
         model=models[-1] if models else before.model,
         turns=before.turns + turns,
-        retries=before.retries
-        + sum(rows[e.event_id].is_retry for e in events if not e.is_sidechain),
+        retries=before.retries + _retries(events, rows),
         in_prompt=in_prompt,
         spent=_add_spent(before.spent, joins.spent(events, _bills(session, events))),
         prompt=before.prompt or next(filter(None, prompts), None),
@@ -121,6 +120,15 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         ),
         channels=count_channels(before.channels, events),
     )
+
+
+def _retries(events: Iterable[SessionEvent], rows: Mapping[int, StoredEvent]) -> int:
+    retries = 0
+    for event in events:
+        row = rows[event.event_id]
+        if row.derived and row.is_retry and not event.is_sidechain:
+            retries += 1
+    return retries
 
 
 def count_channels(before: Mapping[str, int], events: Iterable[SessionEvent]) -> dict[str, int]:

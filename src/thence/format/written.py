@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -74,3 +75,11 @@ def named_repeat(fact: Fact, before: int) -> Fact:
     """Return a record without an id under the name it has after so many of the same bytes."""
     node = msgspec.structs.replace(fact.node, id=f"{fact.node.id}~{before}")
     return msgspec.structs.replace(fact, node=node)
+
+
+def last_of_runs(facts: list[Fact]) -> Iterator[Fact]:
+    """Yield of facts in written order those after which another log or generation begins."""
+    for fact, after in pairwise(facts):
+        if after.line < fact.line or after.file != fact.file:
+            yield fact
+    yield from facts[-1:]

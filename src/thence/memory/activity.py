@@ -41,7 +41,6 @@ class TimedStore(Protocol):
 
     def paces(self, uid: str) -> Sequence[tuple[int, int, int]]:
         """Return time in milliseconds, kind and derived kinds of every event, in any order."""
-        ...
 
 
 def pulse(store: Store, uid: str, parts: int = PULSE_PARTS) -> Pulse | None:

@@ -29,13 +29,19 @@ from thence.agents.packages import (
 )
 from thence.errors import BadConfig
 from thence.format.facts import Fact
-from thence.format.readout import Readout
+from thence.format.readout import Readout, anchor_events
 from thence.format.records import JSON
 from thence.format.session_graph import SessionGraph
 from thence.memory import derivation
 from thence.memory.account import DigestTally, account
 from thence.memory.outcome import TASKS, TaskPattern
-from thence.memory.readouts import read_for_digest, read_since_digest, readout_of
+from thence.memory.readouts import (
+    just_read,
+    read_for_digest,
+    read_piece,
+    read_since_digest,
+    readout_of,
+)
 from thence.memory.session_timeline import SessionTimeline
 from thence.memory.signals import Signal, signals
 from thence.memory.store import DigestRecord, SessionRow
@@ -43,8 +49,10 @@ from thence.memory.store import DigestRecord, SessionRow
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from thence.format.fold import FoldState
-    from thence.memory.store import Store
+    from thence.format.fold import Delta, FoldState
+    from thence.format.stored import StoredEvent
+    from thence.memory.packs import BlobStore
+    from thence.memory.store import SessionChange, Store
 
 GROUP: Final = "thence.digesters"
 FAILED: Final = "failed"
@@ -66,7 +74,6 @@ class Digester(Protocol):
 
     def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
         """Tell it. What comes back is kept as it is: quote only what the timeline holds."""
-        ...
 
 
 class BuiltIn:
@@ -187,15 +194,61 @@ def digest_stored(
     tail, known = store.tail(uid), digesters() if others is None else others
     fold = tail.state if tail is not None and not tail.row.carried_change else None
     patterns = TASKS if tasks is None else tuple(tasks)
-    load = getattr(store, "digest_state", None)  # not every store keeps one
-    if fold is not None and load is not None and known.keys() <= {BuiltIn.name}:
-        body = load(uid)
+    if fold is not None and known.keys() <= {BuiltIn.name}:
+        body = store.digest_state(uid)
         before = unpack_state(body, fold.since, patterns) if body is not None else None
         if before is not None:
             session = read_since_digest(store, row, before.anchors, before.window)
             with contextlib.suppress(StateMissing):
                 return digest(session, row, tasks=tasks, others=others, fold=fold, before=before)
     return digest(read_for_digest(store, row), row, tasks=tasks, others=others, fold=fold)
+
+
+class PieceDigest:
+    """Digests a session that is read from its start, piece by piece, each while it is in memory."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        tasks: Iterable[TaskPattern] | None,
+        others: Mapping[str, Digester] | None,
+    ) -> None:
+        self._blobs = blobs
+        self._tasks = TASKS if tasks is None else tuple(tasks)
+        self._others = digesters() if others is None else others
+        self._is_begun = False
+        self._state: bytes | None = None
+        self._anchors: list[tuple[Fact, StoredEvent]] = []
+
+    def add(
+        self, change: SessionChange, delta: Delta, fold: FoldState | None, *, is_last: bool
+    ) -> DigestRecord | None:
+        """Return the digest of the session up to the end of this piece.
+
+        None where only all of the session shows it: then it is digested once it is stored.
+        """
+        before, (body, self._state) = None, (self._state, None)
+        if not is_last and (fold is None or not self._others.keys() <= {BuiltIn.name}):
+            self._is_begun = True
+            return None
+        if not self._is_begun:
+            session = just_read(change, delta)
+        elif body is None or fold is None:
+            return None
+        else:
+            before = unpack_state(body, fold.since, self._tasks)
+            if before is None:
+                return None
+            session = read_piece(self._blobs, change.row, delta, self._anchors)
+        self._is_begun = True
+        tasks, others = self._tasks, self._others
+        made = digest(session, change.row, tasks=tasks, others=others, fold=fold, before=before)
+        if not is_last and fold is not None:
+            self._state = made.state
+            rows = {row.event.event_id: row for row in session.rows}
+            places = ((f, at) for f in fold.anchors for at in anchor_events(session.uid, [f]))
+            self._anchors = [(fact, rows[at]) for fact, at in places if at in rows]
+        return made
 
 
 def digest(

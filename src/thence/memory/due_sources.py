@@ -1,4 +1,4 @@
-"""Which sources of the agents a sweep has to read, and in which order.
+"""Which sources of the agents a sweep has to read, in which order, and what is digested after.
 
 A source that has not changed since it was read is not opened. One that other rules read is read
 again from the start only while it still has all that was read of it: what is gone from it, the
@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -30,7 +32,10 @@ from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
 from thence.memory.places import SourceReader, are_known, arrange, modified_ns, reader_of, unite
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
-from thence.memory.store import Inventory, SweepEntry
+from thence.memory.store import Filter, Inventory, SessionRow, Store, SweepEntry
+
+REST_S: Final = 60.0
+"""Seconds without a new line after which a session that grew is digested again."""
 
 
 class SourceJob(msgspec.Struct):
@@ -70,6 +75,8 @@ class DueSources:
         self._progress = progress
         self.altered: set[str] = set()
         """Sessions whose source lacks some of what was read: never read from the start."""
+        self.empty_roots: list[tuple[str, Path]] = []
+        """Agents and folders of theirs that hold no session."""
         self.moved: dict[str, str] = {}
         """Where the sources of sessions are now that came back or moved; empty: nowhere."""
 
@@ -85,10 +92,13 @@ class DueSources:
         UNREADABLE.clear()
         for name, places in roots.items():
             for place in places:
+                before = self.report.sources
                 for candidate in self._adapters[name].find(place):
                     uid, source = self._clean_source(candidate, known)
                     self.report.sources += 1
                     sources.setdefault(uid, (name, []))[1].append(source)
+                if self.report.sources == before:
+                    self.empty_roots.append((name, place))
                 self._progress(Progress("find", all_sources=self.report.sources))
         self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
         self.report.failed += len(UNREADABLE)
@@ -220,3 +230,46 @@ class DueSources:
             ):
                 changed[uid] = ""
         return changed
+
+
+# -- digests --------------------------------------------------------------------------------
+
+
+class DueDigests:
+    """Which sessions are digested now, after the sources that were due were read."""
+
+    def __init__(
+        self, known: Inventory, jobs: Iterable[SourceJob], *, trusts_file_times: bool
+    ) -> None:
+        """Get ready: `known` is the inventory before the sources of `jobs` were read."""
+        self._known = known
+        self._written_s = {job.source.uid: job.modified for job in jobs}
+        self._trusts_file_times = trusts_file_times
+
+    def sessions(self, store: Store, *, all_due: bool) -> list[SessionRow]:
+        """Return sessions whose digest is missing or stale, unless they are being written.
+
+        The next line makes a digest stale, and each is written to the disk before work goes on: so
+        a session that has one waits until it rests, unless `all_due`.
+        """
+        rows = list(store.sessions(Filter(analysed=False, evicted=False)))
+        if all_due or not rows:
+            return rows
+        since = datetime.now(UTC) - timedelta(seconds=REST_S)
+        busy = [row.session.session_uid for row in rows if self._is_written(row, since)]
+        if not busy:
+            return rows
+        digested = {row["uid"] for row in store.read_table("digests", Filter(uids=tuple(busy)))}
+        return [row for row in rows if row.session.session_uid not in digested]
+
+    def _is_written(self, row: SessionRow, since: datetime) -> bool:
+        """Return whether a session went on since a moment, by its last line or by its file."""
+        from thence.format.joins import time_of
+
+        uid, ended = row.session.session_uid, time_of(row.session.ended_at)
+        if ended is not None and ended > since:
+            return True
+        if not self._trusts_file_times or uid not in self._known.sessions:
+            return False
+        stored_s = modified_ns(self._known.sessions[uid]) / 1e9
+        return self._written_s.get(uid, stored_s) > since.timestamp()

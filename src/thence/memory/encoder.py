@@ -50,11 +50,9 @@ class Encoder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> list[bytes]:
         """Return a vector for each text, as `pack_vector` does."""
-        ...
 
     def check(self) -> None:
         """Raise BadConfig where the encoder cannot be used."""
-        ...
 
 
 @runtime_checkable
@@ -63,7 +61,6 @@ class SemanticStore(Protocol):
 
     def use_encoder(self, encoder: Encoder) -> None:
         """Let searches find by meaning as well."""
-        ...
 
 
 def pack_vector(values: Iterable[float]) -> bytes:

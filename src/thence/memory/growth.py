@@ -22,8 +22,7 @@ from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
 from thence.format.session_graph import prompt_title
 from thence.format.stored import shorten_output
-from thence.memory.pages import with_price
-from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of
+from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of, with_price
 from thence.memory.store import (
     NothingStored,
     SessionChange,
@@ -136,7 +135,11 @@ class Growth:
             before = self._stored.facts if self._stored is not None else ()
             self.delta = fold.add([*before, *new], torn=torn)
             self._sealed = ()
-        self._sealed = tuple(merge_spend(self._sealed, spend_of(self.delta.sealed_bills)))
+        priced = {at: with_price(row) for at, row in self.delta.rows.items() if row.is_billed}
+        self.delta.rows |= priced
+        self._prices = {at: row.ticks for at, row in priced.items()}
+        more = spend_of(self.delta.sealed_bills, self._prices)
+        self._sealed = tuple(merge_spend(self._sealed, more))
         self.state = fold.state
 
     @property
@@ -147,7 +150,7 @@ class Growth:
     def change(self, row: SessionRow) -> SessionChange:
         """Return the rows that changed, with the session's own row and the fold's new state."""
         delta, until = self.delta, row.carried_until
-        spend = merge_spend(self._sealed, spend_of(delta.window_bills))
+        spend = merge_spend(self._sealed, spend_of(delta.window_bills, self._prices))
         if until is not None:  # only a digest remembers its beginning; it is never continued
             later = [event for event in delta.events if (event.ts or "") > until]
             spend = merge_spend(row.carried, spend_of(bills_of(later, joins.bills(later))))
@@ -168,8 +171,8 @@ class Growth:
         change = SessionChange(
             row,
             Cursor(),
-            events=[with_price(rows[event.event_id]) for event in delta.events],
-            altered=[with_price(rows[event.event_id]) for event in delta.altered],
+            events=[rows[event.event_id] for event in delta.events],
+            altered=[rows[event.event_id] for event in delta.altered],
             vanished=delta.vanished,
             spend=spend,
             rebuilt=self._stored is not None,

@@ -29,11 +29,10 @@ from thence.format.facts import (
     merge_statuses,
     words_of,
 )
-from thence.format.fold import FoldState
+from thence.format.fold import Delta, FoldState
 from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
-from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
 from thence.memory import spelling
 from thence.memory.derivation import fingerprint
@@ -44,11 +43,14 @@ from thence.memory.payloads import salvage_payloads, with_payloads
 from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
 from thence.memory.search import meta
+from thence.memory.spending import spend_from_row
 from thence.memory.store import (
+    Filter,
     ImportedFrom,
     SessionChange,
     SessionRow,
     Spend,
+    Store,
     StoredSession,
     SweepEntry,
     Words,
@@ -74,14 +76,22 @@ class CarriedSpend(msgspec.Struct, frozen=True):
     """The number of the change that goes on from there."""
 
 
+def carry_spend(store: Store, uid: str, change: int) -> CarriedSpend:
+    """Return what a session took so far; `change` is the number of the next change."""
+    wanted = Filter(uids=(uid,))
+    row = next(iter(store.sessions(wanted)))
+    spend = tuple(spend_from_row(fields) for fields in store.read_table("spend", wanted))
+    return CarriedSpend(spend, row.session.ended_at, change)
+
+
 class IngestResult(msgspec.Struct):
     """What became of one source."""
 
     source: Source
     change: SessionChange | None = None
     """None when there was nothing new."""
-    graph: SessionGraph | None = None
-    """All of the session, payloads at hand and redacted, when it was read at once."""
+    delta: Delta | None = None
+    """What was read, payloads at hand and redacted, of a session that was read from its start."""
     fold: FoldState | None = None
     """The state of its fold, where it can be continued."""
     rest: Growing | None = None
@@ -226,9 +236,8 @@ class Ingester:
         stored = self._pack_facts(source.uid, new, _StoredCalls(grown))
         growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
         out.rebuilt = growth.rebuilt
-        # Read from its start to its end in one piece: it can be digested from memory.
-        if grown is None and batch.done:
-            out.graph = growth.delta.window
+        if growth.rebuilt is None:
+            out.delta = growth.delta
         row = self._row(growth, source, batch, known)
         if carried is not None:
             row = msgspec.structs.replace(
@@ -666,14 +675,14 @@ def _words(
     What other events can be derived from has tokens without a word, too.
     """
     agent = uid.partition(":")[0]
-    implied = {row.event.event_id: row.implied for row in rows}
+    implied = {row.event.event_id: row.implied for row in rows if row.derived}
     for event in events:
         body = ""
         if event.payload is not None:
             # What the harness noted for itself, whole files among it, was neither said nor done.
             note = event.role == "system" and not _has_output(event.payload)
             body = words_of(event, _MAX_NOTE_BYTES) if note else words_of(event)
-        bits = implied[event.event_id]
+        bits = implied.get(event.event_id, 0)
         if body or bits or event.kind in _BASES:
             tokens = meta(agent, event.kind, event.tool, bits)
             yield Words(event.event_id, body, tokens)

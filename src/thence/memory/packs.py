@@ -89,23 +89,18 @@ class BlobStore(Protocol):
         self, session_uid: str, payloads: Sequence[bytes], *, sync: bool = True
     ) -> list[str]:
         """Keep payloads and give a ref for each; durable on return, or after `sync()`."""
-        ...
 
     def sync(self) -> None:
         """Return when all that was appended is durable. If it raises, commit no row of it."""
-        ...
 
     def read(self, ref: str) -> bytes:
         """Return the payload of a ref, verified."""
-        ...
 
     def size(self, session_uid: str) -> int:
         """Bytes that a session takes here."""
-        ...
 
     def evict(self, session_uid: str) -> int:
         """Delete all payloads of a session; the bytes that were freed."""
-        ...
 
     def repack(
         self, session_uid: str, refs: Iterable[str]
@@ -115,7 +110,6 @@ class BlobStore(Protocol):
         `refs` are all that rows hold of it; yields the new ref of each. Rows are committed inside,
         durably; what is old is deleted when it ends well, and only then.
         """
-        ...
 
 
 class Ref(NamedTuple):

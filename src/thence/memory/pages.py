@@ -29,7 +29,6 @@ from thence.format.stored import (
     number_events,
     numbered_row,
 )
-from thence.memory.spending import ticks_of
 from thence.memory.store import STATES, EventIds, EventRow, SessionChange, StoredSession
 
 PAGE_EVENTS: Final = 128
@@ -136,6 +135,8 @@ def all_events(session: SessionGraph, *, payloads: bool = False) -> list[StoredE
 
     With `payloads` they hold theirs, where the session's facts do.
     """
+    from thence.memory.spending import with_price  # who lists stored events needs no prices
+
     return number_events(map(with_price, events_of_session(session, payloads=payloads)), -1)
 
 
@@ -148,14 +149,6 @@ def _select_rows(
 
 
 # -- writing --------------------------------------------------------------------------------
-
-
-def with_price(row: StoredEvent) -> StoredEvent:
-    """Return an event with the price of its bill."""
-    usage = row.usage
-    if usage is None:
-        return row
-    return msgspec.structs.replace(row, ticks=ticks_of(row.event, usage))
 
 
 def compare_events(

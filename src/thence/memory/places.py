@@ -117,7 +117,6 @@ class SourceReader(Protocol):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor, a bounded piece at a time."""
-        ...
 
 
 def reader_of(adapter: Adapter, places: Sequence[Source]) -> SourceReader:

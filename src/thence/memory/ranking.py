@@ -76,15 +76,12 @@ class RankingSource(Protocol):
         when that is over. `narrowing` says that all answers to the
         later ones are among those to the first.
         """
-        ...
 
     def look_up(self, rows: Sequence[tuple[Row, float]]) -> list[SearchMatch]:
         """Look up rows, each with its worth, that are to be shown."""
-        ...
 
     def words(self, beginning: str, part: str) -> list[str]:
         """Return words of the index with a beginning, and a part; some, where there are many."""
-        ...
 
 
 Sessions = Callable[[Filter], Iterable[SessionRow]]

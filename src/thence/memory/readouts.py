@@ -33,12 +33,13 @@ from thence.memory.packs import read_all, size_in
 from thence.memory.pages import all_events
 from thence.memory.recall import Cleaned, body, light, load_session, notices_of
 from thence.memory.spelling import load
+from thence.memory.spending import with_price
 from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
     from thence.format.facts import Fact
-    from thence.format.fold import FoldState
+    from thence.format.fold import Delta, FoldState
     from thence.format.stored import StoredEvent
     from thence.memory.packs import BlobStore
     from thence.memory.store import SessionChange, SessionRow, Store
@@ -166,7 +167,7 @@ def read_for_digest(store: Store, row: SessionRow) -> Readout:
     """
     uid = row.session.session_uid
     rows = list(store.events(uid))
-    return Readout(uid, rows, head_of(row), events=_digested_events(store, rows))
+    return Readout(uid, rows, head_of(row), events=_digested_events(store.blobs, rows))
 
 
 def read_since_digest(
@@ -183,18 +184,18 @@ def read_since_digest(
     last = max((row.seq for row in rows), default=-1)
     rows += [row for row in store.events(uid, after=last) if row.event.event_id not in known]
     nodes = {fact.node.id: fact.node for fact in anchors}
-    events = _digested_events(store, rows)
+    events = _digested_events(store.blobs, rows)
     return Readout(uid, rows, head_of(row), events=events, anchors=nodes)
 
 
-def _digested_events(store: Store, rows: Sequence[StoredEvent]) -> dict[int, SessionEvent]:
+def _digested_events(blobs: BlobStore, rows: Sequence[StoredEvent]) -> dict[int, SessionEvent]:
     """Return the events that a digest reads, with their payloads, by their ids."""
     wanted = [row.event for row in rows if _is_digested(row.event)]
     refs = [event.payload_ref or "" for event in wanted]
     end = None
     if sum(map(size_in, refs)) > DIGESTED_BYTES:
         end = min(END_CHARS, max(DIGESTED_BYTES // (2 * len(refs)), LEAST_CHARS))
-    bodies = map(load, read_all(store.blobs, refs))
+    bodies = map(load, read_all(blobs, refs))
     return {
         event.event_id: replace(event, payload=_ends(payload, end, event.kind))
         for event, payload in zip(wanted, bodies, strict=True)
@@ -220,10 +221,24 @@ def _ends(payload: JSON, end: int | None, kind: str) -> JSON:
     return payload
 
 
-def just_read(graph: SessionGraph, change: SessionChange) -> Readout:
-    """Return a session that was just read at once, payloads and all, as its rows tell it."""
-    events = {event.event_id: event for event in graph.events}
-    return Readout(graph.uid, change.events, head_of(change.row), events=events)
+def just_read(change: SessionChange, delta: Delta) -> Readout:
+    """Return a session, or its first piece, that was just read, as its rows tell it."""
+    events = {event.event_id: event for event in delta.events}
+    return Readout(delta.window.uid, change.events, head_of(change.row), events=events)
+
+
+def read_piece(
+    blobs: BlobStore, row: SessionRow, delta: Delta, anchors: Sequence[tuple[Fact, StoredEvent]]
+) -> Readout:
+    """Return what was just read of a session together with what the last piece left open.
+
+    `anchors` are the records that this continues, with their events.
+    """
+    rows = [*(row for _, row in anchors), *map(with_price, delta.rows.values())]
+    events = {event.event_id: event for event in delta.events}
+    events |= _digested_events(blobs, [row for row in rows if row.event.event_id not in events])
+    nodes = {fact.node.id: fact.node for fact, _ in anchors}
+    return Readout(delta.window.uid, rows, head_of(row), events=events, anchors=nodes)
 
 
 def _fill_payload(row: StoredEvent, bodies: Iterator[JSON]) -> StoredEvent:

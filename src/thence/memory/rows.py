@@ -17,6 +17,7 @@ from thence.format.facts import Edge
 from thence.format.joins import time_of
 from thence.format.normal import Session
 from thence.format.records import JSON
+from thence.memory.decoders import late_decoder
 from thence.memory.index import time_column
 from thence.memory.store import (
     DigestRecord,
@@ -37,10 +38,10 @@ class _SessionOddities(msgspec.Struct, gc=False):
     redacted: dict[str, int] = {}
 
 
-ROW: Final = msgspec.msgpack.Decoder(SessionRow)
+ROW: Final = late_decoder(SessionRow)
 CURSOR: Final = msgspec.msgpack.Decoder(Cursor)
-_ODDITIES: Final = msgspec.msgpack.Decoder(_SessionOddities)
-SHARES: Final = msgspec.msgpack.Decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
+_ODDITIES: Final = late_decoder(_SessionOddities)
+SHARES: Final = late_decoder(tuple[frozenset[str], frozenset[str], tuple[Edge, ...]])
 
 PACK, OBJECT, REPACK, SETTLE = "pack:", "object:", "repack:", "settle:"
 """What is pending for a session: payloads to delete, to write anew, kin to compare."""

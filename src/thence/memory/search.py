@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -38,7 +37,6 @@ from thence.memory.marking import marking_of
 from thence.memory.packs import BlobStore, read_each
 from thence.memory.spelling import load
 from thence.memory.vocabulary import STOP_WORDS, nearest
-from thence.memory.zones import midnight, millis
 
 MAX_ROWS = 2_000
 """Candidates that are looked at, the newest first."""
@@ -77,7 +75,7 @@ _SCHEME = expression(
 """What stands before a colon in addresses and messages."""
 
 _META_NAMES = ("agent", "kind", "tool")
-_MAX_NUMBER = Decimal(2**63 - 1)  # of anything, in any store
+_MAX_NUMBER = 2**63 - 1  # of anything, in any store
 _DATE = expression(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 
 
@@ -456,6 +454,8 @@ def moment(text: str, zone: tzinfo | None = None) -> int:
 
     Days begin at midnight in `zone`, None for the zone of this machine.
     """
+    from thence.memory.zones import midnight, millis  # a sweep needs no calendar
+
     if text.lower() in ("today", "yesterday"):
         today = datetime.now(UTC).astimezone(zone).date()
         return millis(midnight(today - timedelta(days=text.lower() == "yesterday"), zone))
@@ -477,8 +477,11 @@ def moment(text: str, zone: tzinfo | None = None) -> int:
 
 
 def _ticks(text: str) -> int:
+    from decimal import Decimal
+
+    most = Decimal(_MAX_NUMBER)
     try:
-        return int(min(max(Decimal(text.lstrip("$")) * TICKS, -_MAX_NUMBER), _MAX_NUMBER))
+        return int(min(max(Decimal(text.lstrip("$")) * TICKS, -most), most))
     except (ArithmeticError, ValueError):
         raise BadQuery(f"not an amount: {text!r}", hint="write cost>1.50") from None
 

@@ -12,6 +12,7 @@ from thence.format import joins
 from thence.format.fold import Bill
 from thence.format.normal import SessionEvent
 from thence.format.records import Usage
+from thence.format.stored import StoredEvent
 from thence.memory.prices import price, tariff
 from thence.memory.store import Spend
 
@@ -23,13 +24,16 @@ def bills_of(events: Iterable[SessionEvent], bills: Mapping[int, Usage]) -> list
     return [Bill(event, bills[event.event_id]) for event in events if event.event_id in bills]
 
 
-def spend_of(bills: Iterable[Bill]) -> list[Spend]:
-    """Add up bills by slot of time, model and what became of them; each is priced for itself."""
+def spend_of(bills: Iterable[Bill], prices: Mapping[int, int | None] | None = None) -> list[Spend]:
+    """Add up bills by slot of time, model and what became of them; each is priced for itself.
+
+    `prices` are the ticks of all of them by the ids of their events, where they are known already.
+    """
     sums: dict[tuple[str, str, str], list[int]] = {}
     for bill in bills:
         event, usage = bill.event, bill.usage
         key = (slot_of(event.ts), event.model or "", joins.place_of(event))
-        ticks = ticks_of(event, usage)
+        ticks = ticks_of(event, usage) if prices is None else prices[event.event_id]
         numbers = sums.get(key)
         if numbers is None:
             numbers = sums[key] = [0] * _COLUMNS
@@ -86,6 +90,14 @@ def spent_of(spend: Sequence[Spend]) -> joins.Spent:
     for part in spend:
         sums[part.where] = joins.add_usage(sums[part.where], part.usage)
     return joins.Spent(**sums, responses=sum(part.responses for part in spend))
+
+
+def with_price(row: StoredEvent) -> StoredEvent:
+    """Return an event with the price of its bill."""
+    usage = row.usage
+    if usage is None:
+        return row
+    return msgspec.structs.replace(row, ticks=ticks_of(row.event, usage))
 
 
 def ticks_of(event: SessionEvent, usage: Usage) -> int | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,8 +22,7 @@ from thence.errors import (
 from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.stored import StoredEvent
-from thence.memory import backup, disk, pages, vectors
-from thence.memory.encoder import Encoder
+from thence.memory import backup, disk, pages
 from thence.memory.index import SqliteWords, WordIndex, every, first
 from thence.memory.packs import BlobStore, Packs
 from thence.memory.rows import (
@@ -36,7 +35,6 @@ from thence.memory.rows import (
     inventory,
     now,
 )
-from thence.memory.search import Query, SearchAnswer, as_asked
 from thence.memory.sqlite_file import SqliteFile, translate_errors
 from thence.memory.sqlite_rows import (
     DIGESTS,
@@ -53,7 +51,6 @@ from thence.memory.sqlite_rows import (
     put_session,
     rename_refs,
 )
-from thence.memory.sqlite_vectors import SqliteVectors
 from thence.memory.statements import INVENTORY, Dialect, SqlReads, shared
 from thence.memory.store import (
     DATA_LOSS,
@@ -69,6 +66,11 @@ from thence.memory.store import (
     unpack_facts,
     unpack_fold,
 )
+
+if TYPE_CHECKING:
+    from thence.memory.encoder import Encoder
+    from thence.memory.search import Query, SearchAnswer
+    from thence.memory.vectors import Vectors
 
 BATCH_SESSIONS = 250
 """Sessions that are removed at once, at most: what they leave must fit into the log."""
@@ -96,7 +98,7 @@ class Sqlite(SqlReads, SqliteFile):
     def __init__(self, path: str, *, must_exist: bool = False) -> None:
         """Open the store, making it when there is none; with `must_exist` SessionNotFound then."""
         super().__init__(path, must_exist=must_exist)
-        self.vectors: vectors.Vectors | None = None
+        self.vectors: Vectors | None = None
         """What finds by meaning, once an encoder is in use."""
         try:
             with translate_errors(self.path):
@@ -285,6 +287,9 @@ class Sqlite(SqlReads, SqliteFile):
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
+        from thence.memory import vectors
+        from thence.memory.search import as_asked
+
         source = SqliteWords(self._db, query)
         answer = vectors.search((source, self.sessions), query, limit, offset, self.vectors)
         return msgspec.structs.replace(answer, matches=as_asked(answer.matches, query))
@@ -296,7 +301,10 @@ class Sqlite(SqlReads, SqliteFile):
 
     def use_encoder(self, encoder: Encoder) -> None:
         """Let searches find by meaning as well."""
-        self.vectors = vectors.Vectors(SqliteVectors(lambda: self._db, self._transaction), encoder)
+        from thence.memory.sqlite_vectors import SqliteVectors
+        from thence.memory.vectors import Vectors
+
+        self.vectors = Vectors(SqliteVectors(lambda: self._db, self._transaction), encoder)
 
     # -- removing -----------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from thence.memory.store import StoreDamaged, StoreLocked
 BUSY_MS = 5_000
 _CACHE_KB, _SWEEP_KB = 32_768, 12_288
 """Of pages: for who searches, and for who sweeps beside processes that read."""
+_INCREMENTAL = 2  # how SQLite says that auto_vacuum is INCREMENTAL
 _OLD_LOCK = "sweep.lock"
 _SHRINK_PAGES = 8192  # pages that are given back at once where there is little room
 _SHRINK_ALL_AT_PAGES = 20_000  # free pages from which on they are given back all together
@@ -96,7 +97,8 @@ class SqliteFile:
                 self._create()
             db = apsw.Connection(str(self.path))
             db.set_busy_timeout(BUSY_MS)
-            db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            if first(db, "PRAGMA auto_vacuum") != _INCREMENTAL:  # to set it writes to the file
+                db.execute("PRAGMA auto_vacuum=INCREMENTAL")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute("PRAGMA secure_delete=ON")

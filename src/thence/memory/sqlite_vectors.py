@@ -8,14 +8,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import apsw
 
 from thence.memory.index import every, first, narrowed_ids
-from thence.memory.ranking import DIGEST, Row
-from thence.memory.search import Query
-from thence.memory.vectors import ANSWER, PROMPT, SpokenRow, StaleSession, StoredVectors
+
+if TYPE_CHECKING:
+    from thence.memory.ranking import Row
+    from thence.memory.search import Query
+    from thence.memory.vectors import SpokenRow, StaleSession, StoredVectors
 
 MIGRATION: Final = """
     CREATE TABLE vectors(
@@ -63,6 +65,8 @@ class SqliteVectors:
 
     def stale_sessions(self, model: str) -> list[StaleSession]:
         """Return the sessions whose vectors are missing or old, the newest first."""
+        from thence.memory.vectors import StaleSession
+
         rows = every(
             self._db(),
             "SELECT s.id, s.uid, s.change, s.evicted NOTNULL FROM sessions AS s"
@@ -83,6 +87,8 @@ class SqliteVectors:
 
     def spoken_rows(self, session: StaleSession) -> list[SpokenRow]:
         """Return the prompts and answers of a session in their order."""
+        from thence.memory.vectors import ANSWER, PROMPT, SpokenRow
+
         sql = (
             "SELECT event_id, id, kind, state FROM events"
             " WHERE session=? AND kind IN (?, ?) AND NOT derived ORDER BY seq, id"
@@ -91,6 +97,8 @@ class SqliteVectors:
 
     def stored_vectors(self, session: StaleSession, model: str) -> StoredVectors | None:
         """Return the vectors of a session that are there."""
+        from thence.memory.vectors import StoredVectors
+
         sql = "SELECT session, digest, events, body FROM vectors WHERE session=? AND model=?"
         for number, digest, events, body in every(self._db(), sql, session.session, model):
             return StoredVectors(number, digest, array("q", events), body)
@@ -116,6 +124,8 @@ class SqliteVectors:
 
     def all_vectors(self, model: str) -> Iterator[StoredVectors]:
         """Yield all vectors, of the session that ended first before others."""
+        from thence.memory.vectors import StoredVectors
+
         sql = (
             "SELECT v.session, v.digest, v.events, v.body FROM vectors AS v"
             " JOIN sessions AS s ON s.id=v.session WHERE v.model=? ORDER BY s.ended, s.uid"
@@ -133,6 +143,9 @@ class SqliteVectors:
         return {place: row for place, row in rows if row is not None}
 
     def _row(self, session: int, number: int) -> Row | None:
+        from thence.memory.ranking import DIGEST
+        from thence.memory.vectors import PROMPT
+
         db = self._db()
         if not number:
             evicted = "SELECT ended FROM sessions WHERE id=? AND evicted IS NOT NULL"

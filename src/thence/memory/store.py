@@ -20,13 +20,7 @@ import msgspec
 import zstandard
 
 from thence.agents import Cursor
-from thence.agents.packages import (
-    ForeignFailure,
-    entry_points,
-    foreign,
-    is_ours,
-    note_problem,
-)
+from thence.agents.packages import ForeignFailure, entry_points, foreign, is_ours, note_problem
 from thence.errors import BadConfig, MissingPackage, ThenceError
 from thence.format import fold
 from thence.format.facts import Edge, Fact
@@ -38,11 +32,13 @@ from thence.format.lineage import key_of
 from thence.format.normal import Session
 from thence.format.records import JSON, Usage
 from thence.format.stored import StoredEvent
-from thence.memory.packs import BlobStore
-from thence.memory.search import Query, SearchAnswer
+from thence.memory.decoders import late_decoder
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from thence.memory.packs import BlobStore
+    from thence.memory.search import Query, SearchAnswer
 
 GROUP = "thence.stores"
 BLOBS_GROUP = "thence.blobs"
@@ -455,11 +451,9 @@ class Store(Protocol):
 
     def sweeping(self, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the right to sweep; StoreLocked when somebody else has it."""
-        ...
 
     def known(self) -> Inventory:
         """Return the cursors of all sessions, and which ones must not come back."""
-        ...
 
     def write(
         self, changes: Sequence[SessionChange] = (), digests: Sequence[DigestRecord] = ()
@@ -469,11 +463,9 @@ class Store(Protocol):
         Digests are durable on return. The answer names, for each session that has claims in
         common with others, directly or through others, all of these.
         """
-        ...
 
     def load_session(self, uid: str) -> StoredSession | None:
         """Return what tier 1 holds of a session; None when nothing is."""
-        ...
 
     def events(
         self, uid: str, *, after: int = -1, limit: int | None = None, ids: EventIds | None = None
@@ -483,10 +475,12 @@ class Store(Protocol):
         With `ids` only those of them whose ids lie in a range. Nothing of a session that tier 1
         does not hold. Cost follows what is returned.
         """
-        ...
 
     def tail(self, uid: str) -> Tail | None:
         """Return the end of a session, to continue it; None when tier 1 holds nothing of it."""
+
+    def digest_state(self, uid: str) -> bytes | None:
+        """Return what the next digest of a session goes on from; None when there is nothing."""
         ...
 
     def facts_after(
@@ -497,23 +491,18 @@ class Store(Protocol):
         `lines` has generation and line by file, as the state of a fold does. Cost follows what
         is returned; a session that was written anew since cannot be asked this way.
         """
-        ...
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
-        ...
 
     def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
         """Return what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
-        ...
 
     def totals(self, by: Sequence[Group] = (), wanted: Filter = Filter()) -> list[Total]:  # noqa: B008
         """Add up what sessions took; of a time that is asked for, what was spent in its days."""
-        ...
 
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
-        ...
 
     def remove(
         self,
@@ -529,11 +518,9 @@ class Store(Protocol):
         `lost` says that no digest covers them, which the list of removals calls a data loss.
         `buried` are hashes of sessions that another store has forgotten: they must not come back.
         """
-        ...
 
     def close(self) -> None:
         """Let go of everything."""
-        ...
 
 
 OBJECTS = "#objects="
@@ -609,7 +596,7 @@ def _foreign_store(point: EntryPoint, where: str) -> Store:
         ) from error
 
 
-_FACTS = msgspec.msgpack.Decoder(list[Fact])
+_FACTS = late_decoder(list[Fact])
 
 
 def pack_facts(facts: list[Fact]) -> bytes:
@@ -651,8 +638,8 @@ def _is_later(fact: Fact, last: tuple[int, int]) -> bool:
 
 _PACKED_FOLD = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _FOLD_VERSION = msgspec.msgpack.Decoder(int)
-_FOLD_STATE = msgspec.msgpack.Decoder(FoldState)
-_FOLD_SPEND = msgspec.msgpack.Decoder(tuple[Spend, ...])
+_FOLD_STATE = late_decoder(FoldState)
+_FOLD_SPEND = late_decoder(tuple[Spend, ...])
 
 
 def pack_fold(state: FoldState, spend: Sequence[Spend]) -> bytes:

@@ -14,41 +14,29 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import UTC, datetime
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from thence.agents import Adapter, Source, packages
-from thence.agents.files import (
-    REWRITTEN,
-)
+from thence.agents.files import REWRITTEN
+from thence.agents.profiles import teach_all
 from thence.errors import DiskFull, ThenceError
-from thence.format.joins import time_of
-from thence.memory import families, fields, retention
+from thence.memory import fields, retention
 from thence.memory.derivation import Part, fingerprint
-from thence.memory.due_sources import DueSources, SourceJob
-from thence.memory.growth import Growing, repack_payloads
-from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
+from thence.memory.due_sources import DueDigests, DueSources, SourceJob
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
-from thence.memory.payloads import salvage_payloads
-from thence.memory.places import (
-    SourceReader,
-    is_deleted,
-    reader_of,
-)
-from thence.memory.readouts import just_read
+from thence.memory.places import SourceReader, is_deleted, reader_of
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
 from thence.memory.retention_run import Removed, RetentionRun, running_sessions
 from thence.memory.rows import digests_of
-from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     DATA_LOSS,
     DigestRecord,
@@ -62,7 +50,8 @@ from thence.memory.store import (
 )
 
 if TYPE_CHECKING:
-    from thence.memory.digest import Digester
+    from thence.memory.digest import Digester, PieceDigest
+    from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
     from thence.memory.outcome import TaskPattern
     from thence.memory.parcels import Order, Turns
 
@@ -85,9 +74,6 @@ ROW_SOURCE_BYTES = 64
 
 MAX_READERS = 2
 """Processes that read; the writer has less to do than either, and memory is bounded."""
-
-REST_S = 60.0
-"""Seconds without a new event after which a session that grew is digested again."""
 
 COLLECTOR_THRESHOLDS = 100_000, 20, 100
 """How often Python looks for cycles during a sweep: records have none, and they are many."""
@@ -134,6 +120,7 @@ class Sweep:
         progress: ProgressCallback = _quiet,
         address: str | None = None,
         digests: bool = True,
+        trusts_file_times: bool = False,
         anew: Collection[str] = (),
         announce: Callable[[datetime], datetime] | None = None,
         running: Callable[[], set[str]] = set,
@@ -142,14 +129,14 @@ class Sweep:
 
         The sessions in `anew` are read from the start, changed or not: their packs are broken.
         Without a `policy` nothing is evicted; without `digesters` all that are installed are asked;
-        without `digests` these are left to a later sweep. `announce` returns from when on sessions
-        may be evicted by age; without it they are at once. `running` returns the sessions that run
-        besides those in the roots that are swept: neither are evicted.
+        without `digests` these are left to a later sweep, and so are, with `trusts_file_times`,
+        those of sessions whose files were written a moment ago (`due_sources`). `announce` returns
+        from when on sessions may be evicted by age; without it they are at once. `running` returns
+        the sessions that run besides those in the roots that are swept: neither are evicted.
         """
         self._store = store
         self._adapters = adapters
         self._redactor = redactor
-        self._ingester = Ingester(store.blobs, redactor, domains=domains)
         self._progress = progress
         self._domains = domains
         self._tasks = None if tasks is None else tuple(tasks)
@@ -158,6 +145,7 @@ class Sweep:
         self._announce = announce
         self._running = running
         self._digesting = digests
+        self._trusts_file_times = trusts_file_times
         self._address = address if (os.cpu_count() or 1) > 1 else None
         self._fingerprint = fingerprint(redactor.version)
         self._in_store: dict[str, Part] = {}  # what is derived again without reading a source
@@ -199,13 +187,12 @@ class Sweep:
         self._reprocess(known)
         conflicts = {**known.unsettled, **self._write(self._pieces(jobs, known), jobs)}
         self._check_reread(known)
-        for changes in families.resolve_ownership(self._store, conflicts):
-            for _ in (change for change in changes if change.rebuilt):
-                self.report.note_rebuild(families.RECLAIMED)
-            self._store.write(changes)
+        if conflicts:
+            self._settle_owners(conflicts)
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
-            self._digest_rest(REST_S if places else 0.0, digest_limit_s)
+            due = DueDigests(known, jobs, trusts_file_times=self._trusts_file_times)
+            self._digest_rest(due.sessions(self._store, all_due=not places), digest_limit_s)
             self._digest_again()
         idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
@@ -214,6 +201,29 @@ class Sweep:
         self.report.seconds = time.monotonic() - began
         self._progress(Progress("done", sessions=self._sessions))
         return self.report
+
+    @cached_property
+    def _ingester(self) -> Ingester:
+        """What makes changes of the store from sources; most sweeps find nothing to read."""
+        from thence.memory.ingest import Ingester
+
+        teach_all()
+        return Ingester(self._store.blobs, self._redactor, domains=self._domains)
+
+    @property
+    def empty_roots(self) -> list[tuple[str, Path]]:
+        """Agents and folders of theirs in which the sweep found no session."""
+        return self._sources.empty_roots
+
+    def _settle_owners(self, conflicts: Mapping[str, set[str]]) -> None:
+        """Write which of the sessions that share records own them."""
+        from thence.memory import families
+
+        teach_all()
+        for changes in families.resolve_ownership(self._store, conflicts):
+            for _ in (change for change in changes if change.rebuilt):
+                self.report.note_rebuild(families.RECLAIMED)
+            self._store.write(changes)
 
     @property
     def _sessions(self) -> int:
@@ -244,6 +254,7 @@ class Sweep:
         if self._address is None or small:
             return self._read(jobs, known)
         # Most sweeps find little, and need none of what these bring.
+        import thence.memory.digest  # noqa: F401 - for the processes that are forked
         from thence.memory.parcels import Parcels, find_large, in_turns, may_fork
         from thence.memory.prices import tariff
 
@@ -257,14 +268,15 @@ class Sweep:
         def reading(turns: Turns) -> Iterator[tuple[SweepPiece, int, Order]]:
             # A connection does not survive a fork: the other process opens its own.
             self._store = open_store(address)
-            self._ingester = Ingester(self._store.blobs, self._redactor, domains=self._domains)
+            self.__dict__.pop("_ingester", None)
             self._redactor.counts.clear()
             read = in_turns(turns, sizes, lambda at: self._read([jobs[at]], known), _size_of)
             return ((piece, piece.bytes, order) for piece, order in read)
 
-        # What all processes need is made ready once, before the fork: the code that digests, the
-        # list of prices, the keywords of secrets.
-        _digest()
+        # What all processes need is made ready once, before the fork: the code that reads and
+        # digests, the list of prices, the keywords of secrets.
+        self._ingester.sync()
+        self._digest_pieces()
         tariff("-")
         self._redactor.doubts(b"")
         return Parcels(
@@ -280,7 +292,11 @@ class Sweep:
     def _scratch(self) -> Path:
         """Where parcels may lie: beside the store's own files, or else with other passing ones."""
         path = getattr(self._store, "path", None)
-        return path.parent / "tmp" if isinstance(path, Path) else Path(tempfile.gettempdir())
+        if isinstance(path, Path):
+            return path.parent / "tmp"
+        import tempfile
+
+        return Path(tempfile.gettempdir())
 
     def _close_parcel(self) -> dict[str, int]:
         """Make a parcel ready to leave: its payloads are on the disk; what was redacted in it."""
@@ -298,6 +314,8 @@ class Sweep:
                 yield piece
 
     def _read_one(self, job: SourceJob, before: SweepEntry | None) -> Iterator[SweepPiece]:
+        from thence.memory.growth import Growing
+
         source, adapter = job.source, reader_of(self._adapters[job.adapter], job.places)
         path = fields.printable(source.path)  # is shown, and not stored
         try:
@@ -313,6 +331,7 @@ class Sweep:
             )
             what: Literal["new", "changed", "vanished", "failed"] = "changed" if before else "new"
             more, first = True, True
+            digesting = self._digest_pieces() if grown is None or again else None
             while more:
                 result = self._ingester.read(
                     adapter,
@@ -335,7 +354,7 @@ class Sweep:
                     return
                 skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
                 outcome = Outcome(source.uid, path, what, result.new_events, skipped)
-                made = self._digest_read(result)
+                made = self._digest_read(result, digesting) if digesting else None
                 yield SweepPiece(
                     outcome, result.change, made, result.lines, result.bytes, more, result.rebuilt
                 )
@@ -352,10 +371,9 @@ class Sweep:
         probe = adapter.read(source, before.cursor)
         if all(notice.what != REWRITTEN for notice in probe.notices):
             return None
-        wanted = Filter(uids=(source.uid,))
-        row = next(iter(self._store.sessions(wanted)))
-        spend = tuple(spend_from_row(fields) for fields in self._store.read_table("spend", wanted))
-        return CarriedSpend(spend, row.session.ended_at, before.change + 1)
+        from thence.memory.ingest import carry_spend
+
+        return carry_spend(self._store, source.uid, before.change + 1)
 
     # -- writing ------------------------------------------------------------------------
 
@@ -382,13 +400,14 @@ class Sweep:
         return conflicts
 
     def _commit(self, batch: Sequence[SweepPiece], conflicts: dict[str, set[str]]) -> None:
+        if not batch:
+            return
         changes = [piece.change for piece in batch if piece.change is not None]
         self._ingester.sync()
         if changes:
-            again = [change for change in changes if change.fresh and self._is_redacted(change)]
-            digests = [
-                digest for change in again for digest in self._redacted_digests(_uid(change))
-            ]
+            fresh = [_uid(change) for change in changes if change.fresh]
+            again = [uid for uid in fresh if self._reread.get(uid) == "redaction"]
+            digests = [digest for uid in again for digest in self._redacted_digests(uid)]
             for uid, others in self._store.write(changes, digests=digests).items():
                 conflicts.setdefault(uid, set()).update(others)
         self._digests += [piece.digested for piece in batch if piece.digested is not None]
@@ -481,6 +500,8 @@ class Sweep:
             self.redacted_again.add(uid)
 
     def _reprocess_one(self, uid: str, part: Part, known: SweepEntry) -> None:
+        from thence.memory.payloads import salvage_payloads
+
         stored = self._store.load_session(uid)
         if stored is None:
             self._redact_evicted(uid, known)
@@ -505,9 +526,6 @@ class Sweep:
         cursor = fields.clean_cursor(known.cursor, self._redactor)
         self._store.write([SessionChange(clean, cursor)], digests=list(self._redacted_digests(uid)))
 
-    def _is_redacted(self, change: SessionChange) -> bool:
-        return self._reread.get(_uid(change)) == "redaction"
-
     def _redacted_digests(self, uid: str) -> Iterator[DigestRecord]:
         """Yield the stored digest of a session, if any, with the redaction rules applied.
 
@@ -523,11 +541,9 @@ class Sweep:
 
     # -- digests ------------------------------------------------------------------------
 
-    def _digest_rest(self, rest_s: float, limit_s: float | None) -> None:
+    def _digest_rest(self, waiting: Sequence[SessionRow], limit_s: float | None) -> None:
         """Digest what was not digested while it was read: what grew, and what was reclaimed."""
         began = time.monotonic()
-        rows = list(self._store.sessions(Filter(analysed=False, evicted=False)))
-        waiting = self._without_active(rows, rest_s)
         for number, row in enumerate(waiting):
             if number and limit_s is not None and time.monotonic() - began > limit_s:
                 self.report.undigested = len(waiting) - number
@@ -551,22 +567,6 @@ class Sweep:
             Progress("digest", sources=number, all_sources=waiting, sessions=self._sessions)
         )
 
-    def _without_active(self, rows: Sequence[SessionRow], rest_s: float) -> list[SessionRow]:
-        """Leave out sessions that were digested before and are being written now.
-
-        The next line makes a digest stale, and each is written to the disk before work goes on:
-        they are digested again when nothing was written for a while.
-        """
-        moments = {row.session.session_uid: time_of(row.session.ended_at) for row in rows}
-        since = datetime.now(UTC) - timedelta(seconds=rest_s)
-        busy = [uid for uid, moment in moments.items() if moment is not None and moment > since]
-        if not busy:
-            return list(rows)
-        digested = {
-            row["uid"] for row in self._store.read_table("digests", Filter(uids=tuple(busy)))
-        }
-        return [row for row in rows if row.session.session_uid not in digested]
-
     def _analyse(self, uid: str) -> bool:
         """Digest a session from the store; whether that went well."""
         row = next(iter(self._store.sessions(Filter(uids=(uid,)))), None)
@@ -586,23 +586,29 @@ class Sweep:
             self._put_digests()
         return True
 
-    def _digest_read(self, result: IngestResult) -> DigestRecord | None:
+    def _digest_read(self, result: IngestResult, digesting: PieceDigest) -> DigestRecord | None:
         """Return the digest of a session that was just read to its end, while it is in memory."""
-        change = result.change
-        if change is None or result.graph is None or not self._digesting:
+        change, delta = result.change, result.delta
+        result.delta = None  # it is large, and the next piece is as well
+        if change is None or delta is None:
             return None
-        row = change.row
         with contextlib.suppress(Exception):  # kept all the same, and tried again
-            session = just_read(result.graph, change)
-            made = _digest()(
-                session, row, tasks=self._tasks, others=self._digesters, fold=result.fold
-            )
-            return self._continue(made, row)
+            is_last = not result.has_more
+            made = digesting.add(change, delta, result.fold, is_last=is_last)
+            return self._continue(made, change.row) if made is not None and is_last else None
         return None
+
+    def _digest_pieces(self) -> PieceDigest | None:
+        if not self._digesting:
+            return None
+        from thence.memory.digest import PieceDigest
+
+        return PieceDigest(self._store.blobs, self._tasks, self._digesters)
 
     def _digest_stored(self, row: SessionRow) -> DigestRecord:
         from thence.memory.digest import digest_stored
 
+        teach_all()
         made = digest_stored(self._store, row, tasks=self._tasks, others=self._digesters)
         return self._continue(made, row)
 
@@ -611,11 +617,8 @@ class Sweep:
         if not row.carried_change:
             return made
         for row_fields in self._store.read_table("digests", Filter(uids=(made.uid,))):
-            old = (
-                row_fields
-                if row_fields["change"] < row.carried_change
-                else row_fields.get("continues")
-            )
+            is_older = row_fields["change"] < row.carried_change
+            old = row_fields if is_older else row_fields.get("continues")
             made.digest = {**made.digest, "continues": old}
         return made
 
@@ -670,6 +673,8 @@ class Sweep:
                 self._progress(progress)
 
     def _repack(self, uid: str) -> None:
+        from thence.memory.growth import repack_payloads
+
         stored = self._store.load_session(uid)
         if stored is None:
             return
@@ -679,13 +684,6 @@ class Sweep:
             path = stored.row.session.source_path or ""
             self.report.failed += 1
             self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
-
-
-def _digest() -> Callable[..., DigestRecord]:
-    """Return the function that digests. Most sweeps find nothing new, and need none of it."""
-    from thence.memory.digest import digest
-
-    return digest
 
 
 def _size_of(piece: SweepPiece) -> int:

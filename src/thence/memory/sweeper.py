@@ -34,7 +34,7 @@ STEP_MS: Final = 40
 TICK_S: Final = 1.0
 """Seconds between two checks of agent status."""
 UNSEEN_STEP_MS: Final = 500
-UNSEEN_TICK_S: Final = 3.0
+UNSEEN_TICK_S: Final = 10.0
 """The same two while no page is open: what nobody sees may come a little later."""
 RETENTION_INTERVAL_S: Final = 24 * 3600.0
 """Seconds after which storage limits are applied though nothing was written."""
@@ -66,7 +66,6 @@ class SweepHome(Protocol):
 
         Raises `StoreLocked` when another sweep goes on for `wait_s` seconds.
         """
-        ...
 
 
 class SweepListener(Protocol):

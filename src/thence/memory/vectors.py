@@ -97,46 +97,36 @@ class VectorRows(Protocol):
 
     def claim(self) -> AbstractContextManager[bool]:
         """Hold the right to make vectors; false where another process has it, or nobody may."""
-        ...
 
     def stale_sessions(self, model: str) -> list[StaleSession]:
         """Return the sessions whose vectors are missing or old, the newest first."""
-        ...
 
     def digest(self, session: StaleSession) -> bytes | None:
         """Return the digest of a session."""
-        ...
 
     def spoken_rows(self, session: StaleSession) -> list[SpokenRow]:
         """Return the prompts and answers of a session in their order."""
-        ...
 
     def stored_vectors(self, session: StaleSession, model: str) -> StoredVectors | None:
         """Return the vectors of a session that are there."""
-        ...
 
     def write(self, session: StaleSession, model: str, vectors: StoredVectors) -> None:
         """Write the vectors of a session, unless it went on or is gone."""
-        ...
 
     def version(self) -> object:
         """Return a value that is another one whenever vectors have changed."""
-        ...
 
     def all_vectors(self, model: str) -> Iterable[StoredVectors]:
         """Return all vectors, of the session that ended first before others."""
-        ...
 
     def session_ids(self, query: Query) -> frozenset[int] | None:
         """Return the sessions that the filters of a question leave; None for all."""
-        ...
 
     def rows(self, wanted: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Row]:
         """Return the rows of events, by session and number; those that are gone are missing.
 
         The number 0 asks for the digest: of an evicted session that, or else its first prompt.
         """
-        ...
 
 
 class Vectors:

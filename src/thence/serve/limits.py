@@ -15,7 +15,8 @@ REQUEST_TIMEOUT_S: Final = 30.0
 MAX_UNFINISHED: Final = 256
 """Connections whose request has not arrived whole, at most: then the oldest is closed."""
 TICK_S: Final = 1.0  # uvicorn's tenth of a second keeps a processor from sleeping
-"""How often the server looks after itself, in seconds."""
+UNUSED_TICK_S: Final = 5.0
+"""How often the server looks after itself, in seconds; and while nobody is connected."""
 
 
 class LimitedServer(uvicorn.Server):
@@ -43,14 +44,15 @@ class LimitedServer(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._ending.set)
 
     async def main_loop(self) -> None:
-        """Look after the server once a second, and end at once when it is to end.
+        """Look after the server once in a while, and end at once when it is to end.
 
         Uvicorn looks ten times a second; a server that nobody asks is to use no processor time.
         """
         self._loop = asyncio.get_running_loop()
         while not await self.on_tick(0):
+            tick_s = TICK_S if self.server_state.connections else UNUSED_TICK_S
             with contextlib.suppress(TimeoutError):  # the usual case: it is not ending
-                await asyncio.wait_for(self._ending.wait(), TICK_S)
+                await asyncio.wait_for(self._ending.wait(), tick_s)
 
     async def on_tick(self, counter: int) -> bool:
         """Look after the connections, beside what every server does."""

@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from thence.serve.gate import Receive, Scope, Send
 
 CHECK_INTERVAL_S: Final = 1.0
-"""Seconds between two checks of the clients."""
+UNUSED_CHECK_INTERVAL_S: Final = 5.0
+"""Seconds between two checks of the clients; and while there is none."""
 HEARTBEAT_S: Final = 15.0  # proxies close what is silent for a minute, some sooner
 """Seconds of silence after which a client gets a heartbeat."""
 SEND_TIMEOUT_S: Final = 20.0  # a client that does not read holds what is sent in memory
@@ -148,7 +149,8 @@ class Hub:
     async def _look_after(self) -> None:
         """Break the silence, and cut off clients that take nothing."""
         while True:
-            await asyncio.sleep(min(CHECK_INTERVAL_S, HEARTBEAT_S))
+            interval_s = CHECK_INTERVAL_S if self._clients else UNUSED_CHECK_INTERVAL_S
+            await asyncio.sleep(min(interval_s, HEARTBEAT_S))
             now = time.monotonic()
             for client in list(self._clients):
                 if client.sending is None:

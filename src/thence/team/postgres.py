@@ -420,6 +420,12 @@ class Postgres(SqlReads):
             *(index, position),
         )
 
+    def digest_state(self, uid: str) -> bytes | None:
+        """Return what the next digest of a session goes on from; None when there is nothing."""
+        sql = "SELECT state FROM digests WHERE tenant=%s AND uid=%s"
+        rows = self._every(sql, self.tenant, text(uid))
+        return rows[0][0] if rows else None
+
     def index_for(self, uid: str, facts: Sequence[Fact]) -> PostgresSessionIndex:
         """Return the index of a session that has looked up all that new records name."""
         index = PostgresSessionIndex(self, uid)

@@ -632,4 +632,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     """,  # noqa: S608 - of our own constants
         1,
     ),
+    Migration("ALTER TABLE digests ADD COLUMN state bytea", 1),  # what the next one goes on from
 )

@@ -361,6 +361,7 @@ class Writer(EventWriter):
         for table in (*TIER1, "vectors") if there else ():
             self._delete(table, there)
         if there:
+            self._drop_states(there)
             self._pending |= {REPACK + uid for uid in there}
             stale = (*TIER1, "sessions", "digests", "signals", "vectors")
             self._pending |= {f"{REWRITE}{table}" for table in stale}
@@ -519,12 +520,14 @@ class Writer(EventWriter):
         at = now()
         bodies = {uid: msgspec.msgpack.encode(digests[uid].digest) for uid in there}
         self._many(
-            "INSERT INTO digests(tenant, machine, uid, change, at, body, words)"
-            " VALUES(%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (tenant, uid) DO UPDATE"
-            " SET change=excluded.change, at=excluded.at, body=excluded.body, words=excluded.words",
+            "INSERT INTO digests(tenant, machine, uid, change, at, body, state, words)"
+            " VALUES(%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (tenant, uid) DO UPDATE"
+            " SET change=excluded.change, at=excluded.at, body=excluded.body,"
+            " state=excluded.state, words=excluded.words",
             [
                 (
                     *(self._tenant, self._machine, uid, digests[uid].change, at, body),
+                    digests[uid].state,
                     digest_vector(digest_text(body), there[uid][0], self._tenant),
                 )
                 for uid, body in bodies.items()
@@ -565,6 +568,11 @@ class Writer(EventWriter):
             updates,
         )
 
+    def _drop_states(self, uids: list[str]) -> None:
+        """Take out what digests go on from: it was made of what goes."""
+        sql = "UPDATE digests SET state=NULL WHERE tenant=%s AND uid=ANY(%s) AND state NOTNULL"
+        self._db.execute(sql, (self._tenant, uids))
+
     # -- removing -----------------------------------------------------------------------
 
     def remove(self, uids: Sequence[str], *, forget: bool) -> dict[str, int]:
@@ -589,6 +597,7 @@ class Writer(EventWriter):
                 "UPDATE sessions SET evicted=%s, raw_bytes=0 WHERE tenant=%s AND uid=ANY(%s)",
                 (now(), self._tenant, there),
             )
+            self._drop_states(there)
         self.pend(self._old_objects(there))
         for table in tables:
             self._delete(table, there)

@@ -12,14 +12,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, contents, files
 from thence.agents.claude import sources
-from thence.agents.claude.documents import ClaudeDocument
-from thence.agents.claude.fields import is_record
-from thence.agents.claude.records import ClaudeLog
 from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON, time_text, word
+
+if TYPE_CHECKING:
+    from thence.agents.claude.documents import ClaudeDocument
+    from thence.agents.claude.records import ClaudeLog
 
 DEFAULT_KEPT_DAYS = 30
 """After how many days the client deletes sessions, unless its settings say otherwise."""
@@ -63,6 +65,8 @@ class Claude:
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor."""
+        from thence.agents.claude.fields import is_record  # most sweeps find nothing to read
+
         return files.read(source, cursor, _open_records, is_record=is_record)
 
     def live(self, root: Path) -> Iterator[Live]:
@@ -104,6 +108,9 @@ class Claude:
 
 
 def _open_records(source: Source, file: File, mark: Mark) -> ClaudeLog | ClaudeDocument:
+    from thence.agents.claude.documents import ClaudeDocument
+    from thence.agents.claude.records import ClaudeLog
+
     return ClaudeDocument(file, mark) if file.is_document else ClaudeLog(source, file, mark)
 
 

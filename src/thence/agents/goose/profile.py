@@ -7,7 +7,7 @@ from thence.agents.profiles import Profile, ServerFile, ToolForm
 PROFILE = Profile(
     label="goose",
     reader="thence.agents.goose.reader:Goose",
-    usual_folders=(".local/share/goose",),
+    usual_folders=(".local/share/goose", "Library/Application Support/Block.goose"),
     has_status=False,
     colours=("#7a5c1e", "#d1ab63"),
     newest_version="1.34",
