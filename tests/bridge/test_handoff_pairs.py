@@ -32,6 +32,7 @@ def longest(name: str, folder: Path) -> LoadedSession:
     return max(loaded, key=lambda one: len(one.graph.calls))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", targets())
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_pair_says_what_became_of_each_call(source: str, target: str, tmp_path: Path) -> None:
@@ -72,6 +73,7 @@ def _calls(said: list[Any]) -> Counter[str]:
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", targets())
 @pytest.mark.parametrize("source", SOURCES)
 def test_what_a_pair_loses_is_in_the_report(source: str, target: str, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def start(desk: Desk) -> background.RunningServer:
     return there
 
 
+@pytest.mark.slow
 def test_one_server_per_home_runs_until_it_is_stopped_or_replaced(desk: Desk) -> None:
     """A second start and `open` use the first; doctor knows of it; stop ends it.
 

@@ -34,6 +34,7 @@ def test_days_are_the_default(desk: Desk) -> None:
     assert "$0.14" in {row[3] for row in rows}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.few(4)
 @pytest.mark.parametrize("by", ["day", "model", "project", "agent", "session", "branch", "tag"])
 @pytest.mark.parametrize("room", [50, 80, 120])

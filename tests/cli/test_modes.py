@@ -35,6 +35,7 @@ def open_to_others(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", FIRST, ids=" ".join)
 def test_no_other_user_gets_into_a_home_whatever_made_it(first: list[str], tmp_path: Path) -> None:
     """Folders are 0700 and files 0600 with a umask that forbids nothing; so it stays."""

@@ -668,6 +668,7 @@ def test_an_unrelated_step_changes_nothing(
     assert todos(steps) == todos(more)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.few(9)
 @pytest.mark.parametrize(
     "unit",

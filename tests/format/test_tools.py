@@ -217,6 +217,7 @@ def test_nothing_raises_on_any_script(script: str) -> None:
     assert all(touch.path for touch in tools.touches("Bash", {"command": script}))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("unit", one_quick(foreign.UNITS))
 def test_hostile_text_costs_little(unit: str) -> None:
     """A text made to provoke backtracking is answered in linear, bounded time."""

@@ -226,6 +226,7 @@ def spoil_each(tmp_path: Path, agent: str, odd: str, share: float) -> None:
         shutil.rmtree(store)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.few(5)
 @pytest.mark.parametrize("odd", ODD)
 def test_no_content_of_a_log_costs_its_session(agent: str, tmp_path: Path, odd: str) -> None:

@@ -164,6 +164,7 @@ def test_every_test_that_a_trial_runs_is_there() -> None:
         assert not test or f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), name
 
 
+@pytest.mark.slow
 def test_tests_run_as_a_part_of_a_trial(tmp_path: Path) -> None:
     """In a process of their own, without the plugins that a whole run has."""
     suite = suites.Suite("one file", ("tests/format/test_expressions.py",))

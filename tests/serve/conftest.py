@@ -229,6 +229,7 @@ def own_house(as_built: tuple[Path, Path]) -> Iterator[House]:
     """A machine that is served, to write on; the next test finds it as it was built."""
     restore(*as_built)
     made = House(as_built[0])
+    made.swept()  # files that were put back are new files
     with made.serving():
         yield made
     made.close()

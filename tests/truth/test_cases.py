@@ -45,6 +45,7 @@ def test_thence_is_right_about_a_rewind() -> None:
     assert {harness.RIGHT} == {answer.verdict for answer in harness.run(case, InProcess)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.few(6)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.agent} {case.name}")
 def test_a_case_is_the_same_every_time(case: Case, tmp_path: Path) -> None:
