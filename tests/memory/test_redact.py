@@ -64,15 +64,10 @@ GIVEN = st.sampled_from(
         "my_pat",
         "credentials",
         "--key",
-        "PGPASSWORD",
-        "db_pass",
-        ";pwd",
-        "Cookie: sid",
-        "ftp://me",
     ]
 )
 SIGNS = st.text("\\\"'`]) \t\n=:>([,", max_size=16)
-LETTERS = st.text(string.ascii_letters + string.digits + "_.~+/=-@", min_size=12, max_size=40)
+LETTERS = st.text(string.ascii_letters + string.digits + "_.~+/=-", min_size=12, max_size=40)
 
 
 @pytest.mark.parametrize("rule", NEAR, ids=lambda rule: rule.name)

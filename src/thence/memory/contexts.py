@@ -59,8 +59,6 @@ def _near(names: str, more: str = "") -> str:
     return rf"(?:{names})[\w.-]*(?:[{_SIGNS}][{_SIGNS}ntrf]*{more}{_BEGUN}|{_BESIDE})"
 
 
-_USER_IN_URL = r"""://[^\s/@"']*@"""
-
 _QUOTED = r"""\\{0,3}["'\x60]"""
 
 _PASSWORDS = r"passw(?:or)?d|passwd|passphrase|pwd|[_-]pass"
@@ -254,7 +252,6 @@ _CONTEXTS: tuple[Rule, ...] = (
         "postgres://user:password@localhost:5432/app",
         entropy=0.0,
         hashed=False,
-        near=_USER_IN_URL,
     ),
     row(
         "url-token",
@@ -263,7 +260,6 @@ _CONTEXTS: tuple[Rule, ...] = (
         "https://{A40}@git.internal/team/repo",
         "https://first.last.of.some.company@mail.internal/",
         strict=True,
-        near=_USER_IN_URL,
     ),
     row(
         "url-parameter",
@@ -312,7 +308,6 @@ _CONTEXTS: tuple[Rule, ...] = (
         "cookie",
         "Cookie: theme=dark; sid={A32}; lang=en",
         "Set-Cookie: theme=dark; Path=/",
-        near=rf"cookie(?:[\\\"'\sntrf]*:|{_BESIDE})",
     ),
     row(
         "session-cookie",
@@ -345,7 +340,6 @@ _CONTEXTS: tuple[Rule, ...] = (
         "the machine asks for login and password again",
         entropy=0.0,
         hashed=False,
-        near=r"machine[\s\\]",
     ),
     row(
         "option-password",
@@ -375,7 +369,6 @@ _CONTEXTS: tuple[Rule, ...] = (
         "Server=db;Password=<password>;",
         entropy=0.0,
         hashed=False,
-        near=r";[\s\\]*[ntrf]?(?:password|pwd)",
     ),
     row(
         "secret",
@@ -412,7 +405,6 @@ _CONTEXTS: tuple[Rule, ...] = (
         entropy=0.0,
         hashed=False,
         strict=True,
-        near=rf"(?:{_PASSWORDS})[\w-]*(?:[\\\"'\x60\] \tt]*[=:]|{_BESIDE})",
     ),
 )
 
