@@ -18,6 +18,7 @@ import http.client
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import statistics
@@ -32,6 +33,7 @@ from urllib.parse import quote, urlencode
 from bench.bench_sweep import BIG, COMMON, MID, PHRASES, RARE, Took, ran
 from bench.corpus import write_claude
 from bench.measure import verdict
+from thence.format.records import time_text
 
 WORDS = {"rare": RARE, "mid": MID, "common": COMMON, "phrase": PHRASES}
 LINES = 10
@@ -212,10 +214,12 @@ def again(sides: Sequence[Side], root: Path, rounds: int = 5) -> int:
     for number in range(rounds):
         for side in sides:
             took.setdefault((side.name, "nothing new"), []).append(side.read().wall)
+        now = f'"timestamp":"{time_text(time.time())}"'.encode()  # as an agent that is at work
         for path in files[:LINES]:
             last = path.read_bytes().splitlines(keepends=True)[-1]
+            line = re.sub(rb'"timestamp":"[^"]*"', now, last, count=1)
             with path.open("ab") as file:
-                file.write(last.replace(b'"uuid":"', b'"uuid":"%x' % number))
+                file.write(line.replace(b'"uuid":"', b'"uuid":"%x' % number))
         for side in sides:
             took.setdefault((side.name, "a line more in ten files"), []).append(side.read().wall)
     missed = 0

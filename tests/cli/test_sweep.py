@@ -65,21 +65,6 @@ def test_a_sweep_that_finds_nothing_new_imports_no_code_that_reads(desk: Desk) -
     assert loaded.isdisjoint({"thence.agents.claude.records", "tempfile", "zoneinfo", "socket"})
 
 
-def test_a_session_that_is_being_written_keeps_its_digest_for_now(desk: Desk) -> None:
-    """Its file says when that was, whatever its lines say; a minute later it is digested again."""
-    path = next(desk.claude.rglob("*.jsonl"))
-    desk.sweep()
-    last = path.read_bytes().splitlines(keepends=True)[-1]
-    path.write_bytes(path.read_bytes() + last.replace(b'"uuid": "', b'"uuid": "next-'))
-    digested = [json.loads(desk.run("sweep", "--json").out)["digested"] for _ in range(2)]
-    then = time.time() - 120
-    os.utime(path, (then, then))
-    later = json.loads(desk.run("sweep", "--json").out)
-
-    assert [0, 0] == digested
-    assert 1 == later["digested"]
-
-
 LOOKS_FOR = {
     "claude": "projects/*/ID.jsonl",
     "codex": "sessions/**/rollout-*.jsonl",

@@ -38,25 +38,18 @@ class HomeSweep:
         *,
         wait_s: float = 0.0,
         digests: bool = True,
-        trusts_file_times: bool = False,
         digest_limit_s: float | None = None,
     ) -> SweepReport:
         """Sweep, and return what was done.
 
-        Without `digests` these and the storage limits are left to a later sweep, and so are, with
-        `trusts_file_times`, digests of sessions whose files were written a moment ago. Raises
+        Without `digests` these and the storage limits are left to a later sweep. Raises
         `StoreLocked` when another sweep goes on for `wait_s` seconds.
         """
         store = self._store
         with store.sweeping(wait_s):
             limits = wiring.policy() if digests else None
             sweep = wiring.sweep_of(
-                store,
-                known,
-                evicts=limits,
-                progress=self._progress,
-                digests=digests,
-                trusts_file_times=trusts_file_times,
+                store, known, evicts=limits, progress=self._progress, digests=digests
             )
             self.report = sweep.report
             report = sweep.run(roots, digest_limit_s)

@@ -137,7 +137,7 @@ class SweepRun:
             if root not in roots.setdefault(name, []) and root.is_dir():
                 roots[name].append(root)
         self._sweep_home = HomeSweep(store, self._note)
-        report = self._sweep_home(self._known, roots, trusts_file_times=True)
+        report = self._sweep_home(self._known, roots)
         taken.done()
         self._embed(store, report)
         self._progress.end()

@@ -420,7 +420,6 @@ def sweep_of(
     evicts: Policy | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     digests: bool = True,
-    trusts_file_times: bool = False,
     anew: Collection[str] = (),
 ) -> Sweep:
     """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
@@ -443,7 +442,6 @@ def sweep_of(
         progress=progress,
         address=_full_address(),
         digests=digests,
-        trusts_file_times=trusts_file_times,
         anew=anew,
         announce=partial(announce_age_removal, home()),
         running=lambda: running_sessions(everybody, roots(everybody)),

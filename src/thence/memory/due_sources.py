@@ -235,41 +235,21 @@ class DueSources:
 # -- digests --------------------------------------------------------------------------------
 
 
-class DueDigests:
-    """Which sessions are digested now, after the sources that were due were read."""
+def due_digests(store: Store, *, all_due: bool) -> list[SessionRow]:
+    """Return sessions whose digest is missing or stale, unless they are being written.
 
-    def __init__(
-        self, known: Inventory, jobs: Iterable[SourceJob], *, trusts_file_times: bool
-    ) -> None:
-        """Get ready: `known` is the inventory before the sources of `jobs` were read."""
-        self._known = known
-        self._written_s = {job.source.uid: job.modified for job in jobs}
-        self._trusts_file_times = trusts_file_times
+    The next line makes a digest stale, and each is written to the disk before work goes on: so
+    a session that has one waits until it rests, unless `all_due`.
+    """
+    rows = list(store.sessions(Filter(analysed=False, evicted=False)))
+    if all_due or not rows:
+        return rows
+    from thence.format.joins import time_of
 
-    def sessions(self, store: Store, *, all_due: bool) -> list[SessionRow]:
-        """Return sessions whose digest is missing or stale, unless they are being written.
-
-        The next line makes a digest stale, and each is written to the disk before work goes on: so
-        a session that has one waits until it rests, unless `all_due`.
-        """
-        rows = list(store.sessions(Filter(analysed=False, evicted=False)))
-        if all_due or not rows:
-            return rows
-        since = datetime.now(UTC) - timedelta(seconds=REST_S)
-        busy = [row.session.session_uid for row in rows if self._is_written(row, since)]
-        if not busy:
-            return rows
-        digested = {row["uid"] for row in store.read_table("digests", Filter(uids=tuple(busy)))}
-        return [row for row in rows if row.session.session_uid not in digested]
-
-    def _is_written(self, row: SessionRow, since: datetime) -> bool:
-        """Return whether a session went on since a moment, by its last line or by its file."""
-        from thence.format.joins import time_of
-
-        uid, ended = row.session.session_uid, time_of(row.session.ended_at)
-        if ended is not None and ended > since:
-            return True
-        if not self._trusts_file_times or uid not in self._known.sessions:
-            return False
-        stored_s = modified_ns(self._known.sessions[uid]) / 1e9
-        return self._written_s.get(uid, stored_s) > since.timestamp()
+    since = datetime.now(UTC) - timedelta(seconds=REST_S)
+    moments = {row.session.session_uid: time_of(row.session.ended_at) for row in rows}
+    busy = [uid for uid, moment in moments.items() if moment is not None and moment > since]
+    if not busy:
+        return rows
+    digested = {row["uid"] for row in store.read_table("digests", Filter(uids=tuple(busy)))}
+    return [row for row in rows if row.session.session_uid not in digested]

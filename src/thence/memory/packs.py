@@ -165,8 +165,12 @@ def pack_name(session_uid: str) -> str:
 
 
 def short_ref(ref: str, pack: str) -> str:
-    """Return a ref without the name of its pack, for rows that say whose it is."""
-    return ref.removeprefix(pack)
+    """Return a ref without the name of its pack, for rows that say whose it is.
+
+    Refs into an object store have another form and stay as they are.
+    """
+    rest = ref.removeprefix(pack)
+    return rest if rest.startswith("-") else ref
 
 
 def full_ref(ref: str, session_uid: str) -> str:

@@ -29,7 +29,7 @@ from thence.agents.profiles import teach_all
 from thence.errors import DiskFull, ThenceError
 from thence.memory import fields, retention
 from thence.memory.derivation import Part, fingerprint
-from thence.memory.due_sources import DueDigests, DueSources, SourceJob
+from thence.memory.due_sources import DueSources, SourceJob, due_digests
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.places import SourceReader, is_deleted, reader_of
@@ -120,7 +120,6 @@ class Sweep:
         progress: ProgressCallback = _quiet,
         address: str | None = None,
         digests: bool = True,
-        trusts_file_times: bool = False,
         anew: Collection[str] = (),
         announce: Callable[[datetime], datetime] | None = None,
         running: Callable[[], set[str]] = set,
@@ -129,10 +128,9 @@ class Sweep:
 
         The sessions in `anew` are read from the start, changed or not: their packs are broken.
         Without a `policy` nothing is evicted; without `digesters` all that are installed are asked;
-        without `digests` these are left to a later sweep, and so are, with `trusts_file_times`,
-        those of sessions whose files were written a moment ago (`due_sources`). `announce` returns
-        from when on sessions may be evicted by age; without it they are at once. `running` returns
-        the sessions that run besides those in the roots that are swept: neither are evicted.
+        without `digests` these are left to a later sweep. `announce` returns from when on sessions
+        may be evicted by age; without it they are at once. `running` returns the sessions that run
+        besides those in the roots that are swept: neither are evicted.
         """
         self._store = store
         self._adapters = adapters
@@ -145,7 +143,6 @@ class Sweep:
         self._announce = announce
         self._running = running
         self._digesting = digests
-        self._trusts_file_times = trusts_file_times
         self._address = address if (os.cpu_count() or 1) > 1 else None
         self._fingerprint = fingerprint(redactor.version)
         self._in_store: dict[str, Part] = {}  # what is derived again without reading a source
@@ -191,8 +188,7 @@ class Sweep:
             self._settle_owners(conflicts)
         if self._digesting:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
-            due = DueDigests(known, jobs, trusts_file_times=self._trusts_file_times)
-            self._digest_rest(due.sessions(self._store, all_due=not places), digest_limit_s)
+            self._digest_rest(due_digests(self._store, all_due=not places), digest_limit_s)
             self._digest_again()
         idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
         self._evict(places, known if idle else self._store.known())
