@@ -56,11 +56,15 @@ def test_keys_of_ownership_fit_every_database(one: str, other: str) -> None:
 
 
 def test_session_claims_its_bills_and_where_copies_would_begin() -> None:
-    """Records in the middle are claimed by the bill or by the start they hang off."""
+    """Records in the middle are claimed by the bill or by the start they hang off.
+
+    A record that names the bill of a turn which goes on has none yet.
+    """
+    bill = Usage(input_tokens=1)
     facts = [
-        Fact(Node("root", None), "user"),
-        Fact(Node("next", "root"), "assistant", usage_key="bill"),
-        Fact(Node("again", "next"), "assistant", usage_key="bill"),
+        Fact(Node("root", None), "user", usage_key="later"),
+        Fact(Node("next", "root"), "assistant", usage=bill, usage_key="bill"),
+        Fact(Node("again", "next"), "assistant", usage=bill, usage_key="bill"),
         Fact(Node("file#0123", None), "note"),
     ]
 

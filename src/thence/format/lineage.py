@@ -59,7 +59,9 @@ def find_shared(sessions: Mapping[str, Iterable[Fact]]) -> Shared:
         name: [
             fact.usage_key
             for fact in records
-            if fact.usage_key is not None and key_of(fact) not in replayed[name]
+            if fact.usage_key is not None
+            and fact.usage is not None
+            and key_of(fact) not in replayed[name]
         ]
         for name, records in facts.items()
     }

@@ -664,7 +664,7 @@ def claims(facts: Iterable[Fact]) -> list[int]:
     """Return what a session claims: its bills, and the records that a copy would begin with."""
     names: dict[tuple[Literal["bill", "copy"], str], None] = {}
     for fact in facts:
-        if fact.usage_key is not None:
+        if fact.usage_key is not None and fact.usage is not None:  # a bill yet to come is nobody's
             names["bill", fact.usage_key] = None
         if fact.node.parent is None and (key := key_of(fact)) is not None:
             names["copy", key] = None
