@@ -41,7 +41,7 @@ from thence.memory.vocabulary import STOP_WORDS, nearest
 MAX_ROWS = 2_000
 """Candidates that are looked at, the newest first."""
 
-BUDGET_S = 0.008
+BUDGET_S = 0.006
 """Seconds after which a search stops going further back."""
 
 MAX_PHRASE_WORDS = 6
