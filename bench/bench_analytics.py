@@ -134,7 +134,7 @@ def questions(source: Path, work: Path) -> int:
 
     events = multiplied(source, work / "million")
     text = PAGE.read_text(encoding="utf-8")
-    part = text[text.index("## Ten questions") : text.index("## Other readers")]
+    part = text[text.index("## Ten example queries") : text.index("## Other readers")]
     asked = re.findall(r"```sql\n(.*?)```", part, re.DOTALL)
     assert len(asked) == 10
 
