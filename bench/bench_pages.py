@@ -76,7 +76,7 @@ def _worked(context: Any, uid: str) -> None:
     page: Callable[..., Any] = pages.session.fn
     print("pages: processor time of the server for the page of a 50 MB session")
     page(context, uid)  # what is loaded once
-    for name, given in (("head alone", {}), ("laid out", {"whole": "1"}), ("at hand", {})):
+    for name, given in (("head alone", {}), ("laid out", {"show_all": "1"}), ("at hand", {})):
         began = time.process_time()
         answer = page(context, uid, **given)
         took = 1000 * (time.process_time() - began)

@@ -204,3 +204,23 @@ def test_a_write_ahead_log_leads_to_all_sessions_of_its_database(tmp_path: Path)
 
     assert list(known["opencode"].find(tmp_path)) == list(readers["opencode"].find(tmp_path))
     assert all(str(path).endswith(watching.SUFFIXES) for path in changed)
+
+
+def test_the_owner_of_a_folder_is_asked_first_what_a_file_is(tmp_path: Path) -> None:
+    """Other readers may have to look into it, for every line that is written."""
+    script = Script("0000000a-0000-4000-8000-000000000000", "w-")
+    script.user("hello")
+    path = write(tmp_path / "claude", script) / f"{script.session}.jsonl"
+    claude = adapters()["claude"]
+    asked: list[Path] = []
+
+    class Curious(watching.NarrowedReader):
+        def at(self, path: Path) -> None:
+            asked.append(path)
+
+    known = {"thence": Curious(claude, ()), "claude": claude}
+    roots = {"thence": [tmp_path / "thence"], "claude": [tmp_path / "claude"]}
+    readers, _ = watching.narrow_to(known, roots, [path])
+
+    assert [] == asked
+    assert ["claude"] == [name for name, reader in readers.items() if reader is not known[name]]

@@ -264,8 +264,13 @@ def narrow_to(
     """Return readers that find only the sessions that files belong to, and where these look."""
     sources: dict[str, dict[str, Source]] = {}
     notes = {root / FOLDER for places in roots.values() for root in places}
+    prefixes = [(f"{root}/", name) for name, places in roots.items() for root in places]
     for path in paths:
-        for name in roots if path.parent not in notes else ():
+        if path.parent in notes:
+            continue
+        # Who owns the folder is asked first: others may have to look into the file.
+        owners = (name for prefix, name in prefixes if str(path).startswith(prefix))
+        for name in dict.fromkeys((*owners, *roots)):
             found_sources = sources_at(known[name], path)
             if found_sources:
                 sources.setdefault(name, {}).update(
