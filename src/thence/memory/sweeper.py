@@ -198,13 +198,14 @@ class Sweeper:
         before = {uid: entry.change for uid, entry in self._store.known().sessions.items()}
         try:
             # The first sweep of all makes digests as it reads; later ones leave them for then.
-            self._sweep_home(
+            report = self._sweep_home(
                 self._known,
                 self._roots,
                 wait_s=LOCK_TIMEOUT_S,
                 digests=not before,
                 digest_limit_s=DIGEST_LIMIT_S,
             )
+            self._log_notes(report)
         except StoreLocked:  # somebody sweeps already: asked again in a moment
             return False
         except Exception as error:  # noqa: BLE001 - what changes from now on must be heard of
