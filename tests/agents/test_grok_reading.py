@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agents.groks import TWO, Folder, Growing, child, compacted, told
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.graph import State
 from thence.format.repair import problems
 from thence.format.turn import TurnState
@@ -42,7 +42,8 @@ def test_results_of_a_crash_are_found_in_the_chat_history(folder: Folder) -> Non
 
     whole = folder.whole
     pairs = {
-        pair.call.call: pair.result and pair.result.payload for pair in joins.calls(whole.events)
+        pair.call.call: pair.result and pair.result.payload
+        for pair in derived_events.calls(whole.events)
     }
     assert {"c1": None, "c2": "exit: 0\nsecond\n"} == pairs
     assert ("c1",) == whole.turn().open_calls

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from thence.format.joins import Call
+from thence.format.derived_events import Call
 from thence.format.normal import SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.tools import Effect

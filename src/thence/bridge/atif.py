@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from thence.bridge.frames import Parcel, block_of, frame_of, head_of, parcel_of
+from thence.format.derived_events import sum_usages
 from thence.format.facts import Block, Fact, text_in
 from thence.format.graph import State
-from thence.format.joins import sum_usages
 from thence.format.records import JSON, Usage, text_of
 from thence.format.session_graph import add_about
 from thence.format.stored import StoredEvent

@@ -32,7 +32,7 @@ from thence.memory.readouts import open_loaded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from thence.format.joins import Spent
+    from thence.format.derived_events import Spent
 
 MAX_ANALYSED_BYTES = 96 << 20  # a session takes about six times its file in memory
 """Bytes of the largest session that is put together here."""

@@ -30,7 +30,7 @@ from thence.cli.terminal import (
     style,
     wrap,
 )
-from thence.format import joins, output, testruns, tools
+from thence.format import derived_events, output, testruns, tools
 from thence.format.facts import Edge, full_output, text_in
 from thence.format.figures import money, short_id
 from thence.format.graph import Branch, State
@@ -132,7 +132,7 @@ class Page:
         return bool(self.session.records[place].node.flags & Is.PROMPT)
 
     @property
-    def calls(self) -> dict[str, joins.Call]:
+    def calls(self) -> dict[str, derived_events.Call]:
         """All calls by their id."""
         return self.session.calls_by_name
 
@@ -285,7 +285,7 @@ class Page:
                 yield from self._block(record, block, step)
 
     def _clock(self, record: Record) -> str:
-        moment = joins.time_of(record.ts)
+        moment = derived_events.time_of(record.ts)
         return f"{moment.astimezone(self.zone):%H:%M}" if moment is not None else ""
 
     def _took(self, place: int) -> str:
@@ -416,7 +416,7 @@ class Page:
         cwd = (self.session.head.session.cwd or "").rstrip("/")
         return f"{cwd}/" if len(cwd) > 1 else ""
 
-    def _finished_call(self, pair: joins.Call, words: str, step: str) -> Iterator[str]:
+    def _finished_call(self, pair: derived_events.Call, words: str, step: str) -> Iterator[str]:
         outcome = pair.outcome
         if outcome.reason in _CUT_SHORT:
             why = outcome.reason
@@ -442,7 +442,7 @@ class Page:
     def _row_room(self) -> int:
         return min(self.room, 100)
 
-    def _figures(self, pair: joins.Call, *, failed: bool) -> str:
+    def _figures(self, pair: derived_events.Call, *, failed: bool) -> str:
         code, took = pair.outcome.exit_code, pair.outcome.shown_ms
         parts = [f"exit {code}" if failed and code else "", format_duration(took) if took else ""]
         return "  ".join(filter(None, parts))
@@ -528,7 +528,7 @@ class Page:
         self._shown.add(channel)
         places = self.channels[channel]
         first, last = self.session.records[places[0]], self.session.records[places[-1]]
-        start, end = joins.time_of(first.ts), joins.time_of(last.ts)
+        start, end = derived_events.time_of(first.ts), derived_events.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
         took = f", {format_duration(passed)}" if passed > 0 else ""
         name = self.agent_name(channel) or channel.removeprefix("agent:")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from thence.agents.profiles import agent_of
 from thence.cli.terminal import clean, columns, cut, several, size
 from thence.errors import SKIPS
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.codec import TORN
 from thence.format.facts import text_in
 from thence.format.normal import SessionEvent
@@ -87,7 +87,7 @@ def _steps(part: ReadoutPart) -> Iterator[Step]:
                 yield _step(record.id, block, results.get(block.call))
 
 
-def _step(event: str, block: SessionEvent, pair: joins.Call | None) -> Step:
+def _step(event: str, block: SessionEvent, pair: derived_events.Call | None) -> Step:
     result = pair.result if pair is not None else None
     return Step(
         event,

@@ -133,7 +133,7 @@ def events(opened: OpenedSession, to: int | None = None, *, own: bool = False) -
     from collections import Counter
 
     from thence.cli import wiring
-    from thence.format.joins import log_ends
+    from thence.format.derived_events import log_ends
     from thence.format.normal import number_events
     from thence.memory.labels import Label
     from thence.memory.notes import note_events

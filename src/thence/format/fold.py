@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from thence.format import gather, joins
+from thence.format import derived_events, gather
 from thence.format.copies import place_of
 from thence.format.facts import Block, Edge, Fact, Share, is_line_name
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
@@ -85,7 +85,7 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     rows: dict[int, int] = {}
     """Fingerprints of the events of the window as last returned, by their ids."""
     sealed: Sums = Sums()
-    ongoing: joins.Ongoing = joins.Ongoing()
+    ongoing: derived_events.Ongoing = derived_events.Ongoing()
     """What the sealed part leaves for derived events of the window."""
     prompts: int = 0
     """Sealed prompts that a rollback could count."""
@@ -229,11 +229,13 @@ class Fold:
         _check_line(view, state.anchors)
         events = [event for place in view.own for event in view.events[place]]
         rests = state.ongoing.rests
-        if rests is not None and rests != joins.is_at_rest(events):
+        if rests is not None and rests != derived_events.is_at_rest(events):
             raise Unfoldable("the sealed part ends otherwise")
         events += view.rewritten
         blocks = session.call_blocks
-        return joins.derive_events(events, session.calls, blocks, state.ongoing, session.stops)
+        return derived_events.derive_events(
+            events, session.calls, blocks, state.ongoing, session.stops
+        )
 
     def _with_unique_name(self, fact: Fact, repeats: dict[str, int]) -> Fact:
         """Return a record without an id under a name that no record before it has."""
@@ -482,7 +484,9 @@ def is_resumable(state: FoldState) -> bool:
     )
 
 
-def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.Ongoing:
+def _go_on(
+    before: derived_events.Ongoing, view: View, sealed: Collection[int]
+) -> derived_events.Ongoing:
     """Return what the sealed part leaves for the window when these places are sealed, too."""
     events: list[SessionEvent] = []
     left: list[SessionEvent] = []
@@ -493,7 +497,7 @@ def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.
     pairs = [pair for pair in view.session.calls if pair.call.event_id in ids]
     session = view.session
     blocks = session.call_blocks
-    return joins.go_on(before, events, pairs, left, blocks=blocks, stops=session.stops)
+    return derived_events.go_on(before, events, pairs, left, blocks=blocks, stops=session.stops)
 
 
 # -- the evaluated window -------------------------------------------------------------------
@@ -631,7 +635,7 @@ def _keep_bills(out: FoldState, view: View, sealed: Collection[int]) -> None:
 
 
 def _moment_of(text: str) -> datetime:
-    return joins.time_of(text) or datetime.min.replace(tzinfo=UTC)
+    return derived_events.time_of(text) or datetime.min.replace(tzinfo=UTC)
 
 
 _END_OF_TIME = "9999-12-31T00:00:00.000Z"

@@ -20,10 +20,10 @@ from uuid import UUID, uuid5
 import msgspec
 
 from thence.format import spills
+from thence.format.derived_events import log_ends, time_of
 from thence.format.facts import TYPED
 from thence.format.figures import several, short_id
 from thence.format.graph import State
-from thence.format.joins import log_ends, time_of
 from thence.format.normal import SessionEvent
 from thence.format.records import text_of
 
@@ -118,7 +118,7 @@ def _bills(session: Readout, messages: list[dict[str, JSON]]) -> dict[int, dict[
     An answer is known by its calls and texts; what is not found, because a summary stands for it,
     goes to the answer before it or else to the first: the sums stay true.
     """
-    from thence.format.joins import place_of, sum_usages
+    from thence.format.derived_events import place_of, sum_usages
 
     answers = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
     places: dict[tuple[JSON, JSON], int] = {}

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.facts import Block, CallStatus, Fact, Share, merge_statuses
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import SessionEvent, one_line
@@ -360,9 +360,9 @@ def _less(fact: Fact, share: Share) -> Fact:
     if cost is not None and share.cost_usd is not None:
         cost = max(cost - share.cost_usd, 0.0)
     return msgspec.structs.replace(
-        fact, usage=joins.subtract_usage(fact.usage, share.usage), cost_usd=cost
+        fact, usage=derived_events.subtract_usage(fact.usage, share.usage), cost_usd=cost
     )
 
 
 def _moment(text: str | None) -> datetime:
-    return joins.time_of(text) or datetime.min.replace(tzinfo=UTC)
+    return derived_events.time_of(text) or datetime.min.replace(tzinfo=UTC)

@@ -37,7 +37,7 @@ from thence.format.records import JSON, Usage, text_of
 from thence.format.tools import Effect
 
 if TYPE_CHECKING:
-    from thence.format.joins import Call
+    from thence.format.derived_events import Call
     from thence.format.session_graph import SessionGraph
 
 

@@ -244,7 +244,7 @@ def due_digests(store: Store, *, all_due: bool) -> list[SessionRow]:
     rows = list(store.sessions(Filter(analysed=False, evicted=False)))
     if all_due or not rows:
         return rows
-    from thence.format.joins import time_of
+    from thence.format.derived_events import time_of
 
     since = datetime.now(UTC) - timedelta(seconds=REST_S)
     moments = {row.session.session_uid: time_of(row.session.ended_at) for row in rows}

@@ -26,8 +26,8 @@ from typing import Final, Literal
 import msgspec
 
 from thence.format import errors
+from thence.format.derived_events import Call
 from thence.format.expressions import expression
-from thence.format.joins import Call
 from thence.format.nodes import Is
 from thence.format.normal import Outcome as Outcome  # noqa: PLC0414 - asked for here
 from thence.format.normal import SessionEvent

@@ -16,7 +16,7 @@ from thence.format.records import JSON
 from thence.memory.store import SessionRow
 
 if TYPE_CHECKING:
-    from thence.format.joins import Call
+    from thence.format.derived_events import Call
     from thence.memory.session_timeline import SessionTimeline
     from thence.memory.tally import Place
 

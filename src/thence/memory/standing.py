@@ -18,8 +18,8 @@ import msgspec
 
 from thence.agents import Adapter, Live, Source
 from thence.agents.files import measure_source
+from thence.format.derived_events import time_of
 from thence.format.figures import TICKS
-from thence.format.joins import time_of
 from thence.format.normal import Outcome, Session, session_uid
 from thence.format.records import JSON, time_text
 from thence.memory.labels import Label

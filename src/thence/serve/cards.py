@@ -11,6 +11,7 @@ import msgspec
 from markupsafe import Markup
 
 from thence.errors import ThenceError
+from thence.format.derived_events import time_of
 from thence.format.figures import (
     TICKS,
     ago,
@@ -21,7 +22,6 @@ from thence.format.figures import (
     short,
     short_id,
 )
-from thence.format.joins import time_of
 from thence.memory.standing import Standing
 from thence.memory.store import SessionRow
 from thence.serve.charts import charts_of

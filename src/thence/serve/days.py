@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from thence.format.joins import time_of
+from thence.format.derived_events import time_of
 from thence.memory.store import Filter
 from thence.serve.context import AppContext
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from thence.format.derived_events import time_of
 from thence.format.facts import Edge, text_in
 from thence.format.figures import (
     argument,
@@ -20,7 +21,6 @@ from thence.format.figures import (
     short,
     short_id,
 )
-from thence.format.joins import time_of
 from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record
 from thence.format.records import Usage

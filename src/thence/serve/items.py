@@ -11,8 +11,8 @@ import msgspec
 from markupsafe import Markup
 
 from thence.format import output, testruns
+from thence.format.derived_events import Call
 from thence.format.figures import clean
-from thence.format.joins import Call
 from thence.serve.chart import RowKind
 from thence.serve.clock import DisplayTime
 from thence.serve.markdown import DiffLine

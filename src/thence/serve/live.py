@@ -409,7 +409,7 @@ def _ingest_order(row: SessionRow) -> tuple[str, str]:
 
 def _place(row: SessionRow) -> str | None:
     """Return the place of a session among all, by when it was imported last."""
-    from thence.format.joins import time_of
+    from thence.format.derived_events import time_of
 
     moment = time_of(row.session.ingested_at)
     millis = 0 if moment is None else round(moment.timestamp() * 1000)

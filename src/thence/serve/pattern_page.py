@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from thence.format.derived_events import time_of
 from thence.format.figures import ago, clean, money, several, short_id
-from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.memory.patterns import Pattern, PatternEvidence, memories, patterns
 from thence.memory.recall import event_name

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from thence.format import joins, output, patches, tools
+from thence.format import derived_events, output, patches, tools
 from thence.format.facts import text_in
 from thence.format.figures import clean, format_duration, money, several, short, size
 from thence.format.graph import State
@@ -386,7 +386,7 @@ class RowFields:
         channel = chart.channel_of(row)
         places = chart.channels[channel]
         first, last = chart.records[places[0]], chart.records[places[-1]]
-        start, end = joins.time_of(first.ts), joins.time_of(last.ts)
+        start, end = derived_events.time_of(first.ts), derived_events.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
         much = self.much(places, turns=False)
         call = chart.calls.get(block.call or "") if row.number < 0 else None

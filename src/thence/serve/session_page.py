@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from thence.agents.profiles import agent_of
+from thence.format.derived_events import time_of
 from thence.format.figures import clean, several, short_id
-from thence.format.joins import time_of
 from thence.memory.labels import Label
 from thence.memory.store import Filter, SessionRow
 from thence.memory.zones import millis, zone_named

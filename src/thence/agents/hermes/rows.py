@@ -31,7 +31,7 @@ from thence.agents.records import (
     thought,
 )
 from thence.agents.sqlite_rows import Database, RowLog, parse_json
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
@@ -185,7 +185,7 @@ class HermesTotals(Totals):
             name = " ".join(filter(None, (word(model), word(task)))) or "requests"
             usage = Usage(count(input_tokens), count(output), count(written), count(read))
             if name in out:  # of several providers
-                usage = joins.add_usage(out[name][1], usage)
+                usage = derived_events.add_usage(out[name][1], usage)
             out[name] = text(model), usage
         return out
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.format.derived import normalise
-from thence.format.graph import State
-from thence.format.joins import (
+from thence.format.derived_events import (
     Spent,
     add_usage,
     bills,
@@ -22,6 +21,7 @@ from thence.format.joins import (
     spent,
     time_of,
 )
+from thence.format.graph import State
 from thence.format.normal import KINDS, Cost, Session, SessionEvent, event_id, number_events
 from thence.format.records import Usage
 from thence.format.repair import INTERRUPTED
