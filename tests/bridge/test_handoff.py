@@ -25,7 +25,7 @@ from thence.format.facts import HANDED
 from thence.format.graph import State
 from thence.format.records import JSON, text_of
 from thence.format.repair import problems
-from thence.memory.descent import descent
+from thence.memory.ancestry import nest_by_ancestry
 from thence.memory.readouts import open_loaded, readout_of
 from thence.memory.recall import place_of
 
@@ -460,9 +460,11 @@ def test_a_sweep_of_both_finds_each_thing_once(
     with closing(opened(tmp_path)) as store:
         rows = list(store.sessions())
 
-    assert [told.graph.uid, f"{to}:{NEW}"] == [row.session.session_uid for row, _ in descent(rows)]
-    assert [0, 1] == [depth for _, depth in descent(rows)]
-    old, new = (row for row, _ in descent(rows))
+    assert [told.graph.uid, f"{to}:{NEW}"] == [
+        row.session.session_uid for row, _ in nest_by_ancestry(rows)
+    ]
+    assert [0, 1] == [depth for _, depth in nest_by_ancestry(rows)]
+    old, new = (row for row, _ in nest_by_ancestry(rows))
     assert (alone.spent, alone.ticks, alone.states) == (old.spent, old.ticks, old.states)
     assert (0, 1) == (new.spent.responses, new.states["live"])
     assert 0 == sum(new.ticks.values())

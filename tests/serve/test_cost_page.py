@@ -10,7 +10,7 @@ import pytest
 
 from tests.serve.conftest import House
 from thence.format.figures import TICKS, money
-from thence.memory.bills import PERIODS
+from thence.memory.cost_totals import PERIODS
 from thence.memory.store import Filter
 from thence.serve import cost_page
 from thence.serve.cost_bars import MAX_BARS, span_of

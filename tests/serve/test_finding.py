@@ -11,15 +11,15 @@ from weakref import ref
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.memory.test_marking import MARKED_TERMS, MARKED_TEXTS
+from tests.memory.test_highlighting import MARKED_TERMS, MARKED_TEXTS
 from tests.pace import by_pace
 from tests.serve import browser as browsers
 from tests.serve.conftest import House, empty
 from tests.serve.test_pages import goes_on, tides, uid_of
 from thence.agents.claude.sample import SampleTranscript
 from thence.memory.dismissals import dismissed_todos
-from thence.memory.marking import marking_of
-from thence.memory.promised import open_promises
+from thence.memory.highlighting import marking_of
+from thence.memory.open_todos import open_promises
 from thence.memory.search import parse
 from thence.memory.store import Filter
 from thence.serve import finding

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from thence.errors import NotReadable
-from thence.format import gather
+from thence.format import fact_assembly
 from thence.format.facts import Block, Edge, Fact
+from thence.format.record_order import in_written_order, name_repeats
 from thence.format.records import JSON
-from thence.format.written import in_written_order, name_repeats
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Generation
@@ -58,7 +58,7 @@ def parcel_of(generation: Generation) -> Parcel:
 
 def records_of(facts: Iterable[Fact]) -> list[Fact]:
     """Return records in written order, texts in pieces joined, each under a name of its own."""
-    return name_repeats(in_written_order(gather.join_pieces(list(facts))))
+    return name_repeats(in_written_order(fact_assembly.join_pieces(list(facts))))
 
 
 def frame_of(fact: Fact, blocks: Sequence[JSON] | None = None) -> dict[str, JSON]:

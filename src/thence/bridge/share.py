@@ -22,7 +22,7 @@ from thence.format.facts import Block, Fact
 from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.memory.fields import clean_fields, clean_summaries
-from thence.memory.spelling import plain
+from thence.memory.storable_json import plain
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession

@@ -40,7 +40,7 @@ from thence.format.readout import Record, count_messages
 from thence.format.records import Usage, text_of
 from thence.format.stored import StoredEvent
 from thence.format.turn import TurnState
-from thence.memory.descent import tie
+from thence.memory.ancestry import relation_of
 from thence.memory.labels import Label
 from thence.memory.notes import Note
 from thence.memory.readouts import OpenedSession
@@ -619,7 +619,7 @@ def _last(path: str | None) -> str:
 
 def _tie(edge: Edge) -> str:
     name = edge.uid(edge.agent) if edge.agent else edge.session
-    return f"{tie(edge)} {name} ({edge.how})"
+    return f"{relation_of(edge)} {name} ({edge.how})"
 
 
 # -- what of a result is worth a line ---------------------------------------------------------

@@ -9,7 +9,7 @@ from thence.cli.columns import DIM, TextCell, agent_label, short_id, table
 from thence.cli.terminal import clean, size
 
 if TYPE_CHECKING:
-    from thence.memory.standing import Risk
+    from thence.memory.session_status import Risk
 
 
 def risk_lines(risks: Sequence[Risk], room: int) -> Iterator[str]:

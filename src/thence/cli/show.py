@@ -102,10 +102,10 @@ def command(
         )
         tell(page.lines() if around is None else near(page, around))
     else:
-        from thence.format import forms
+        from thence.format import export_formats
 
-        write = forms.markdown if form == "markdown" else forms.page
-        lines = write(opened.session, forms.BranchChoice(to, every, own, full), zone)
+        write = export_formats.markdown if form == "markdown" else export_formats.page
+        lines = write(opened.session, export_formats.BranchChoice(to, every, own, full), zone)
         tell(clean(line) for part in lines for line in part.split("\n"))
     return exit_code(opened.skipped)
 

@@ -494,7 +494,7 @@ def find_pending(
     known: Mapping[str, Adapter], roots: Roots, store: Store | None
 ) -> list[PendingSources]:
     """Find out what thence sweep would read, and open no session."""
-    from thence.memory.places import find_sessions
+    from thence.memory.session_sources import find_sessions
 
     inventory = store.known() if store is not None else None
     fingerprint = wiring.fingerprint()

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import msgspec
 
-from thence.format import derived_events, gather
+from thence.format import derived_events, fact_assembly
 from thence.format.copies import by_place, merge_places, place_of
 from thence.format.facts import (
     MIRRORED,
@@ -33,9 +33,9 @@ from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
 from thence.format.normal import Session, SessionEvent
 from thence.format.outcomes import CallOutcome
+from thence.format.record_order import in_written_order, name_repeats
 from thence.format.records import JSON, Notice, Usage
 from thence.format.turn import TurnNow, turn_of
-from thence.format.written import in_written_order, name_repeats
 
 REWRITTEN = "rewritten"
 """Why an event is dead that a log once held and holds no more."""
@@ -137,7 +137,9 @@ class SessionGraph:
     ) -> tuple[list[Fact], dict[str, int]]:
         """Link and bill facts, where they are not already; most sessions need nothing of it."""
         has = self._traits
-        out, shared = gather.gather_facts(events, about_only, in_pieces=bool(has & _Has.PIECES))
+        out, shared = fact_assembly.gather_facts(
+            events, about_only, in_pieces=bool(has & _Has.PIECES)
+        )
         if has & _Has.TOTALS:
             out = _bill_totals(out, self._totals)
         if has & _Has.SIDES:
@@ -290,10 +292,10 @@ class SessionGraph:
         """
         own = self.own((*self.facts, *self.about_only))
         notices = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
-        overdue, due = gather.overdue(own)
+        overdue, due = fact_assembly.overdue(own)
         notices += [Notice("not billed", why) for why in (*overdue, *due.values())]
-        notices += [Notice("not billed", NEVER_BILLED) for _ in gather.owed_bills(own)]
-        notices += [Notice("not billed", UNDERSTATED) for _ in gather.understated_bills(own)]
+        notices += [Notice("not billed", NEVER_BILLED) for _ in fact_assembly.owed_bills(own)]
+        notices += [Notice("not billed", UNDERSTATED) for _ in fact_assembly.understated_bills(own)]
         return notices + self.billed_for_others
 
     @property

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from thence.format.copies import name_in
+from thence.format.fact_assembly import MADE_RESULT
 from thence.format.facts import Base, Fact, answers_of, calls_of
-from thence.format.gather import MADE_RESULT
 from thence.format.nodes import Node, Span
 from thence.format.normal import (
     DERIVED,

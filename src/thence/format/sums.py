@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from thence.format import derived_events, gather
+from thence.format import derived_events, fact_assembly
 from thence.format.facts import Edge, Fact
 from thence.format.graph import State
 from thence.format.normal import Session, SessionEvent
@@ -93,7 +93,7 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
     own = session.own(facts)
     own_notes = session.own(notes)
     prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
-    overdue, due = gather.overdue((*own, *own_notes), before.due)
+    overdue, due = fact_assembly.overdue((*own, *own_notes), before.due)
     return Sums(
         events=before.events + counts.total(),
         states=states,
@@ -110,10 +110,10 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         edges=_edges(before.edges, own, session.native),
         edges_only=_edges(before.edges_only, own_notes, session.native),
         unbilled=_distinct(before.unbilled, (f.unbilled for f in (*own, *own_notes))),
-        owed=tuple(gather.owed_bills((*own, *own_notes), before.owed)),
+        owed=tuple(fact_assembly.owed_bills((*own, *own_notes), before.owed)),
         due=due,
         overdue=_distinct(before.overdue, overdue),
-        understated=before.understated + len(gather.understated_bills((*own, *own_notes))),
+        understated=before.understated + len(fact_assembly.understated_bills((*own, *own_notes))),
         for_others=_distinct(
             before.for_others,
             (notice.detail for notice in session.billed_for_others_in((*facts, *notes))),

@@ -15,9 +15,9 @@ import msgspec
 from thence.agents import Cursor
 from thence.format import derived_events
 from thence.format import fold as session_fold
+from thence.format.fact_assembly import latest_texts
 from thence.format.facts import CallStatus, Edge, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
-from thence.format.gather import latest_texts
 from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
 from thence.format.session_graph import prompt_title

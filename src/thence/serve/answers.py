@@ -7,9 +7,9 @@ import msgspec
 from thence.format.normal import Session, SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.records import JSON
-from thence.memory import retention, standing
-from thence.memory.bills import By, Unpriced
+from thence.memory import retention, session_status
 from thence.memory.budgets import BudgetUse
+from thence.memory.cost_totals import By, Unpriced
 from thence.memory.notes import Note
 from thence.memory.patterns import Pattern
 from thence.memory.search import Hit, How
@@ -20,7 +20,7 @@ class SessionOut(Session, frozen=True, kw_only=True):
 
     title: str | None = None
     turn: str | None = None
-    standing: standing.Standing | None = None
+    standing: session_status.Standing | None = None
     usd: dict[str, float] = msgspec.field(default_factory=dict)
     """By where it went: live, dead, side."""
     unpriced_tokens: int = 0

@@ -22,7 +22,7 @@ from thence.format.figures import (
     short,
     short_id,
 )
-from thence.memory.standing import Standing
+from thence.memory.session_status import Standing
 from thence.memory.store import SessionRow
 from thence.serve.charts import charts_of
 from thence.serve.clock import DisplayClock

@@ -1,9 +1,9 @@
 """Find in session: which events of one session say something, in reading order, folded or not.
 
-Terms are whole words, in any case (see `marking`); an event matches when it has all terms (with OR:
-any). Where none does, the last word may be the beginning of one, as while it is typed; where none
-does even then, terms match anywhere in a text, as in a browser's own search. Texts are read once
-per session and stay at hand for the next key stroke, up to so many characters.
+Terms are whole words, in any case (see `highlighting`); an event matches when it has all terms
+(with OR: any). Where none does, the last word may be the beginning of one, as while it is typed;
+where none does even then, terms match anywhere in a text, as in a browser's own search. Texts are
+read once per session and stay at hand for the next key stroke, up to so many characters.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary, ref
 import msgspec
 
 from thence.format.facts import words_of
-from thence.memory.marking import NOTHING, Marking, marking_of
-from thence.memory.pairs import usual_form
+from thence.memory.cjk_pairs import usual_form
+from thence.memory.highlighting import NOTHING, Marking, marking_of
 from thence.memory.search import BadQuery, parse
 from thence.serve.chart import Chart
 from thence.serve.paths import Paths

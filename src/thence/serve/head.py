@@ -26,9 +26,9 @@ from thence.format.readout import Record
 from thence.format.records import Usage
 from thence.format.turn import TurnState
 from thence.memory.activity import MAX_PAUSE_MS
-from thence.memory.descent import tie
+from thence.memory.ancestry import relation_of
 from thence.memory.notes import Note
-from thence.memory.standing import Standing
+from thence.memory.session_status import Standing
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
 from thence.serve.clock import DisplayClock, DisplayTime
@@ -265,7 +265,7 @@ def _ties(row: SessionRow, stored_uids: dict[str, str]) -> Iterator[LineageLink]
     edges: dict[tuple[str, str], Edge] = {(e.link, e.session): e for e in row.edges}
     for edge in list(edges.values())[:_TIES]:
         uid = stored_uids.get(edge.session)
-        yield LineageLink(tie(edge), short_id(edge.session), address(uid) if uid else "")
+        yield LineageLink(relation_of(edge), short_id(edge.session), address(uid) if uid else "")
     if len(edges) > _TIES:
         yield LineageLink("and", several(len(edges) - _TIES, "more tie"))
 

@@ -34,7 +34,7 @@ from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format import layout
-from thence.memory import standing
+from thence.memory import session_status
 from thence.memory.readouts import read_end, read_session
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
@@ -292,7 +292,7 @@ class Hub:
     def _standing_frame(self) -> bytes:
         now, at = self._context.now(), self._context.clock()
         by_standing: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
-        for row in standing.open_sessions(
+        for row in session_status.open_sessions(
             self._context.store, Filter(), now, at, self._context.labels()
         ):
             by_standing[now.of(row, at) or "idle"].append(row.session.session_uid)

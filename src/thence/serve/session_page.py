@@ -14,8 +14,8 @@ from thence.agents.profiles import agent_of
 from thence.format.derived_events import time_of
 from thence.format.figures import clean, several, short_id
 from thence.memory.labels import Label
+from thence.memory.local_days import millis, zone_named
 from thence.memory.store import Filter, SessionRow
-from thence.memory.zones import millis, zone_named
 from thence.serve.cards import display_title, working_time
 from thence.serve.chart import Chart
 from thence.serve.charts import charts_of

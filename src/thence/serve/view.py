@@ -19,7 +19,7 @@ from thence.format.figures import clean_text, format_duration, money, several
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.readout import Record
-from thence.memory.marking import NOTHING, Marking
+from thence.memory.highlighting import NOTHING, Marking
 from thence.serve import markdown
 from thence.serve.chart import MIN_GAP_S, Chart, ChartRow
 from thence.serve.clock import DisplayClock, display_time

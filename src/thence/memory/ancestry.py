@@ -24,12 +24,12 @@ _WAYS: Final = {
 }
 
 
-def tie(edge: Edge) -> str:
+def relation_of(edge: Edge) -> str:
     """Say what another session is to the one that names it."""
     return _WAYS.get((edge.link, edge.child), edge.link)
 
 
-def descent(rows: Sequence[SessionRow]) -> list[tuple[SessionRow, int]]:
+def nest_by_ancestry(rows: Sequence[SessionRow]) -> list[tuple[SessionRow, int]]:
     """Put sessions that come from another one of a list right below it, each with its depth."""
     known = {row.session.session_uid: row for row in rows}
     above: dict[str, str] = {}

@@ -7,7 +7,7 @@ from thence.format.facts import COPIES_OF, Block, Fact
 from thence.format.nodes import Is, Node
 from thence.format.normal import Session
 from thence.format.records import Usage
-from thence.memory.families import resolve_ownership
+from thence.memory.ownership import resolve_ownership
 from thence.memory.store import SessionRow, StoredSession, owner_key
 
 

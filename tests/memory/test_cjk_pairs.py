@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.memory import pairs
-from thence.memory.pairs import index_text, place_in, search_term, usual_form
+from thence.memory import cjk_pairs
+from thence.memory.cjk_pairs import index_text, place_in, search_term, usual_form
 from thence.team.postgres_search import words_in
 
 VARIANTS = "a\uff211\uff11 かが\u3099ｶﾞｱ修復한\u1112\u1161\u11ab\uf900.é"
@@ -51,6 +51,6 @@ def test_bytes_tell_which_texts_have_no_such_character() -> None:
     """For every seventh character there is, beside another."""
     every = [chr(code) for code in range(0x80, 0x40000) if not 0xD800 <= code < 0xE000][::7]
 
-    assert [bool(pairs._ANY.search(sign)) for sign in every] == [
-        pairs.has_characters(f"→ {sign}") for sign in every
+    assert [bool(cjk_pairs._ANY.search(sign)) for sign in every] == [
+        cjk_pairs.has_characters(f"→ {sign}") for sign in every
     ]

@@ -14,9 +14,9 @@ from thence.format.figures import TICKS
 from thence.format.records import JSON
 from thence.memory import prices
 from thence.memory.labels import Label, add_labels
-from thence.memory.pulls import pulls_by_session
+from thence.memory.local_days import LocalDays, Period, period_start
+from thence.memory.pull_requests import pulls_by_session
 from thence.memory.store import Filter, Group, SessionRow, Store, Total
-from thence.memory.zones import LocalDays, Period, period_start
 
 By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
 """A week is named by its Monday, a month by its first day. A branch is one of a repository; a

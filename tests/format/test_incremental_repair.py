@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.format.histories import History, Script, scripts
 from tests.format.test_repair import WAYS, any_messages
 from thence.format import repair
-from thence.format.mending import Mending
+from thence.format.incremental_repair import Mending
 from thence.format.records import MESSAGES
 from thence.format.transcript import Transcript
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thence.format.facts import Edge
 from thence.format.normal import Session
-from thence.memory.descent import descent, tie
+from thence.memory.ancestry import nest_by_ancestry, relation_of
 from thence.memory.store import SessionRow
 
 
@@ -15,7 +15,7 @@ def row(name: str, *edges: Edge) -> SessionRow:
 
 def order(*rows: SessionRow) -> list[tuple[str, int]]:
     """Names and depths, as they are listed."""
-    return [(found.session.native_session_id, depth) for found, depth in descent(rows)]
+    return [(found.session.native_session_id, depth) for found, depth in nest_by_ancestry(rows)]
 
 
 def test_what_comes_from_a_session_stands_below_it() -> None:
@@ -53,4 +53,4 @@ def test_a_tie_is_told_in_words() -> None:
     """From either side."""
     ties = [Edge("fork", "s", "header"), Edge("fork", "s", "header", child=True)]
 
-    assert ["forked from", "forked into"] == [tie(edge) for edge in ties]
+    assert ["forked from", "forked into"] == [relation_of(edge) for edge in ties]

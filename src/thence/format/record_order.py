@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from thence.format import gather
+from thence.format import fact_assembly
 from thence.format.copies import place_of
 from thence.format.facts import (
     Fact,
@@ -55,7 +55,7 @@ def name_repeats(facts: list[Fact]) -> list[Fact]:
     if len({fact.node.id for fact in facts}) == len(facts):
         return facts
     if any(fact.piece is not None for fact in facts):
-        facts = gather.latest_texts(facts)
+        facts = fact_assembly.latest_texts(facts)
     times: dict[tuple[str, int, str], int] = {}
     out = facts
     for at, fact in enumerate(facts):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thence.format import codec
 from thence.format.records import INTERNAL, Event, is_permission
-from thence.journal.run import SegmentedLog
+from thence.journal.segmented_log import SegmentedLog
 
 _BOOKS = INTERNAL - {"boundary"}
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from thence.memory.zones import LocalDays, local_date
+from thence.memory.local_days import LocalDays, local_date
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from thence.memory.marking import NOTHING, marking_of
+from thence.memory.highlighting import NOTHING, marking_of
 from thence.memory.packs import Packs
 from thence.memory.search import CLOSE, OPEN, SearchAnswer, SearchMatch, hits, parse, snippet
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from thence.memory import pairs
+from thence.memory import cjk_pairs
 
 MIN_INSIDE_CHARS: Final = 3
 """Characters of a term from which on it may be looked for inside of other words."""
@@ -35,8 +35,8 @@ class _Dialect(NamedTuple):
 
 # The index takes an underscore for a gap between words, and needs none beside some scripts.
 _PYTHON: Final = _Dialect(r"[^\W_]", r"[\W_]")
-_WITH_RUNS: Final = _Dialect(rf"[^\W_{pairs.CHARACTERS}]", r"[\W_]")
-_SCRIPT: Final = _Dialect(rf"(?![{pairs.CHARACTERS}])[\p{{L}}\p{{N}}]", r"[^\p{L}\p{N}]")
+_WITH_RUNS: Final = _Dialect(rf"[^\W_{cjk_pairs.CHARACTERS}]", r"[\W_]")
+_SCRIPT: Final = _Dialect(rf"(?![{cjk_pairs.CHARACTERS}])[\p{{L}}\p{{N}}]", r"[^\p{L}\p{N}]")
 
 
 class _Words(NamedTuple):
@@ -51,7 +51,7 @@ class _Words(NamedTuple):
         out = ""
         for before, word in pairwise(["", *self.words]):
             if before:
-                is_run = pairs.is_run(before) or pairs.is_run(word)
+                is_run = cjk_pairs.is_run(before) or cjk_pairs.is_run(word)
                 out += f"{dialect.gap}{'*' if is_run else '+'}"
             out += re.escape(word)
         return out
@@ -59,12 +59,12 @@ class _Words(NamedTuple):
 
 def _words(term: str, *, is_anywhere: bool) -> _Words | None:
     """Return the words of a term; None where it has none."""
-    words = tuple(pairs.pieces_of(term))
+    words = tuple(cjk_pairs.pieces_of(term))
     if not words:
         return None
     is_inside = is_anywhere and sum(map(len, words)) >= MIN_INSIDE_CHARS
-    is_open_after = is_inside or term.endswith("*") or pairs.is_run(words[-1])
-    return _Words(words, is_inside or pairs.is_run(words[0]), is_open_after)
+    is_open_after = is_inside or term.endswith("*") or cjk_pairs.is_run(words[-1])
+    return _Words(words, is_inside or cjk_pairs.is_run(words[0]), is_open_after)
 
 
 class Marking:
@@ -88,11 +88,11 @@ class Marking:
         """Return where a text first says any of the terms; None where it says none."""
         if not self._terms:
             return None
-        if not pairs.has_characters(text):
+        if not cjk_pairs.has_characters(text):
             match = _compiled(self._terms, has_runs=False).search(text, self._earliest(text))
             return None if match is None else match.start()
-        match = _compiled(self._terms, has_runs=True).search(pairs.usual_form(text))
-        return None if match is None else pairs.place_in(text, match.start())
+        match = _compiled(self._terms, has_runs=True).search(cjk_pairs.usual_form(text))
+        return None if match is None else cjk_pairs.place_in(text, match.start())
 
     def spans(self, text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
         """Return the places that are to be marked in a part of a text, from its own start.
@@ -104,10 +104,11 @@ class Marking:
         before = min(start, 1)
         end = len(text) if end is None else min(end, len(text))
         piece = text[start - before : end + 1]
-        if pairs.has_characters(piece):
-            matches = _compiled(self._terms, has_runs=True).finditer(pairs.usual_form(piece))
+        if cjk_pairs.has_characters(piece):
+            matches = _compiled(self._terms, has_runs=True).finditer(cjk_pairs.usual_form(piece))
             places = [
-                (pairs.place_in(piece, m.start()), pairs.place_in(piece, m.end())) for m in matches
+                (cjk_pairs.place_in(piece, m.start()), cjk_pairs.place_in(piece, m.end()))
+                for m in matches
             ]
         else:
             matches = _compiled(self._terms, has_runs=False).finditer(piece)
@@ -117,7 +118,7 @@ class Marking:
 
     def is_met(self, lowered: str, *, by_any: bool = False) -> bool:
         """Return whether a text has all terms, or any; it is in lower case and its usual form."""
-        enough, has_runs = any if by_any else all, pairs.has_characters(lowered)
+        enough, has_runs = any if by_any else all, cjk_pairs.has_characters(lowered)
         return bool(self._terms) and enough(
             (at := lowered.find(term.words[0].lower())) >= 0
             and _compiled((term,), has_runs=has_runs).search(lowered, at) is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from thence.format.fact_assembly import gather_facts, owed_bills
 from thence.format.facts import Block, CallStatus, Edge, Fact, Share, TurnBill, merge_statuses
-from thence.format.gather import gather_facts, owed_bills
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.records import JSON, Usage
 from thence.format.session_graph import NEVER_BILLED, SessionGraph

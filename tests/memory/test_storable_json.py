@@ -23,7 +23,7 @@ from thence.agents import Cursor, Mark
 from thence.format.facts import Block, CallStatus, Fact
 from thence.format.nodes import Node
 from thence.format.records import JSON
-from thence.memory import spelling
+from thence.memory import storable_json
 from thence.memory import sweep as module
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import SweepReport
@@ -73,16 +73,16 @@ anything = st.recursive(
 @given(spellable)
 def test_what_can_be_spelled_stays_what_it_is(value: JSON) -> None:
     """No value that needs no other form is given one."""
-    assert value == spelling.plain(value) == spelling.load(spelling.dump(value))
+    assert value == storable_json.plain(value) == storable_json.load(storable_json.dump(value))
 
 
 @given(anything)
 def test_every_value_is_spelled_once(value: JSON) -> None:
     """Both encodings take what comes out, and a second time changes nothing."""
-    plain = spelling.plain(value)
+    plain = storable_json.plain(value)
 
     assert plain == msgspec.msgpack.decode(msgspec.msgpack.encode(plain))
-    assert plain == spelling.plain(plain) == spelling.load(spelling.dump(plain))
+    assert plain == storable_json.plain(plain) == storable_json.load(storable_json.dump(plain))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_every_value_is_spelled_once(value: JSON) -> None:
 )
 def test_odd_parts_take_their_nearest_form(value: JSON, expected: JSON) -> None:
     """Half a character is marked, halves that meet are joined, numbers become their digits."""
-    assert expected == spelling.plain(value)
+    assert expected == storable_json.plain(value)
 
 
 def test_what_is_nested_too_deep_becomes_text() -> None:
@@ -106,8 +106,8 @@ def test_what_is_nested_too_deep_becomes_text() -> None:
     deep: JSON = "core"
     for _ in range(5000):
         deep = [deep]
-    value = spelling.load(spelling.dump(deep))
-    for _ in range(spelling.MAX_LEVELS):
+    value = storable_json.load(storable_json.dump(deep))
+    for _ in range(storable_json.MAX_LEVELS):
         value = value[0]
 
     assert isinstance(value, str)
@@ -118,7 +118,7 @@ def test_a_value_that_is_deep_for_the_stack_is_given_as_text() -> None:
     """A body that was written elsewhere is shown rather than refused."""
     body = b"[" * 5000 + b"]" * 5000
 
-    assert body.decode() == spelling.load(body)
+    assert body.decode() == storable_json.load(body)
 
 
 def test_a_fact_keeps_its_payloads_and_all_that_can_be_spelled() -> None:
@@ -131,7 +131,7 @@ def test_a_fact_keeps_its_payloads_and_all_that_can_be_spelled() -> None:
         about={"cwd": "/x/\ud800"},
         line=7,
     )
-    plain = spelling.plain_fact(fact)
+    plain = storable_json.plain_fact(fact)
 
     assert ("a\ufffd", "b", 7) == (plain.node.id, plain.node.parent, plain.line)
     assert ("said \ufffd", payload, "Bash") == (
@@ -146,7 +146,7 @@ def test_a_fact_keeps_its_payloads_and_all_that_can_be_spelled() -> None:
 def test_a_cursor_keeps_where_it_stands() -> None:
     """What an adapter remembers of the log is put into form, and nothing else."""
     cursor = Cursor({"k": Mark(1, 2, 3, 4, offset=5, carry={"last": "\ud800"})})
-    mark = spelling.plain_cursor(cursor).marks["k"]
+    mark = storable_json.plain_cursor(cursor).marks["k"]
 
     assert ({"last": "\ufffd"}, 5) == (mark.carry, mark.offset)
 
