@@ -19,7 +19,7 @@ from thence.agents.grok.handoff import usual_model
 from thence.agents.profiles import agents
 from thence.agents.sessions import LoadedSession, load
 from thence.bridge.handoff import Handoff, carry_out, end_of, plan, targets
-from thence.bridge.portable import writer_of
+from thence.bridge.portable_history import writer_of
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
 from thence.format.facts import HANDED
 from thence.format.graph import State

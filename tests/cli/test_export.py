@@ -16,7 +16,7 @@ from tests.cli.conftest import Run
 from tests.cli.desk import in_process
 from thence.agents.sessions import load
 from thence.cli import export, wiring
-from thence.cli.madeup import Homes, fake_token, made_id
+from thence.cli.sample_machine import Homes, fake_token, made_id
 from thence.errors import NotReadable
 from thence.format import export_formats
 from thence.format.repair import problems

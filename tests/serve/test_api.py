@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.pace import by_pace
 from tests.serve.conftest import House, empty
-from thence.cli.madeup import fake_token, made_id
+from thence.cli.sample_machine import fake_token, made_id
 from thence.format import layout
 from thence.format.graph import State
 from thence.memory.cost_totals import CostTable, with_dollars

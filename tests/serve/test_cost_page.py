@@ -15,7 +15,7 @@ from thence.memory.store import Filter
 from thence.serve import cost_page
 from thence.serve.cost_bars import MAX_BARS, span_of
 from thence.serve.cost_page import ALL_TIME, CostQuery, as_csv
-from thence.serve.days import RANGES
+from thence.serve.day_choice import RANGES
 
 
 @pytest.mark.parametrize("by", list(cost_page.BYS))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from thence.bridge.frames import Parcel, block_of, frame_of, head_of, parcel_of
+from thence.bridge.record_json import Parcel, block_of, frame_of, head_of, parcel_of
 from thence.format.derived_events import sum_usages
 from thence.format.facts import Block, Fact, text_in
 from thence.format.graph import State

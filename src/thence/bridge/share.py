@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from thence.bridge.frames import Parcel, fact_in, frame_of, head_of, parcel_in, parcel_of
+from thence.bridge.record_json import Parcel, fact_in, frame_of, head_of, parcel_in, parcel_of
 from thence.errors import BadConfig, MissingPackage, NotReadable, ThenceError
 from thence.format.facts import Block, Fact
 from thence.format.normal import one_line

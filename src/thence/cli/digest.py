@@ -9,7 +9,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, agent_label, money, project, row_cost, short_id, when
-from thence.cli.reading import flow
+from thence.cli.read_notices import flow
 from thence.cli.terminal import (
     answer,
     clean,

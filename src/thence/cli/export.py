@@ -14,7 +14,7 @@ import click
 from thence import __version__
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
-from thence.cli.reading import exit_code
+from thence.cli.read_notices import exit_code
 from thence.cli.terminal import answer, as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
 from thence.format.figures import clean_text
@@ -202,7 +202,7 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
 
     from thence.analytics.exports import target_at
     from thence.analytics.parquet import export
-    from thence.cli.bar import export_progress
+    from thence.cli.progress_bar import export_progress
 
     with wiring.store() as store, export_progress(shown=not json) as show_progress:
         report = export(

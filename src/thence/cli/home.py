@@ -248,7 +248,7 @@ class Home:
         return [*cells, TextCell(ago(when(session.ended_at), self.at))]
 
     def _at_risk(self, room: int) -> Iterator[str]:
-        from thence.cli.risks import risk_lines
+        from thence.cli.expiring_sessions import risk_lines
 
         if not self.risks:
             return

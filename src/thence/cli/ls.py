@@ -29,7 +29,7 @@ from thence.cli.columns import (
     title_text,
     when,
 )
-from thence.cli.risks import risk_lines
+from thence.cli.expiring_sessions import risk_lines
 from thence.cli.terminal import answer, clean, cut, justify, several, style, width
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 
 from thence.cli import options
 from thence.cli.columns import present
-from thence.cli.reading import exit_code, notices, promises
+from thence.cli.read_notices import exit_code, notices, promises
 from thence.cli.screen import say, tell, width
 from thence.cli.terminal import as_json, clean
 from thence.format.repair import Orphans
@@ -88,7 +88,7 @@ def command(
         say(as_json(events(opened, to, own=own)))
     elif form == "text":
         from thence.cli import wiring
-        from thence.cli.page import Page
+        from thence.cli.session_text import Page
 
         page = Page(
             *(opened, width()),

@@ -119,7 +119,7 @@ def _update_export(*, json: bool) -> Path:
     """Bring the home's own export up to date, saying so; the folder it lies in."""
     from thence.analytics.exports import MANIFEST, FolderTarget
     from thence.analytics.parquet import export
-    from thence.cli.bar import export_progress
+    from thence.cli.progress_bar import export_progress
     from thence.memory.store import StoreLocked
 
     folder = wiring.analytics()

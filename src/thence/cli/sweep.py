@@ -276,7 +276,7 @@ def _make_output(progress: Literal["json"] | None, *, json: bool) -> ProgressOut
         return ProgressOutput(_progress_line)
     if json or not sys.stdout.isatty() or not sys.stderr.isatty():
         return ProgressOutput()
-    from thence.cli.bar import ProgressBar
+    from thence.cli.progress_bar import ProgressBar
 
     bar = ProgressBar(sys.stderr, width)
     return ProgressOutput(bar, bar.wipe)

@@ -37,7 +37,7 @@ from thence.memory.recap import Recap, recap
 from thence.memory.search import hits, moment, parse
 from thence.memory.session_sources import plan_removals
 from thence.memory.store import Filter, SessionRow, Total
-from thence.serve.answers import (
+from thence.serve.api_types import (
     AgentOut,
     AgentSession,
     Border,
@@ -62,7 +62,7 @@ from thence.serve.answers import (
     StoreOut,
     Sum,
 )
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.context import AppContext, ContextDependency
 from thence.serve.cursors import PagePosition, cursor_at, cursor_text, paginate
 from thence.serve.timeline import timelines_of

@@ -24,11 +24,11 @@ from thence.format.figures import (
 )
 from thence.memory.session_status import Standing
 from thence.memory.store import SessionRow
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import address, standing_text, title_of
-from thence.serve.labels import project_label, project_root
+from thence.serve.project_names import project_label, project_root
+from thence.serve.session_head import address, standing_text, title_of
 
 _LINKS: Final = {"fork": "forked from", "resume": "continued from", "adopt": "continued from"}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}

@@ -27,8 +27,8 @@ from thence.serve.agents import agent_label
 from thence.serve.cards import SessionCard, Snippet, card
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import NoteLine, address, note_line
-from thence.serve.labels import unique_labels
+from thence.serve.project_names import unique_labels
+from thence.serve.session_head import NoteLine, address, note_line
 
 PAGE_SESSIONS: Final = 50
 """Sessions of one page of the list."""

@@ -42,13 +42,13 @@ from thence.memory.sweeper import Sweeper
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.cache import SessionKey, session_key
 from thence.serve.clients import Client, frame
-from thence.serve.lines import EventLine, StreamPosition
+from thence.serve.event_lines import EventLine, StreamPosition
 from thence.serve.listeners import StoreListener
 
 if TYPE_CHECKING:
     from thence.format.readout import Readout
+    from thence.serve.auth import Receive, Scope, Send
     from thence.serve.context import AppContext
-    from thence.serve.gate import Receive, Scope, Send
 
 CHECK_INTERVAL_S: Final = 1.0
 UNUSED_CHECK_INTERVAL_S: Final = 5.0

@@ -20,10 +20,10 @@ from thence.memory.session_status import Risk, Standing, open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.cards import SessionCard, card
 from thence.serve.chart import Chart
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import address, current_action, last_words, title_of
+from thence.serve.session_head import address, current_action, last_words, title_of
 
 SHOWN_DAYS: Final = 14
 MAX_ROWS: Final = 6

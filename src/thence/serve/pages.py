@@ -49,15 +49,15 @@ from thence.serve import (
     year,
 )
 from thence.serve.agents import agent_class, agent_label
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.comparison import compare_branch, compare_sessions
 from thence.serve.context import AppContext, ContextDependency
-from thence.serve.days import RANGES
-from thence.serve.finding import Matches, find, paths_of
-from thence.serve.head import agent_head, head, standing_text, tail
+from thence.serve.day_choice import RANGES
 from thence.serve.outline import SessionOutline
+from thence.serve.session_head import agent_head, head, standing_text, tail
 from thence.serve.session_page import SessionPage, find_box
+from thence.serve.session_search import Matches, find, paths_of
 
 TEMPLATES: Final = Path(__file__).parent / "web" / "templates"
 NAV: Final = (

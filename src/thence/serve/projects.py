@@ -24,8 +24,8 @@ from thence.memory.store import Filter, Total
 from thence.serve.cards import SessionCard, card
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import address
-from thence.serve.labels import project_root, unique_labels
+from thence.serve.project_names import project_root, unique_labels
+from thence.serve.session_head import address
 
 MAX_SESSIONS: Final = 20
 """Sessions of a project that are listed."""

@@ -38,7 +38,7 @@ from thence.memory.readouts import read_session
 from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
 from thence.memory.store import Filter, SessionRow, Store, Total
-from thence.serve.frame import flatten, frame_answer, quote_lines
+from thence.serve.untrusted_text import flatten, frame_answer, quote_lines
 
 ID_CHARS: Final = 13
 """Characters of a session's id: enough to tell any two apart that began at another moment."""

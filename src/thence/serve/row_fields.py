@@ -22,11 +22,17 @@ from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record
 from thence.format.records import text_of
 from thence.serve import markdown
+from thence.serve.block_texts import (
+    answer_line,
+    compact_json,
+    first_line,
+    tool_name,
+    without_plugin,
+)
 from thence.serve.chart import Chart, ChartBoundary, ChartRow, context_of
 from thence.serve.clock import DisplayClock, DisplayTime, display_time
-from thence.serve.items import Diff, FoldedSection, status_of, tests_of
 from thence.serve.markdown import DiffLine
-from thence.serve.texts import answer_line, compact_json, first_line, tool_name, without_plugin
+from thence.serve.row_items import Diff, FoldedSection, status_of, tests_of
 
 MAX_INLINE_BYTES: Final = 600
 """Bytes of a thought that come with the page; longer ones are fetched when opened."""

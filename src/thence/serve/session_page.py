@@ -18,13 +18,13 @@ from thence.memory.local_days import millis, zone_named
 from thence.memory.store import Filter, SessionRow
 from thence.serve.cards import display_title, working_time
 from thence.serve.chart import Chart
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.finding import Matches
-from thence.serve.head import Head, InheritedRows, address, event_address, head, note_line
-from thence.serve.items import Window
-from thence.serve.labels import project_label, project_root
+from thence.serve.project_names import project_label, project_root
+from thence.serve.row_items import Window
+from thence.serve.session_head import Head, InheritedRows, address, event_address, head, note_line
+from thence.serve.session_search import Matches
 from thence.serve.view import Drawing
 
 RECENT_S: Final = 2 * 86_400.0

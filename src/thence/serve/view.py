@@ -21,13 +21,13 @@ from thence.format.normal import SessionEvent
 from thence.format.readout import Record
 from thence.memory.highlighting import NOTHING, Marking
 from thence.serve import markdown
+from thence.serve.block_texts import all_of, cut_lines, payload_text, pretty_json, render_input
 from thence.serve.chart import MIN_GAP_S, Chart, ChartRow
 from thence.serve.clock import DisplayClock, display_time
-from thence.serve.finding import paths_of
-from thence.serve.items import Body, Diff, FoldedSection, RowView, Side, Window
-from thence.serve.paths import FOLDED, PathStep, rows_of_part
+from thence.serve.event_positions import FOLDED, PathStep, rows_of_part
 from thence.serve.row_fields import RowFields
-from thence.serve.texts import all_of, cut_lines, payload_text, pretty_json, render_input
+from thence.serve.row_items import Body, Diff, FoldedSection, RowView, Side, Window
+from thence.serve.session_search import paths_of
 
 WINDOW_ROWS: Final = 200
 """Rows that are drawn at a time."""

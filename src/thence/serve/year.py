@@ -16,10 +16,10 @@ from thence.format.figures import clean, several
 from thence.memory.cost_totals import totals_by_day
 from thence.memory.local_days import midnight, millis
 from thence.memory.store import Filter
+from thence.serve.block_texts import tool_name
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.labels import project_label, project_root
-from thence.serve.texts import tool_name
+from thence.serve.project_names import project_label, project_root
 
 WEEKS: Final = 53
 SQUARE_UNITS: Final = 13

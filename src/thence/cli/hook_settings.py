@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from thence.cli import hook_texts, json_text, launcher, toml_text
-from thence.cli.changes import Edit, EditRefused, backup_of, body_of
+from thence.cli.file_changes import Edit, EditRefused, backup_of, body_of
 
 if TYPE_CHECKING:
     from thence.agents.profiles import HookFile

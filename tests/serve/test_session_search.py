@@ -22,13 +22,13 @@ from thence.memory.highlighting import marking_of
 from thence.memory.open_todos import open_promises
 from thence.memory.search import parse
 from thence.memory.store import Filter
-from thence.serve import finding
+from thence.serve import session_search
 from thence.serve.cards import display_title
 from thence.serve.chart import Chart
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
-from thence.serve.finding import find, paths_of
-from thence.serve.head import address, title_of
+from thence.serve.session_head import address, title_of
+from thence.serve.session_search import find, paths_of
 
 SHOWN = """() => {
   const row = document.querySelector(".ev.hit"), box = row?.getBoundingClientRect();
@@ -103,10 +103,10 @@ def test_words_of_a_session_are_whole_then_begun_then_anywhere(
 def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts up to a limit stay at hand; a chart that nobody uses any more is not held."""
     charts = [charts_of(house.context).get(house.context, row) for row in house.store.sessions()]
-    monkeypatch.setattr(finding, "MAX_CACHED_CHARACTERS", 5_000)
+    monkeypatch.setattr(session_search, "MAX_CACHED_CHARACTERS", 5_000)
     for chart in [*charts, min(charts, key=lambda one: len(one.records))]:
         find(chart, "clock")
-    assert sum(index.characters for entry in finding._USED if (index := entry())) <= 5_000
+    assert sum(index.characters for entry in session_search._USED if (index := entry())) <= 5_000
 
     alone = Chart(charts[0].session)
     find(alone, "clock")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.bridge.originals import LONG, NotPlain, fold, plain, session_name, unfold
+from thence.bridge.sdk_records import LONG, NotPlain, fold, plain, session_name, unfold
 from thence.errors import ThenceError
 from thence.format import codec, layout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.cli.reading import exit_code, flow, group_notices, skipped_line
+from thence.cli.read_notices import exit_code, flow, group_notices, skipped_line
 from thence.cli.terminal import columns
 from thence.format.codec import BAD_JSON, TORN
 from thence.format.records import Notice, Skipped

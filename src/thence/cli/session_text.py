@@ -16,7 +16,7 @@ from datetime import UTC, tzinfo
 from functools import cached_property
 
 from thence.cli.columns import agent_label, when
-from thence.cli.reading import flow, notices, promises, skipped_line
+from thence.cli.read_notices import flow, notices, promises, skipped_line
 from thence.cli.terminal import (
     TEXT_WIDTH,
     clean,

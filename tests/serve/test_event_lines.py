@@ -11,7 +11,7 @@ from thence.format.normal import SessionEvent
 from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
 from thence.memory.readouts import readout_of
-from thence.serve.lines import EventLine, StreamPosition, _common
+from thence.serve.event_lines import EventLine, StreamPosition, _common
 from thence.testing import Draft
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
+from thence.agents.grok.file_facts import Reader, by_model, cost_of, text, usage_of
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, Share, handed_over_edges
 from thence.format.nodes import Is, Node

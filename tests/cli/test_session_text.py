@@ -8,7 +8,7 @@ import pytest
 
 from thence.agents import Source
 from thence.agents.sessions import LoadedSession
-from thence.cli.page import MAX_ROWS, Page
+from thence.cli.session_text import MAX_ROWS, Page
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.records import JSON, Notice, Skipped, Usage

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.serve.frame import (
+from thence.serve.untrusted_text import (
     MAX_ANSWER_CHARS,
     QUOTE,
     flatten,

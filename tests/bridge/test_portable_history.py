@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.format.messages_api import PNG
-from thence.bridge.portable import (
+from thence.bridge.portable_history import (
     call_id,
     convert_messages,
     fence_text,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thence import config
-from thence.cli import hooking, launcher, options, settings_file, wiring
-from thence.cli.changes import Edit, EditRefused, body_of, carry_out
+from thence.cli import hook_settings, launcher, options, settings_file, wiring
 from thence.cli.columns import since, tilde
+from thence.cli.file_changes import Edit, EditRefused, body_of, carry_out
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
@@ -32,19 +32,19 @@ def names() -> list[str]:
     return NAMES.names()
 
 
-def places_of(name: str) -> list[hooking.HookPlace]:
+def places_of(name: str) -> list[hook_settings.HookPlace]:
     """Return where an agent of this machine is told whom to call, the usual place first."""
     agent = wiring.agents()[name]
     return [
-        hooking.place_in(wiring.settings_folder(agent, file), name, file)
+        hook_settings.place_in(wiring.settings_folder(agent, file), name, file)
         for file in agent.profile.hooks
     ]
 
 
-def brief_place(name: str) -> hooking.HookPlace | None:
+def brief_place(name: str) -> hook_settings.HookPlace | None:
     """Return where an agent is told to ask for the brief; None for one that cannot be."""
     places = [place for place in places_of(name) if place.file.brief is not None]
-    return places[0]._replace(roles=hooking.BRIEF) if places else None
+    return places[0]._replace(roles=hook_settings.BRIEF) if places else None
 
 
 def without_brief(names: Sequence[str]) -> list[str]:
@@ -82,14 +82,14 @@ def installs(
         asks = brief_place(agent) if brief else None
         if asks is not None:
             if wanted and wanted[0].path == asks.path:
-                wanted = [asks._replace(roles=hooking.CAPTURE | hooking.BRIEF)]
+                wanted = [asks._replace(roles=hook_settings.CAPTURE | hook_settings.BRIEF)]
             else:
                 wanted.append(asks)
-        out += [(agent, hooking.install(place, home)) for place in wanted]
+        out += [(agent, hook_settings.install(place, home)) for place in wanted]
     return out
 
 
-def _choose_places(name: str, via: str | None) -> list[hooking.HookPlace]:
+def _choose_places(name: str, via: str | None) -> list[hook_settings.HookPlace]:
     """Return the places of a form, else of the usual one."""
     places = places_of(name)
     usual = places[0].file.form
@@ -116,7 +116,7 @@ def sweeps_on_hook(home: Path) -> tuple[Edit | None, str | None]:
 
 
 def removals(
-    agents: Sequence[str], roles: Collection[hooking.Role] = hooking.ROLES
+    agents: Sequence[str], roles: Collection[hook_settings.Role] = hook_settings.ROLES
 ) -> list[tuple[str, Edit]]:
     """Plan to take our lines out, wherever they are."""
     home = wiring.home()
@@ -124,7 +124,7 @@ def removals(
     for agent in agents:
         places = [place._replace(roles=frozenset(roles)) for place in places_of(agent)]
         usable = [place for place in places if not place.is_notify or "capture" in roles]
-        edits = [hooking.uninstall(place, home) for place in usable]
+        edits = [hook_settings.uninstall(place, home) for place in usable]
         out += [(agent, edit) for edit in edits if edit.changes] or [(agent, edits[0])]
     is_last = not any(_calls_us(agent) for agent in names() if agent not in agents)
     if "capture" in roles and is_last:
@@ -149,8 +149,8 @@ def apply(edits: Sequence[tuple[str, Edit]], *, keep: bool) -> None:
         config.make_private(wiring.home() / "queue")
         launcher.write(wiring.home())
     for agent, edit in edits:
-        keeps = agent != OWN and (keep or hooking.has_ours(edit.after))
-        carry_out(edit, keep=keeps, was_ours=hooking.has_ours(edit.before))
+        keeps = agent != OWN and (keep or hook_settings.has_ours(edit.after))
+        carry_out(edit, keep=keeps, was_ours=hook_settings.has_ours(edit.before))
         if edit.after is None and _is_own_file(agent, edit.path):
             with contextlib.suppress(OSError):
                 edit.path.parent.rmdir()  # a folder that held our file only
@@ -168,12 +168,12 @@ def _is_own_file(agent: str, path: Path) -> bool:
 def status_of(agent: str) -> dict[str, JSON]:
     """Return how an agent's hook stands, and when it was last heard."""
     home = wiring.home()
-    states = [(place, hooking.state(place, home)) for place in places_of(agent)]
+    states = [(place, hook_settings.state(place, home)) for place in places_of(agent)]
     place, state = next((pair for pair in states if pair[1].installed), states[0])
     same_form = [pair for pair in states if pair[0].file.form == place.file.form]
     absent = [event for at, there in same_form if not there.installed for event in at.events]
     asks = brief_place(agent)
-    brief = hooking.state(asks, home) if asks is not None else None
+    brief = hook_settings.state(asks, home) if asks is not None else None
     seen = last_nudge(home, agent)
     waiting = _waiting_sessions(home, agent)
     return {

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from thence.bridge.frames import Parcel
+from thence.bridge.record_json import Parcel
 from thence.errors import NotReadable
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
 from thence.format.graph import State

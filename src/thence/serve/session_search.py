@@ -20,7 +20,7 @@ from thence.memory.cjk_pairs import usual_form
 from thence.memory.highlighting import NOTHING, Marking, marking_of
 from thence.memory.search import BadQuery, parse
 from thence.serve.chart import Chart
-from thence.serve.paths import Paths
+from thence.serve.event_positions import Paths
 
 MAX_CACHED_CHARACTERS: Final = 96_000_000
 """Characters of texts that stay in memory, of all sessions together."""

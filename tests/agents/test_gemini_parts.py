@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from thence.agents import parts
+from thence.agents import gemini_parts
 from thence.format.records import Usage
 
 ANYTHING: tuple[Any, ...] = (
@@ -27,18 +27,18 @@ NAMES = ("input", "output", "cached", "thoughts", "total")
 @pytest.mark.parametrize("content", ANYTHING)
 def test_no_content_raises(content: Any) -> None:
     """Whatever stands in a message."""
-    list(parts.answer_blocks(content)), list(parts.calls_in(content))
-    list(parts.responses_in(content)), parts.summary_blocks(content)
-    parts.text_of_parts(content)
+    list(gemini_parts.answer_blocks(content)), list(gemini_parts.calls_in(content))
+    list(gemini_parts.responses_in(content)), gemini_parts.summary_blocks(content)
+    gemini_parts.text_of_parts(content)
 
-    assert isinstance(parts.parts_of(content), list)
+    assert isinstance(gemini_parts.parts_of(content), list)
 
 
 @pytest.mark.parametrize("value", ANYTHING)
 def test_no_output_raises(value: Any) -> None:
     """A function may give anything."""
-    assert not parts.output_of({"response": value})[1]
-    assert parts.output_of({"response": {"error": value}})[1]
+    assert not gemini_parts.output_of({"response": value})[1]
+    assert gemini_parts.output_of({"response": {"error": value}})[1]
 
 
 def test_thoughts_beside_the_output_are_added_and_those_in_it_are_not() -> None:
@@ -46,13 +46,13 @@ def test_thoughts_beside_the_output_are_added_and_those_in_it_are_not() -> None:
     beside = {"input": 100, "output": 10, "cached": 40, "thoughts": 5, "total": 115}
     inside = {**beside, "total": 110}
 
-    assert Usage(60, 15, 0, 40) == parts.usage_of_counts(beside, NAMES)
-    assert Usage(60, 10, 0, 40) == parts.usage_of_counts(inside, NAMES)
-    assert None is parts.usage_of_counts({}, NAMES)
+    assert Usage(60, 15, 0, 40) == gemini_parts.usage_of_counts(beside, NAMES)
+    assert Usage(60, 10, 0, 40) == gemini_parts.usage_of_counts(inside, NAMES)
+    assert None is gemini_parts.usage_of_counts({}, NAMES)
 
 
 def test_an_image_stays_an_image() -> None:
     """As the Messages API has it."""
-    (block,) = parts.answer_blocks([{"inlineData": {"mimeType": "image/png", "data": "aa"}}])
+    (block,) = gemini_parts.answer_blocks([{"inlineData": {"mimeType": "image/png", "data": "aa"}}])
 
     assert {"type": "base64", "media_type": "image/png", "data": "aa"} == block.payload["source"]

@@ -16,9 +16,8 @@ from click.testing import CliRunner
 from tests.serve.conftest import KEY, LONG, Answer, House, empty
 from thence.cli import thence
 from thence.errors import BadConfig
-from thence.serve import gate as gates
-from thence.serve.cookies import MAX_SIGNED_IN, Cookies
-from thence.serve.gate import (
+from thence.serve import auth as gates
+from thence.serve.auth import (
     COOKIE_MAX_AGE_S,
     CSP,
     ENTER,
@@ -29,6 +28,7 @@ from thence.serve.gate import (
     home_key,
     is_loopback,
 )
+from thence.serve.cookies import MAX_SIGNED_IN, Cookies
 
 
 class Hostile(NamedTuple):

@@ -12,8 +12,17 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from thence import config
-from thence.cli import hooking, hooks, launcher, registering, scheduling, services, shells, wiring
-from thence.cli.changes import Edit, EditRefused, body_of, carry_out, write_file
+from thence.cli import (
+    hook_install,
+    hook_settings,
+    launcher,
+    mcp_settings,
+    scheduling,
+    services,
+    shells,
+    wiring,
+)
+from thence.cli.file_changes import Edit, EditRefused, body_of, carry_out, write_file
 from thence.errors import ThenceError
 
 FILE: Final = "setup.json"
@@ -51,23 +60,23 @@ class SetupPart(NamedTuple):
 
 
 def _hooks(agents: Sequence[str]) -> PartChange:
-    edits = hooks.installs(agents)
-    own, _ = hooks.sweeps_on_hook(wiring.home())
+    edits = hook_install.installs(agents)
+    own, _ = hook_install.sweeps_on_hook(wiring.home())
     if own is not None:
-        edits.append((hooks.OWN, own))
-    return _plan_edits(edits, lambda due: hooks.apply(due, keep=True))
+        edits.append((hook_install.OWN, own))
+    return _plan_edits(edits, lambda due: hook_install.apply(due, keep=True))
 
 
 def _brief(agents: Sequence[str]) -> PartChange:
-    edits = hooks.installs(agents, capture=False, brief=True)
-    return _plan_edits(edits, lambda due: hooks.apply(due, keep=True))
+    edits = hook_install.installs(agents, capture=False, brief=True)
+    return _plan_edits(edits, lambda due: hook_install.apply(due, keep=True))
 
 
-def _without(role: hooking.Role) -> Callable[[Sequence[str]], PartChange]:
+def _without(role: hook_settings.Role) -> Callable[[Sequence[str]], PartChange]:
     def remove(agents: Sequence[str]) -> PartChange:
-        known = [name for name in agents if name in hooks.names()]
-        edits = hooks.removals(known, {role}) if known else []
-        return _plan_edits(edits, lambda due: hooks.apply(due, keep=False))
+        known = [name for name in agents if name in hook_install.names()]
+        edits = hook_install.removals(known, {role}) if known else []
+        return _plan_edits(edits, lambda due: hook_install.apply(due, keep=False))
 
     return remove
 
@@ -79,15 +88,15 @@ def _plan_edits(
     return PartChange([*edits], lambda: write(due))
 
 
-def _hook_problem(role: hooking.Role) -> Callable[[str], str]:
+def _hook_problem(role: hook_settings.Role) -> Callable[[str], str]:
     def problem(agent: str) -> str:
-        if agent not in hooks.names():
+        if agent not in hook_install.names():
             return "is of an agent that is not known"
-        usable = [p for p in hooks.places_of(agent) if not p.is_notify or role == "capture"]
+        usable = [p for p in hook_install.places_of(agent) if not p.is_notify or role == "capture"]
         places = [place._replace(roles=frozenset({role})) for place in usable]
-        states = [hooking.state(place, wiring.home()) for place in places]
+        states = [hook_settings.state(place, wiring.home()) for place in places]
         state = next(
-            (state for state in states if state.installed), hooking.HookState(installed=False)
+            (state for state in states if state.installed), hook_settings.HookState(installed=False)
         )
         if state.gone:
             return f"starts a program that is gone: {state.gone}"
@@ -100,13 +109,13 @@ def _hook_problem(role: hooking.Role) -> Callable[[str], str]:
 
 
 def _servers(agents: Sequence[str]) -> PartChange:
-    entry = registering.own_entry()
-    places = [(name, registering.place_of(name)) for name in agents]
-    return _plan_servers([(name, registering.install(place, entry)) for name, place in places])
+    entry = mcp_settings.own_entry()
+    places = [(name, mcp_settings.place_of(name)) for name in agents]
+    return _plan_servers([(name, mcp_settings.install(place, entry)) for name, place in places])
 
 
 def _without_servers(agents: Sequence[str]) -> PartChange:
-    return _plan_servers(registering.removals([n for n in agents if n in registering.names()]))
+    return _plan_servers(mcp_settings.removals([n for n in agents if n in mcp_settings.names()]))
 
 
 def _plan_servers(edits: Sequence[tuple[str, Edit]]) -> PartChange:
@@ -115,9 +124,9 @@ def _plan_servers(edits: Sequence[tuple[str, Edit]]) -> PartChange:
 
 
 def _server_problem(agent: str) -> str:
-    if agent not in registering.names():
+    if agent not in mcp_settings.names():
         return "is of an agent that is not known"
-    state = registering.state(registering.place_of(agent), registering.own_entry())
+    state = mcp_settings.state(mcp_settings.place_of(agent), mcp_settings.own_entry())
     return {"none": "is not there any more", "elsewhere": "starts another program"}.get(state, "")
 
 
@@ -215,7 +224,7 @@ PARTS: Final[tuple[SetupPart, ...]] = (
     SetupPart(
         "brief",
         "Tell each new session what the last one in its repository left (thence brief)",
-        lambda: [name for name in wiring.agents_here("hooks") if hooks.brief_place(name)],
+        lambda: [name for name in wiring.agents_here("hooks") if hook_install.brief_place(name)],
         _brief,
         _without("brief"),
         _hook_problem("brief"),
@@ -223,7 +232,7 @@ PARTS: Final[tuple[SetupPart, ...]] = (
     SetupPart(
         "mcp",
         "Let agents search past sessions (MCP)",
-        registering.present,
+        mcp_settings.present,
         _servers,
         _without_servers,
         _server_problem,
@@ -290,9 +299,9 @@ def record(home: Path, installed: dict[Name, list[str]]) -> None:
 def is_launcher_used() -> bool:
     """Return whether anything on this machine names the launcher of this home."""
     start = str(launcher.path_in(wiring.home()))
-    places = [place for name in hooks.names() for place in hooks.places_of(name)]
+    places = [place for name in hook_install.names() for place in hook_install.places_of(name)]
     paths = [place.path for place in places]
-    paths += [registering.place_of(name).path for name in registering.names()]
+    paths += [mcp_settings.place_of(name).path for name in mcp_settings.names()]
     ways: list[Way] = [*scheduling.active_means(), *services.active_services()]
     bodies = [_body(path) for path in dict.fromkeys(paths)]
     return bool(ways) or any(start in body for body in bodies)

@@ -25,7 +25,7 @@ from thence.format.stored import events_of_session
 from thence.memory.readouts import readout_of
 from thence.serve.chart import Chart
 from thence.serve.clock import DisplayClock
-from thence.serve.head import tail
+from thence.serve.session_head import tail
 from thence.serve.session_page import SessionPage
 from thence.serve.view import Drawing
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from thence.agents import Source
-from thence.bridge import events_in, share, trajectories
-from thence.bridge.frames import Parcel, parcel_of
+from thence.bridge import event_import, share, trajectories
+from thence.bridge.record_json import Parcel, parcel_of
 from thence.errors import NotReadable
 from thence.format.records import JSON
 from thence.memory.exclusion import Exclusion
@@ -84,8 +84,8 @@ def _read_body(body: bytes, path: Path) -> Incoming | None:
     if share.is_share(document):
         lines = [document, *_lines(rest, path)]
         return Incoming("share", list(share.parcels_in(lines)), str(document.get("by") or ""))
-    if events_in.is_export(document):
-        return Incoming("jsonl", [events_in.parcel_in([document, *_lines(rest, path)])])
+    if event_import.is_export(document):
+        return Incoming("jsonl", [event_import.parcel_in([document, *_lines(rest, path)])])
     if not trajectories.is_trajectory(document):
         if b'"ATIF-' not in body:
             return None

@@ -18,7 +18,7 @@ from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label, label_ch
 from thence.memory.notes import Kind, note_path, read_notes
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext, ContextDependency
-from thence.serve.head import note_line, title_of
+from thence.serve.session_head import note_line, title_of
 
 MAX_TAGS = 50
 """Tags that one request may set."""

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from thence.cli import hooking, json_text, launcher, options, toml_text, wiring, yaml_text
-from thence.cli.changes import Edit, EditRefused, body_of
+from thence.cli import hook_settings, json_text, launcher, options, toml_text, wiring, yaml_text
+from thence.cli.file_changes import Edit, EditRefused, body_of
 
 if TYPE_CHECKING:
     from thence.agents.profiles import ServerFile
@@ -162,12 +162,14 @@ def _read(place: ServerPlace, body: bytes | None) -> dict[str, Any]:
         return {}
     if place.file.form == "yaml":
         return _read_yaml(place, (body or b"").decode("utf-8", "replace"))
-    return (hooking.json_of if place.is_json else hooking.toml_of)(place.path, body or b"")
+    return (hook_settings.json_of if place.is_json else hook_settings.toml_of)(
+        place.path, body or b""
+    )
 
 
 def _read_yaml(place: ServerPlace, text: str) -> dict[str, Any]:
     """Read the servers of a file in YAML, and the names of all else that it sets."""
-    text = text.removeprefix(hooking.BOM)
+    text = text.removeprefix(hook_settings.BOM)
     try:
         data: dict[str, Any] = dict.fromkeys(yaml_text.keys(text))
         pairs = yaml_text.items(text, [place.key])
@@ -231,7 +233,7 @@ def _with(place: ServerPlace, body: bytes | None, entry: dict[str, Any]) -> tupl
 
 def _into_json(key: str, text: str, server: dict[str, Any], end: str) -> Iterator[str]:
     entry = f'"{NAME}": {json.dumps(server)}'
-    bom, bare = (hooking.BOM, text[1:]) if text.startswith(hooking.BOM) else ("", text)
+    bom, bare = (hook_settings.BOM, text[1:]) if text.startswith(hook_settings.BOM) else ("", text)
     ours = f'{{\n  "{key}": {{\n    {entry}\n  }}\n}}'
     if not bare.strip():
         yield ours + end
@@ -286,7 +288,7 @@ def _out_of_yaml(place: ServerPlace, text: str) -> Iterator[str]:
 
 def _out_of_json(place: ServerPlace, text: str) -> Iterator[str]:
     """Yield the text without an entry of our name: with what was made for it, or only itself."""
-    bom, bare = (hooking.BOM, text[1:]) if text.startswith(hooking.BOM) else ("", text)
+    bom, bare = (hook_settings.BOM, text[1:]) if text.startswith(hook_settings.BOM) else ("", text)
     if json.loads(bare)[place.key].keys() == {NAME}:
         yield bom + json_text.remove(bare, [place.key])
     yield bom + json_text.remove(bare, [place.key, NAME])
@@ -304,7 +306,7 @@ def _first_valid(place: ServerPlace, tries: Iterator[str], *wanted: dict[str, An
     """Return the first text that says what it should and nothing else."""
     for text in tries:
         try:
-            bare = text.removeprefix(hooking.BOM)
+            bare = text.removeprefix(hook_settings.BOM)
             if place.file.form == "yaml":
                 data = _read(place, bare.encode())
             else:

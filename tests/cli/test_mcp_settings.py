@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.agents.profiles import ServerFile, agents
-from thence.cli.changes import EditRefused, carry_out
-from thence.cli.registering import ServerPlace, install, server_entry, state, uninstall
+from thence.cli.file_changes import EditRefused, carry_out
+from thence.cli.mcp_settings import ServerPlace, install, server_entry, state, uninstall
 
 ENTRY = {"command": "/opt/thence", "args": ["mcp"]}
 FAR = {**ENTRY, "env": {"THENCE_HOME": '/far "away"\\x'}}

@@ -32,7 +32,7 @@ from thence.memory.session_status import Standing
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
 from thence.serve.clock import DisplayClock, DisplayTime
-from thence.serve.items import Window
+from thence.serve.row_items import Window
 
 _OUTCOMES: Final = {
     "success": ("done", "st-ok"),
