@@ -244,7 +244,7 @@ class _Document:
         is_said = any(block.role != "system" for block in fact.blocks)
         if not rows or not is_said or all(row.event.state is State.INTERNAL for row in rows):
             self._loose.append({**frame_of(fact), "n": number})
-            line = self._channel_line(fact.channel)
+            line = self._lines.get(fact.channel, self._lines[MAIN])
             self._bill(line, rows, None)
             return
         line = self._line_for(name, fact, node)
@@ -298,9 +298,6 @@ class _Document:
             name += "'"
         line = self._lines[name] = _Line(name, channel, above)
         return line
-
-    def _channel_line(self, channel: str) -> _Line:
-        return self._lines.get(channel, self._lines[MAIN])
 
     # -- which step -----------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ def plan(
             "by": by,
             "at": at.isoformat(),
         },
-        _one_line(readout.title),
+        " ".join(readout.title.split())[:200] if readout.title else None,
         known.model if agent == to else settings.model,
         known.git_branch,
         settings.provider,
@@ -183,10 +183,6 @@ def _body(path: str, rows: list[JSON]) -> bytes:
     if not path.endswith(".jsonl"):
         return json.dumps(rows[0], indent=2).encode() + b"\n"
     return b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
-
-
-def _one_line(title: str | None) -> str | None:
-    return " ".join(title.split())[:200] if title else None
 
 
 def _repair_notes(mended: repair.Mended) -> list[str]:

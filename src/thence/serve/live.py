@@ -242,9 +242,6 @@ class Hub:
         rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
         return sorted(self._context.display(rows), key=_ingest_order)
 
-    def _with_lineage(self, row: SessionRow) -> SessionRow:
-        return self._context.display([row])[0]
-
     def _changed_frame(self, row: SessionRow) -> bytes:
         data = {"change": row.change, "session": session_out(self._context, row)}
         return frame("changed", data, _place(row))
@@ -360,7 +357,7 @@ class Hub:
             )
             frames = [
                 *self._new_frames(stream, line, row),
-                frame("session", session_out(self._context, self._with_lineage(row))),
+                frame("session", session_out(self._context, self._context.display([row])[0])),
             ]
             stream.line, stream.row = line, row
             self._send(stream.clients, frames)

@@ -363,7 +363,7 @@ class HermesMessages(MessageRows):
             for (cwd,) in self._database.select("sessions", ("cwd",), "WHERE id = ?", parent):
                 about |= {"cwd": cwd} if text(cwd) else {}
         edges = tuple(self._above())
-        known = _crc(repr((about, edges)))
+        known = f"{crc32(clean_carry(repr((about, edges))).encode('utf-8', 'replace')):08x}"
         if (about or edges) and known != self._about_digest:
             self._about_digest = known
             node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
@@ -421,10 +421,6 @@ def _again(block: Block) -> Block:
     if block.kind in ("user_msg", "assistant_msg"):
         return Block("lifecycle", block.role, block.summary, block.payload)
     return note(block.summary or block.kind, None)
-
-
-def _crc(value: str) -> str:
-    return f"{crc32(clean_carry(value).encode('utf-8', 'replace')):08x}"
 
 
 def _digest(row: Record) -> str:
