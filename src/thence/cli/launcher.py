@@ -44,7 +44,7 @@ if [ "$1" = {word} ]; then
   shift
   exec "$python" -I -S "$nudge" "$@"
 fi
-exec {python_command} -m thence "$@"
+exec {python_command} -c 'from thence.__main__ import main; main()' "$@"
 """
 _PYTHON: Final = re.compile(r"^python=(.*)$", re.MULTILINE)
 _NUDGE: Final = re.compile(r"^nudge=(.*)$", re.MULTILINE)

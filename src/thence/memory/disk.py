@@ -15,7 +15,7 @@ import apsw
 _DATABASE = b"SQLite format 3\0"  # what every SQLite file begins with
 _BESIDE_DATABASE = ("-wal", "-shm", "-journal")  # how SQLite names what lies beside a file
 _PAUSE_S = 0.05
-_SYNC_THREADS = 8
+_SYNC_THREADS, _SYNCS_PER_THREAD = 8, 4
 _LOCKS: set[int] = set()
 
 
@@ -52,7 +52,7 @@ def sync_data(handles: Sequence[int]) -> None:
         except OSError as error:
             failed.append(error)
 
-    count = max(min(len(handles), _SYNC_THREADS), 1)
+    count = min(1 + len(handles) // _SYNCS_PER_THREAD, _SYNC_THREADS)
     threads: list[threading.Thread] = []
     try:
         for at in range(1, count):

@@ -157,7 +157,12 @@ class Sweeper:
         inbox = self._home / nudges.FOLDER
         try:
             batches = changes(
-                folders, inbox, gather_ms=GATHER_MS, step_ms=self._step_ms, stop=self._stop
+                folders,
+                inbox,
+                gather_ms=GATHER_MS,
+                step_ms=self._step_ms,
+                stop=self._stop,
+                store=getattr(self._store, "path", None),
             )
         finally:
             self._watched.set()
