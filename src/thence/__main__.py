@@ -29,8 +29,12 @@ def _run() -> None:
 
         if answer_quickly(sys.argv[3]):
             return
+    import gc
+
+    gc.disable()  # modules are many objects, and none of them is garbage
     from thence.cli import main as run
 
+    gc.enable()
     run()
 
 
