@@ -39,3 +39,31 @@ def test_files_and_folders_are_made_durable(
     assert [file.stat().st_ino, tmp_path.stat().st_ino] == synced
     with pytest.raises(FileNotFoundError):
         disk.sync(tmp_path / "gone")
+
+
+def test_many_files_are_synced_each_once_and_one_that_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side; nobody goes on before all of them are done."""
+    files = [tmp_path / f"{number}" for number in range(30)]
+    handles = [os.open(path, os.O_WRONLY | os.O_CREAT) for path in files]
+    synced: list[int] = []
+
+    def told(handle: int) -> None:
+        synced.append(handle)
+        if handle == handles[7]:
+            raise OSError(5, "the disk refuses")
+
+    try:
+        monkeypatch.setattr("os.fdatasync", synced.append)
+        disk.sync_data([])
+        disk.sync_data(handles)
+
+        assert sorted(handles) == sorted(synced)
+
+        monkeypatch.setattr("os.fdatasync", told)
+        with pytest.raises(OSError, match="the disk refuses"):
+            disk.sync_data(handles)
+    finally:
+        for handle in handles:
+            os.close(handle)
