@@ -216,7 +216,8 @@ def again(sides: Sequence[Side], root: Path, rounds: int = 5) -> int:
             took.setdefault((side.name, "nothing new"), []).append(side.read().wall)
         now = f'"timestamp":"{time_text(time.time())}"'.encode()  # as an agent that is at work
         for path in files[:LINES]:
-            last = path.read_bytes().splitlines(keepends=True)[-1]
+            lines = path.read_bytes().splitlines(keepends=True)
+            last = next(line for line in reversed(lines) if b'"timestamp":"' in line)
             line = re.sub(rb'"timestamp":"[^"]*"', now, last, count=1)
             with path.open("ab") as file:
                 file.write(line.replace(b'"uuid":"', b'"uuid":"%x' % number))

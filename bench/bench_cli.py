@@ -142,7 +142,7 @@ def main() -> int:
                 text=True,
             )
 
-        entry = "from thence.cli import main; main()"
+        entry = "from thence.__main__ import main; main()"
         works: dict[str, Callable[[], object]] = {
             name: partial(run, "-c", entry, *name.split()) for name in ("--help", "ls", "")
         }
