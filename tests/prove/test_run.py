@@ -64,14 +64,14 @@ def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
         running.kill()
     before = state.read_bytes()
     done = subprocess.run(program, env=env, capture_output=True, text=True, check=True)
-    told = json.loads((folder / "report.json").read_bytes())["trials"]
-    ended = before.count(b"\n")
+    trials = json.loads((folder / "report.json").read_bytes())["trials"]
+    finished = before.count(b"\n")
 
-    assert 3 <= ended < 21
-    assert f"going on: {ended} of 22 parts have ended before" == done.stdout.splitlines()[0]
+    assert 3 <= finished < 21
+    assert f"continuing: {finished} of 22 parts were finished before" == done.stdout.splitlines()[0]
     assert state.read_bytes().startswith(before)
     assert [list(row) for row in expected] == [
-        [t[k] for k in ("name", "parts", "ended", "done", "violations", "seen")] for t in told
+        [t[k] for k in ("name", "parts", "ended", "done", "violations", "seen")] for t in trials
     ]
 
 
