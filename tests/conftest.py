@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,9 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.postgres import Cluster
+
+MakeFolder = Callable[[Path], None]
+"""Makes a folder, which is not there yet, and what is in it."""
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -155,19 +158,34 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def corpus(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hostile inputs, made anew, once for all processes that run tests; change nothing."""
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, MakeFolder], Path]:
+    """Return a folder that one of the processes that run tests makes for all; change nothing."""
     base = tmp_path_factory.getbasetemp()
-    out = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "hostile"
+    base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+
+    def made(name: str, make: MakeFolder) -> Path:
+        out = base / name
+        with out.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not out.exists():
+                passing = out.with_suffix(".making")
+                shutil.rmtree(passing, ignore_errors=True)
+                make(passing)
+                passing.rename(out)
+        return out
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def corpus(shared: Path, made_once: Callable[[str, MakeFolder], Path]) -> Path:
+    """The hostile inputs, made anew, once for all processes that run tests; change nothing."""
     program = shared / "tools" / "gen_hostile.py"
-    with out.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not out.exists():
-            passing = out.with_suffix(".making")
-            shutil.rmtree(passing, ignore_errors=True)
-            subprocess.run([sys.executable, program, passing], check=True, capture_output=True)
-            passing.rename(out)
-    return out
+
+    def make(folder: Path) -> None:
+        subprocess.run([sys.executable, program, folder], check=True, capture_output=True)
+
+    return made_once("hostile", make)
 
 
 @pytest.fixture(scope="session")
