@@ -24,8 +24,8 @@ from pathlib import Path
 from bench.measure import medians, verdict
 from thence.agents import Cursor, Mark
 from thence.cli import launcher
-from thence.cli.hooking import program
-from thence.format.joins import Spent
+from thence.cli.hook_settings import program
+from thence.format.derived_events import Spent
 from thence.format.normal import Cost, Session
 from thence.format.records import Usage, time_text
 from thence.memory.derivation import DIGEST_VERSION

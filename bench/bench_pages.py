@@ -86,8 +86,8 @@ def _worked(context: Any, uid: str) -> None:
 def _painted(context: Any, uid: str, bare: float) -> int:
     """Look at it with a browser: for the first time, then four times at hand."""
     from thence.serve import app
+    from thence.serve.auth import AuthMiddleware
     from thence.serve.context import AppContext
-    from thence.serve.gate import AuthMiddleware
 
     given = {"known": context.known, "roots": {}, "policy": context.policy}
     context = AppContext(context.store, home=context.home, settings=context.settings, **given)

@@ -23,7 +23,7 @@ from tests.serve import looks
 from tests.serve.looks import Look
 from thence import config
 from thence.agents import Adapter, adapters
-from thence.cli import madeup
+from thence.cli import sample_machine
 from thence.memory.redact import Redactor
 from thence.memory.reports import SweepReport
 from thence.memory.retention import Policy
@@ -31,8 +31,8 @@ from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.serve import app as serving
 from thence.serve.app import App
+from thence.serve.auth import AuthMiddleware
 from thence.serve.context import AppContext
-from thence.serve.gate import AuthMiddleware
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -61,7 +61,7 @@ class House:
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
-        self.homes = madeup.homes(folder)
+        self.homes = sample_machine.homes(folder)
         self.store = Sqlite(str(self.homes.thence / "memory" / "thence.db"))
         self.context = self._make_context()
         self._listener = serving.listener("127.0.0.1", port)
@@ -200,7 +200,7 @@ def _registered() -> Iterator[Callable[..., Litestar]]:
 
 def built(folder: Path) -> House:
     """Write the made-up sessions, and keep them."""
-    madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
+    sample_machine.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
     house = House(folder)
     house.swept()
     return house
@@ -208,7 +208,7 @@ def built(folder: Path) -> House:
 
 def empty(folder: Path) -> House:
     """A machine on which no agent has said anything yet."""
-    homes = madeup.homes(folder)
+    homes = sample_machine.homes(folder)
     for home in (homes.claude, homes.thence, homes.work):
         home.mkdir()
     return House(folder)

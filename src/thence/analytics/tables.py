@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from thence.format.derived_events import log_ends, time_of
 from thence.format.figures import project
 from thence.format.graph import State
-from thence.format.joins import log_ends, time_of
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent

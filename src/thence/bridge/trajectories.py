@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from thence.bridge.atif import MAIN, OURS, Object
-from thence.bridge.frames import Parcel, fact_in, parcel_in
+from thence.bridge.record_json import Parcel, fact_in, parcel_in
 from thence.errors import NotReadable
 from thence.format import tools
 from thence.format.facts import Block, Edge, Fact, answers_of, calls_of

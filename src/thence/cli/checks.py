@@ -325,7 +325,7 @@ def clock(store: Store | None) -> Iterator[Finding]:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hooks import describe_status, fix_of, names, status_of
+    from thence.cli.hook_install import describe_status, fix_of, names, status_of
 
     now = present()
     roots = wiring.roots(known)
@@ -373,10 +373,10 @@ def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
 def setup_parts(home: Path) -> Iterator[Finding]:
     """Tell whether what setup installed is there, and whether the viewer's program is this one."""
     from thence import __version__
-    from thence.cli import background, launcher, parts
+    from thence.cli import background, launcher, setup_parts
 
-    recorded = parts.read_record(home)
-    known = {part.name: part for part in parts.PARTS}
+    recorded = setup_parts.read_record(home)
+    known = {part.name: part for part in setup_parts.PARTS}
     wrong = 0
     for name, whose in recorded.items():
         for owner in whose:

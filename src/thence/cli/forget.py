@@ -18,9 +18,9 @@ import click
 
 from thence.agents.profiles import label_of
 from thence.cli import options, wiring
-from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, tilde, title_text
 from thence.cli.deletion import OURS, forget, own_files
+from thence.cli.file_changes import confirm
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
 from thence.errors import SessionBusy, ThenceError
 

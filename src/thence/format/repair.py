@@ -111,7 +111,7 @@ def mend(
     calls = pairing.finish()
     ids = _new_ids(calls, out)
     turns = _merge_turns(_shown(parts, ids, out, orphans, reasons or {}))
-    if any(_ends_in_thought(turn) for turn in turns):
+    if any(turn[1][-1].get("type") in content.THOUGHTS for turn in turns):
         # Taking a thought away may leave a turn empty, so neighbours meet: merged once more.
         turns = _merge_turns([_without_last_thought(turn, out) for turn in turns])
     if turns and turns[0][0] == "assistant":
@@ -375,10 +375,6 @@ def _shaped_result(result: Block, name: str, reworded: dict[str, int]) -> Block:
         return result
     shaped = {"type": "tool_result", "tool_use_id": name, "content": made}
     return {**shaped, "is_error": wrong} if isinstance(wrong, bool) else shaped
-
-
-def _ends_in_thought(turn: _Turn) -> bool:
-    return turn[1][-1].get("type") in content.THOUGHTS
 
 
 def _without_last_thought(turn: _Turn, out: Mended) -> _Turn:

@@ -8,7 +8,7 @@ Invariants: pure; nothing raises, whatever the shape of the arguments; time is l
 shell reads a script and output reads a result. What is not evident is left out: a command that
 merely names a runner is no test run, a count the output does not tell is None.
 
-Never here: whether a call failed (see errors), the event made of a run (see joins).
+Never here: whether a call failed (see errors), the event made of a run (see derived_events).
 """
 
 from __future__ import annotations

@@ -29,9 +29,16 @@ from thence.agents.files import (
 from thence.memory import fields
 from thence.memory.derivation import Fingerprint
 from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
-from thence.memory.places import SourceReader, are_known, arrange, modified_ns, reader_of, unite
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
+from thence.memory.session_sources import (
+    SourceReader,
+    are_known,
+    arrange,
+    modified_ns,
+    reader_of,
+    unite,
+)
 from thence.memory.store import Filter, Inventory, SessionRow, Store, SweepEntry
 
 REST_S: Final = 60.0
@@ -244,7 +251,7 @@ def due_digests(store: Store, *, all_due: bool) -> list[SessionRow]:
     rows = list(store.sessions(Filter(analysed=False, evicted=False)))
     if all_due or not rows:
         return rows
-    from thence.format.joins import time_of
+    from thence.format.derived_events import time_of
 
     since = datetime.now(UTC) - timedelta(seconds=REST_S)
     moments = {row.session.session_uid: time_of(row.session.ended_at) for row in rows}

@@ -23,11 +23,11 @@ from thence.agents import Cursor
 from thence.agents.packages import ForeignFailure, entry_points, foreign, is_ours, note_problem
 from thence.errors import BadConfig, MissingPackage, ThenceError
 from thence.format import fold
+from thence.format.derived_events import Spent
 from thence.format.facts import Edge, Fact
 from thence.format.figures import money
 from thence.format.fold import FoldState, Index
 from thence.format.graph import State
-from thence.format.joins import Spent
 from thence.format.lineage import key_of
 from thence.format.normal import Session
 from thence.format.records import JSON, Usage

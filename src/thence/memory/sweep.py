@@ -32,11 +32,11 @@ from thence.memory.derivation import Part, fingerprint
 from thence.memory.due_sources import DueSources, SourceJob, due_digests
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
-from thence.memory.places import SourceReader, is_deleted, reader_of
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
 from thence.memory.retention_run import Removed, RetentionRun, running_sessions
 from thence.memory.rows import digests_of
+from thence.memory.session_sources import SourceReader, is_deleted, reader_of
 from thence.memory.store import (
     DATA_LOSS,
     DigestRecord,
@@ -213,12 +213,12 @@ class Sweep:
 
     def _settle_owners(self, conflicts: Mapping[str, set[str]]) -> None:
         """Write which of the sessions that share records own them."""
-        from thence.memory import families
+        from thence.memory import ownership
 
         teach_all()
-        for changes in families.resolve_ownership(self._store, conflicts):
+        for changes in ownership.resolve_ownership(self._store, conflicts):
             for _ in (change for change in changes if change.rebuilt):
-                self.report.note_rebuild(families.RECLAIMED)
+                self.report.note_rebuild(ownership.RECLAIMED)
             self._store.write(changes)
 
     @property

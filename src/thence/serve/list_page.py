@@ -15,20 +15,20 @@ import msgspec
 from markupsafe import Markup, escape
 
 from thence.format.figures import clean, money, several
-from thence.memory.bills import totals_by_day
-from thence.memory.descent import descent
+from thence.memory.ancestry import nest_by_ancestry
+from thence.memory.cost_totals import totals_by_day
 from thence.memory.labels import with_tagged
+from thence.memory.local_days import midnight, millis, zone_label
 from thence.memory.notes import matching_notes
 from thence.memory.search import OPEN, BadQuery, Query, SearchMatch, hits, moment, parse
-from thence.memory.standing import open_sessions
+from thence.memory.session_status import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
-from thence.memory.zones import midnight, millis, zone_label
 from thence.serve.agents import agent_label
 from thence.serve.cards import SessionCard, Snippet, card
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import NoteLine, address, note_line
-from thence.serve.labels import unique_labels
+from thence.serve.project_names import unique_labels
+from thence.serve.session_head import NoteLine, address, note_line
 
 PAGE_SESSIONS: Final = 50
 """Sessions of one page of the list."""
@@ -460,7 +460,7 @@ def _by_day(
     today = context.moment(clock.zone).date()
     groups: dict[int, list[tuple[SessionRow, int]]] = {}
     back = 0
-    for row, depth in descent(rows):
+    for row, depth in nest_by_ancestry(rows):
         if not depth:  # what comes from a session stands with it
             last = clock.of(row.session.ended_at)
             back = min((today - last.date()).days if last else 7, 7)

@@ -14,20 +14,20 @@ from typing import Final, cast
 
 import msgspec
 
-from thence.format import joins, output, tools
+from thence.format import derived_events, output, tools
 from thence.format.figures import clean_text, format_duration, money, several
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.readout import Record
-from thence.memory.marking import NOTHING, Marking
+from thence.memory.highlighting import NOTHING, Marking
 from thence.serve import markdown
+from thence.serve.block_texts import all_of, cut_lines, payload_text, pretty_json, render_input
 from thence.serve.chart import MIN_GAP_S, Chart, ChartRow
 from thence.serve.clock import DisplayClock, display_time
-from thence.serve.finding import paths_of
-from thence.serve.items import Body, Diff, FoldedSection, RowView, Side, Window
-from thence.serve.paths import FOLDED, PathStep, rows_of_part
+from thence.serve.event_positions import FOLDED, PathStep, rows_of_part
 from thence.serve.row_fields import RowFields
-from thence.serve.texts import all_of, cut_lines, payload_text, pretty_json, render_input
+from thence.serve.row_items import Body, Diff, FoldedSection, RowView, Side, Window
+from thence.serve.session_search import paths_of
 
 WINDOW_ROWS: Final = 200
 """Rows that are drawn at a time."""
@@ -156,7 +156,7 @@ class Drawing:
         }
         runs = [call.outcome for call in calls if call.outcome.is_test_run]
         last = ("failed" if runs[-1].is_red else "passed") if runs else ""
-        times = [moment for p in places if (moment := joins.time_of(chart.records[p].ts))]
+        times = [moment for p in places if (moment := derived_events.time_of(chart.records[p].ts))]
         passed = round(1000 * (max(times) - min(times)).total_seconds()) if times else 0
         ticks = chart.ticks(places)
         return [
@@ -319,7 +319,7 @@ class Drawing:
         """Return how long the pause before a row was, if it was long."""
         if before is None or before.channel != record.channel:
             return ""
-        old, new = joins.time_of(before.ts), joins.time_of(record.ts)
+        old, new = derived_events.time_of(before.ts), derived_events.time_of(record.ts)
         passed = (new - old).total_seconds() if old and new else 0.0
         if passed < MIN_GAP_S:
             return ""

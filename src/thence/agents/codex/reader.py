@@ -63,7 +63,7 @@ class Codex:
         for path in _rollouts(str(root)):
             thread, key = _identity(path)
             segments = threads.setdefault(thread, {})
-            if key not in segments or _before(path, segments[key].path):
+            if key not in segments or _rank(path) < _rank(segments[key].path):
                 segments[key] = File(path, key)
         for thread, segments in threads.items():
             yield Source(self.name, thread, tuple(segments[k] for k in sorted(segments)), str(root))
@@ -73,7 +73,7 @@ class Codex:
         if path.is_symlink() or not path.is_file():
             return None
         named = _NAME.fullmatch(path.name)
-        if named is None and not _is_rollout(str(path)):
+        if named is None and not any(map(is_ours, _first_records(str(path)))):
             return None
         thread, key = _identity(str(path))
         root = _root(path)
@@ -148,11 +148,6 @@ def _identity(path: str) -> tuple[str, str]:
     return thread, thread
 
 
-def _before(path: str, other: str) -> bool:
-    """Whether of two files with one key this is the one to read."""
-    return _rank(path) < _rank(other)
-
-
 def _rank(path: str) -> tuple[bool, bool, str]:
     return path.endswith(_PACKED), LOGS[1] in Path(path).parts, path
 
@@ -193,11 +188,6 @@ def _around(adapter: Codex, root: Path, thread: str) -> Iterator[Source]:
 
 
 # -- contents -------------------------------------------------------------------------------
-
-
-def _is_rollout(path: str) -> bool:
-    """Whether the first lines of a file show that it is a rollout."""
-    return any(map(is_ours, _first_records(path)))
 
 
 def _first_records(path: str) -> list[Item]:

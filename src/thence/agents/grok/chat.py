@@ -17,7 +17,7 @@ import msgspec
 
 from thence.agents import File, Mark, Source
 from thence.agents.files import clean_carry
-from thence.agents.grok.reading import Reader, text
+from thence.agents.grok.file_facts import Reader, text
 from thence.format import tools
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of

@@ -17,9 +17,9 @@ import msgspec
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
 from thence.agents.contents import Plain
 from thence.agents.grok.chat import ChatLog, Mirror
+from thence.agents.grok.file_facts import text
 from thence.agents.grok.folder import LOG, names, session_in, within
-from thence.agents.grok.reading import text
-from thence.agents.grok.sides import (
+from thence.agents.grok.side_files import (
     ChildDocument,
     ChildUsageDocument,
     ContextDocument,

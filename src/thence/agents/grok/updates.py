@@ -21,8 +21,8 @@ import msgspec
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.grok.chat import is_injected, picture, replacement, result_content
+from thence.agents.grok.file_facts import Reader, by_model, cost_of, text, usage_of
 from thence.agents.grok.folder import within
-from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
 from thence.format import tools
 from thence.format.codec import RawRecord
 from thence.format.facts import (
