@@ -92,6 +92,7 @@ class Launchd:
                 "ProgramArguments": _program(),
                 "EnvironmentVariables": dict(scheduling.variables()),
                 "RunAtLoad": True,
+                # Started again after a crash, and left alone when it ended by itself.
                 "KeepAlive": {"SuccessfulExit": False},
                 "ProcessType": "Background",
                 "WorkingDirectory": "/",
