@@ -37,13 +37,10 @@ class SchedulePlan(NamedTuple):
         return any(edit.changes for edit in self.edits)
 
 
-class Means(Protocol):
-    """One way to have something run again and again."""
+class Way(Protocol):
+    """One way to have the machine start a program."""
 
     name: str
-
-    def install(self, every: Every) -> SchedulePlan:
-        """Plan how it comes."""
 
     def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
@@ -53,6 +50,13 @@ class Means(Protocol):
 
     def where(self) -> str | None:
         """Say where it stands; None when it does not."""
+
+
+class Means(Way, Protocol):
+    """One way to have something run again and again."""
+
+    def install(self, every: Every) -> SchedulePlan:
+        """Plan how it comes."""
 
 
 def means(name: str | None = None) -> Means:
