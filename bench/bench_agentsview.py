@@ -215,7 +215,8 @@ def measure_later_imports(tools: Sequence[MeasuredTool], root: Path, rounds: int
             times.setdefault((tool.name, "nothing new"), []).append(tool.import_logs().wall)
         now = f'"timestamp":"{time_text(time.time())}"'.encode()  # as if an agent were working
         for path in files[:GROWING_FILES]:
-            last = path.read_bytes().splitlines(keepends=True)[-1]
+            lines = path.read_bytes().splitlines(keepends=True)
+            last = next(line for line in reversed(lines) if b'"timestamp":"' in line)
             line = re.sub(rb'"timestamp":"[^"]*"', now, last, count=1)
             with path.open("ab") as file:
                 file.write(line.replace(b'"uuid":"', b'"uuid":"%x' % number))

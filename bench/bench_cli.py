@@ -25,8 +25,8 @@ from pathlib import Path
 from bench.measure import medians, verdict
 from thence.agents import Cursor, Mark
 from thence.cli import launcher
-from thence.cli.hooking import program
-from thence.format.joins import Spent
+from thence.cli.hook_settings import program
+from thence.format.derived_events import Spent
 from thence.format.normal import Cost, Session
 from thence.format.records import Usage, time_text
 from thence.memory.derivation import DIGEST_VERSION
@@ -150,7 +150,7 @@ def main() -> int:
                 text=True,
             )
 
-        entry = "from thence.cli import main; main()"
+        entry = "from thence.__main__ import main; main()"
         operations: dict[str, Callable[[], object]] = {
             operation: partial(run, "-c", entry, *operation.split())
             for operation in ("--help", "ls", "")

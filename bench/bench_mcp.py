@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.measure import verdict
 from thence.agents import adapters
-from thence.cli.madeup import Homes, made_id, write
+from thence.cli.sample_machine import Homes, made_id, write
 from thence.format.records import JSON
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite

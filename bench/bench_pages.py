@@ -86,8 +86,8 @@ def _print_server_cpu(context: Any, uid: str) -> None:
 def _measure_paints(context: Any, uid: str, python_ms: float) -> int:
     """Open the page in a browser five times; all but the first are cached."""
     from thence.serve import app
+    from thence.serve.auth import AuthMiddleware
     from thence.serve.context import AppContext
-    from thence.serve.gate import AuthMiddleware
 
     options = {"known": context.known, "roots": {}, "policy": context.policy}
     context = AppContext(context.store, home=context.home, settings=context.settings, **options)

@@ -51,8 +51,8 @@ def serve(folder: Path) -> None:
     from thence.memory.sqlite import Sqlite
     from thence.memory.sweep import Sweep
     from thence.serve import app
+    from thence.serve.auth import AuthMiddleware
     from thence.serve.context import AppContext
-    from thence.serve.gate import AuthMiddleware
 
     home, known = folder / ".thence", {"claude": adapters()["claude"]}
     home.mkdir(exist_ok=True)

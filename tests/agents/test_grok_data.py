@@ -13,10 +13,11 @@ import pytest
 from tests.agents.groks import Folder, Growing, log_lines, told
 from thence.agents import Source
 from thence.agents.grok.chat import NO_BILLS
-from thence.agents.grok.reader import Grok, read_spill
+from thence.agents.grok.reader import Grok, side_file
 from thence.agents.grok.updates import COMPACTION, KILLED
 from thence.agents.sessions import load, load_source, read_all
-from thence.format import joins, lineage
+from thence.format import derived_events, lineage
+from thence.format.facts import Block
 from thence.format.repair import problems
 from thence.format.session_graph import NEVER_BILLED, SessionGraph
 from thence.format.turn import TurnState
@@ -51,8 +52,8 @@ def test_tokens_and_calls_are_what_the_api_counted(data: Path) -> None:
     """G6: in every field, or a lower bound that says why: two turns were killed unbilled."""
     short = {}
     for scenario, source, whole, truth in sessions(data):
-        turn, spent = truth["turn"], joins.add_usage(whole.spent.live, whole.spent.dead)
-        names = Counter(pair.call.tool for pair in joins.calls(whole.events))
+        turn, spent = truth["turn"], derived_events.add_usage(whole.spent.live, whole.spent.dead)
+        names = Counter(pair.call.tool for pair in derived_events.calls(whole.events))
 
         assert truth["calls"] == dict(names), source.session
         if whole.spent.own != turn["total"]:
@@ -160,7 +161,7 @@ def test_copies_are_known_without_being_told(data: Path, scenario: str, copies: 
 
 def test_failures_of_tools(data: Path) -> None:
     """G13: four failed statuses, and the command that completed with exit code 1."""
-    pairs = joins.calls(one(data, "tools").events)
+    pairs = derived_events.calls(one(data, "tools").events)
     failed = [pair.call.call for pair in pairs if pair.ending and pair.ending.failed]
 
     assert ["call_fail", "call_edit_bad", "call_unknown", "call_missing", "call_badjson"] == failed
@@ -175,14 +176,15 @@ def test_denials_are_failures(data: Path) -> None:
 
     assert [TurnState.DONE, TurnState.INTERRUPTED] == [w.turn().state for w in (denied, cancelled)]
     for whole in (denied, cancelled):
-        assert ["denied"] == [p.ending.why for p in joins.calls(whole.events) if p.ending]
+        assert ["denied"] == [p.ending.why for p in derived_events.calls(whole.events) if p.ending]
 
 
 def test_whole_outputs_lie_beside_the_log(data: Path) -> None:
     """R15: 288,894 bytes, of which the log holds the ends."""
     (source,) = Grok().find(data / "large-output" / "grok_home")
+    call = Block("tool_call", "assistant", "", None, None, "call_huge")
 
-    assert 288_894 == len(read_spill(source, "call_huge") or b"")
+    assert 288_894 == Path(side_file(source, call, call) or "").stat().st_size
 
 
 KILLED_IN = (
@@ -257,7 +259,11 @@ def test_older_versions_of_public_collections(shared: Path) -> None:
     for chat in sorted(public.rglob("chat_history.jsonl")):
         whole = load(chat, KNOWN).graph
         prompts = sum(event.kind == "user_msg" and not event.block for event in whole.events)
-        found[whole.native[-4:]] = (len(whole.facts), prompts, len(joins.calls(whole.events)))
+        found[whole.native[-4:]] = (
+            len(whole.facts),
+            prompts,
+            len(derived_events.calls(whole.events)),
+        )
 
         assert [NO_BILLS] == [notice.detail for notice in whole.unbilled]
         assert [] == problems(readout_of(whole).messages().messages)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents.agents import read_by_steps
 from thence.agents.profiles import agents
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.records import Usage
 from truth import further, totals
 from truth.case import Case
@@ -35,7 +35,7 @@ def test_planted_sessions_are_read_exactly(case: Case, tmp_path: Path) -> None:
     texts: dict[str, str] = {}
     for whole in sessions.values():
         for part in (whole.spent.live, whole.spent.dead, whole.spent.side):
-            spent = joins.add_usage(spent, part)
+            spent = derived_events.add_usage(spent, part)
         shown = [event for event in whole.events if event.state not in ("replayed", "internal")]
         texts |= {e.summary: "dead" if e.state == "dead" else "live" for e in shown}
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.agents.transcripts import A, B, Script, read, said, states, text, usage, whole, write
 from thence.format import lineage
+from thence.format.derived_events import time_of
 from thence.format.graph import State
-from thence.format.joins import time_of
 from thence.format.records import Usage
 from thence.format.session_graph import SessionGraph
 from thence.memory.prices import price

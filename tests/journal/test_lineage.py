@@ -15,7 +15,7 @@ from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.records import Event
 from thence.journal.journal import Journal
-from thence.journal.run import MAX_SEGMENT_BYTES
+from thence.journal.segmented_log import MAX_SEGMENT_BYTES
 from thence.journal.session import Session
 
 CALL = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}
@@ -45,9 +45,9 @@ def path_of(session: Session) -> Path:
 
 def origin_of(session: Session) -> dict[str, Any]:
     """What a session's header says that it goes on from."""
-    told = codec.decode(path_of(session).read_bytes()).events[0].fields["resumed_from"]
-    assert isinstance(told, dict)
-    return told
+    origin = codec.decode(path_of(session).read_bytes()).events[0].fields["resumed_from"]
+    assert isinstance(origin, dict)
+    return origin
 
 
 def large(journal: Journal) -> Session:
