@@ -87,7 +87,7 @@ def test_commands_for_samples_work(samples: Path, page: str) -> None:
     for number, line in enumerate(lines):
         program, *words = shlex.split(line, comments=True)
         if number == 0:
-            done = subprocess.run([samples, *words], capture_output=True, render=True, check=False)
+            done = subprocess.run([samples, *words], capture_output=True, text=True, check=False)
         else:
             done = run_thence(*words, env=env)
 
