@@ -152,7 +152,7 @@ _SUITES: dict[str, tuple[Suite, ...]] = {
         Suite("what a sweep evicts", (_SWEEP, "-k", "evict or analysed")),
     ),
     "T15": (Suite("browser", ("tests/serve/test_hostile_pages.py",)),),
-    "T16": (Suite("requests", ("tests/serve/test_gate.py",)),),
+    "T16": (Suite("requests", ("tests/serve/test_auth.py",)),),
 }
 
 
