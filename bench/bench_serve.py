@@ -65,11 +65,12 @@ def serve(folder: Path) -> None:
         wait_s: float = 600.0,
         digests: bool = True,
         digest_limit_s: float | None = None,
+        only_found: bool = False,
     ) -> SweepReport:
         address = str(home / "thence.db")
         with store.sweeping(wait_s):
             sweep = Sweep(store, known, Redactor(key=KEY), digests=digests, address=address)
-            return sweep.run(roots, digest_limit_s)
+            return sweep.run(roots, digest_limit_s, only_found=only_found)
 
     context = AppContext(
         store,

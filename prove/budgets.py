@@ -56,8 +56,8 @@ BUDGETS = (
         "first sessions of a first sweep of 1 GB",
         "below 3 s",
         "sweep",
-        r"first session",
-        "tests of the order: tests/cli/test_first_sweep.py; no time yet",
+        r"^first sessions",
+        "python -m bench sweep, with BENCH_BIG=1 at 1 GB",
     ),
     Budget(
         "nothing new; one line more in ten files",
