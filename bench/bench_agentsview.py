@@ -35,7 +35,7 @@ from bench.corpus import write_claude
 from bench.measure import verdict
 from thence.format.records import time_text
 
-WORDS = {"rare": RARE, "mid": MEDIUM, "common": COMMON, "phrase": PHRASES}
+WORDS = {"rare": RARE, "medium": MEDIUM, "common": COMMON, "phrase": PHRASES}
 GROWING_FILES = 10
 """Files that get a new line."""
 QUERY_COUNT = 60

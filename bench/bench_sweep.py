@@ -221,7 +221,12 @@ def measure_search(store: Path) -> int:
     """Measure searches for words of all kinds in this process, with snippets."""
     database = Sqlite(str(store / "thence.db"))
     missed = 0
-    for name, words in (("rare", RARE), ("mid", MEDIUM), ("common", COMMON), ("phrase", PHRASES)):
+    for name, words in (
+        ("rare", RARE),
+        ("medium", MEDIUM),
+        ("common", COMMON),
+        ("phrase", PHRASES),
+    ):
         walls, cpus = (
             sorted(column) for column in zip(*_time_queries(database, words), strict=True)
         )

@@ -49,7 +49,7 @@ LOADED_TABLES = ("sessions", "events", "words", "facts", "spend", "owners", "kin
 BATCH_BYTES = 4 << 20
 QUERIES = {
     "rare": ("pearson", "curses", "zipimport"),
-    "mid": ("docstring", "iterator", "buffer"),
+    "medium": ("docstring", "iterator", "buffer"),
     "common": ("self", "return", "the"),
     "phrase": ('"return self"', '"if not"', '"the current"'),
     "prefix": ("iter*", "conn*", "pars*"),

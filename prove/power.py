@@ -200,7 +200,7 @@ def _run_part(part: Part, folder: Path) -> Outcome:
 
 
 def private_mounts() -> None:
-    """Give this process a mount namespace of its own, which its children share."""
+    """Move this process to a mount namespace of its own, which its children share."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "cannot create a mount namespace")

@@ -50,7 +50,6 @@ def test_planted_sessions_are_read_exactly(case: Case, tmp_path: Path) -> None:
         for text, state in texts.items()
         if word in text
     }
-    assert (
-        dict.fromkeys(truth.live_words, "live") | dict.fromkeys(truth.discarded_words, "dead")
-        == states
-    )
+    expected = dict.fromkeys(truth.live_words, "live")
+    expected |= dict.fromkeys(truth.discarded_words, "dead")
+    assert expected == states
