@@ -6,7 +6,7 @@ import http.client
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
+from litestar import Litestar
+from litestar.di import Provide
 
 from tests.restored import restore
 from tests.serve import looks
@@ -107,16 +109,19 @@ class House:
         """Import what was written."""
         self.sweep_home(adapters(), self.roots, wait_s=LONG)
 
-    @property
-    def app(self) -> App:
-        """Everything that is served, behind its gate."""
-        return serving.create(self.context, self.gate)
+    @contextmanager
+    def serving(self) -> Iterator[House]:
+        """Answer requests meanwhile."""
+        with _registered() as make_routes, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(serving, "Litestar", make_routes)
+            self.running = serving.create(self.context, self.gate)
+            patch.undo()
+            with self._answering(self.running):
+                yield self
 
     @contextmanager
-    def serving(self, app: App | None = None) -> Iterator[House]:
-        """Answer requests meanwhile."""
-        self.running = app or self.app
-        server = serving.server(self.running)
+    def _answering(self, app: App) -> Iterator[None]:
+        server = serving.server(app)
         thread = threading.Thread(target=server.run, args=([self._listener],), daemon=True)
         thread.start()
         until = time.monotonic() + LONG
@@ -124,7 +129,7 @@ class House:
             time.sleep(0.01)
         assert server.started
         try:
-            yield self
+            yield
         finally:
             server.should_exit = True
             thread.join(LONG)
@@ -159,6 +164,40 @@ class House:
             return Answer(answer.status, fields, answer.read())
         finally:
             link.close()
+
+
+_IDLE: list[Litestar] = []
+"""All our routes, registered, of servers that have ended: this takes longer than most tests."""
+
+
+@contextmanager
+def _registered() -> Iterator[Callable[..., Litestar]]:
+    """Return what makes the routes of one server; those of one that has ended are used again."""
+    used: list[Litestar] = []
+
+    def make(
+        handlers: list[Any],
+        *,
+        dependencies: Mapping[str, Provide],
+        lifespan: list[Any],
+        **settings: Any,
+    ) -> Litestar:
+        if _IDLE:
+            app = _IDLE.pop()
+            for name, provide in dependencies.items():
+                known = app.dependencies[name]
+                assert isinstance(known, Provide)
+                known.dependency = provide.dependency
+            app._lifespan_managers[: len(lifespan)] = lifespan
+        else:
+            app = Litestar(
+                handlers, dependencies={**dependencies}, lifespan=[*lifespan], **settings
+            )
+        used.append(app)
+        return app
+
+    yield make
+    _IDLE.extend(used)  # not after an error: it may be in use still
 
 
 def built(folder: Path) -> House:

@@ -126,3 +126,19 @@ def _is_database(path: Path) -> bool:
         return False
     finally:
         file.xClose()
+
+
+def paths_below(folder: Path) -> Iterator[Path]:
+    """Yield all that lies below a folder, in order; links are not followed.
+
+    What is removed meanwhile is left out, as a sweep removes its passing files: `Path.rglob` raises
+    there. A folder that cannot be listed raises.
+    """
+
+    def check(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for place, folders, files in os.walk(folder, onerror=check):
+        folders.sort()
+        yield from (Path(place, name) for name in sorted((*folders, *files)))

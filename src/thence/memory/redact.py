@@ -20,7 +20,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from string import ascii_letters, digits
 from typing import Any, NamedTuple
@@ -168,7 +168,7 @@ class Redactor:
         self._key = key
         self._clean: set[str] = set()
         self._heads: dict[str, str] = {}
-        self._finder = _Finder((*rules, *extra))
+        self._finder = _finder((*rules, *extra))
 
     @cached_property
     def version(self) -> int:
@@ -533,6 +533,12 @@ class _Finder:
         self._disguise = keywords.Add(_DISGUISE)
         keywords.Compile()
         self._keywords = keywords
+
+
+@lru_cache(maxsize=4)
+def _finder(rules: tuple[Rule, ...]) -> _Finder:
+    """Return a finder; what it has compiled serves every redactor of the same rules."""
+    return _Finder(rules)
 
 
 def _encode_words(words: Iterable[str]) -> Iterator[bytes]:
