@@ -42,6 +42,34 @@ def test_files_and_folders_are_made_durable(
         disk.sync(tmp_path / "gone")
 
 
+def test_many_files_are_synced_each_once_and_one_that_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side; nobody goes on before all of them are done."""
+    files = [tmp_path / f"{number}" for number in range(30)]
+    handles = [os.open(path, os.O_WRONLY | os.O_CREAT) for path in files]
+    synced: list[int] = []
+
+    def told(handle: int) -> None:
+        synced.append(handle)
+        if handle == handles[7]:
+            raise OSError(5, "the disk refuses")
+
+    try:
+        monkeypatch.setattr("os.fdatasync", synced.append)
+        disk.sync_data([])
+        disk.sync_data(handles)
+
+        assert sorted(handles) == sorted(synced)
+
+        monkeypatch.setattr("os.fdatasync", told)
+        with pytest.raises(OSError, match="the disk refuses"):
+            disk.sync_data(handles)
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
 def test_a_folder_that_is_removed_while_it_is_listed_is_left_out(tmp_path: Path) -> None:
     """A sweep removes its passing files while doctor looks: what else is there is listed."""
     for name in ("a/log", "sweep-1/parcel", "z/log"):

@@ -139,6 +139,24 @@ def test_pages_hold_what_was_written_whatever_changed(data: st.DataObject) -> No
             assert not sizes or max(sizes) <= 4
 
 
+def test_a_page_that_grows_decodes_no_event_and_is_as_if_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A line more in a live session must not cost the whole page again."""
+    monkeypatch.setattr(pages, "PAGE_EVENTS", 8)
+    stored, decoded = Stored(), []
+    monkeypatch.setattr(pages, "decode_events", lambda *what: decoded.append(what))
+    stored.change([row(n) for n in range(5)], [], [])
+    stored.change([row(n) for n in range(5, 7)], [row(3, "altered")], [])
+    stored.change([row(n) for n in range(7, 12)], [row(6, "altered")], [])
+    monkeypatch.setattr(pages, "decode_events", decode_events)
+
+    assert [] == decoded
+    texts = {3: "altered", 6: "altered"}
+    expected = number_events([row(n, texts.get(n, "")) for n in range(12)], -1)
+    assert expected == stored.rows()
+
+
 def test_a_page_of_another_version_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its events have another shape, perhaps."""
     body = pages.pack_page(UID, number_events([row(1)], -1))

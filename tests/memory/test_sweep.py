@@ -11,7 +11,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,16 @@ from thence.memory.retention import Policy
 from thence.memory.rows import REPACK
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
-from thence.memory.store import DATA_LOSS, Filter, SessionChange, Store, StoreLocked
+from thence.memory.store import (
+    DATA_LOSS,
+    Filter,
+    Inventory,
+    SessionChange,
+    Store,
+    StoreLocked,
+)
 from thence.memory.sweep import Sweep, SweepReport
+from thence.memory.watching import narrow_to
 
 KILLS = int(os.environ.get("THENCE_KILLS", "0")) or settings().max_examples // 5
 """At how many points a sweep is killed; 300 for a release."""
@@ -1062,3 +1070,37 @@ def test_digests_that_take_too_long_are_left_to_the_next_sweep(tmp_path: Path) -
 
     assert [3, 2, 1, 0] == left
     assert 4 == len(kept(tmp_path, "digests"))
+
+
+def test_a_sweep_of_what_was_found_asks_the_store_for_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What agents write now is swept again and again: that must not cost more in a large store."""
+    home = tmp_path / "home"
+    scripts = [logs.script(number, 2) for number in range(25)]
+    logs.write(home, *scripts)
+    store, known = opened(tmp_path), adapters()
+    with store.sweeping():
+        Sweep(store, known, Redactor(key=KEY), digests=False).run({"claude": [home]})
+        for script in scripts[:12]:
+            script.user("one more")
+        logs.write(home, *scripts)
+        paths = [p for s in scripts[:12] for p in home.rglob(f"{s.session}.jsonl")]
+        readers, roots = narrow_to(known, {"claude": [home]}, paths)
+        asked: list[set[str] | None] = []
+        all_known = store.known
+
+        def noting(uids: Collection[str] | None = None) -> Inventory:
+            asked.append(None if uids is None else set(uids))
+            return all_known(uids)
+
+        monkeypatch.setattr(store, "known", noting)
+        narrow = Sweep(store, readers, Redactor(key=KEY), digests=False)
+        report = narrow.run(roots, only_found=True)
+    found = {f"claude:{script.session}" for script in scripts[:12]}
+    store.close()
+    sweep(tmp_path / "once", {"claude": [home]}, digests=False)
+
+    assert [found, found] == asked
+    assert (12, 12, 12) == (report.sources, report.sessions_changed, report.events)
+    assert dump(tmp_path / "once") == dump(tmp_path)
