@@ -369,8 +369,8 @@ def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.Mo
 
     run = Sweep.run
 
-    def stopped(self: Sweep, *what: Any, **options: Any) -> SweepReport:
-        run(self, *what, **options)
+    def stopped(self: Sweep, *values: Any, **options: Any) -> SweepReport:
+        run(self, *values, **options)
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("not stopped")
 
