@@ -176,7 +176,7 @@ def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
     """`make docs` would change nothing; every command and option is in it."""
     page = (ROOT / "docs" / "cli.md").read_text()
 
-    assert cli_reference.text() == page
+    assert cli_reference.render() == page
 
 
 # -- what the pages name is there ---------------------------------------------------------------

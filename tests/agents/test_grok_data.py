@@ -13,10 +13,11 @@ import pytest
 from tests.agents.groks import Folder, Growing, log_lines, told
 from thence.agents import Source
 from thence.agents.grok.chat import NO_BILLS
-from thence.agents.grok.reader import Grok, read_spill
+from thence.agents.grok.reader import Grok, side_file
 from thence.agents.grok.updates import COMPACTION, KILLED
 from thence.agents.sessions import load, load_source, read_all
 from thence.format import derived_events, lineage
+from thence.format.facts import Block
 from thence.format.repair import problems
 from thence.format.session_graph import NEVER_BILLED, SessionGraph
 from thence.format.turn import TurnState
@@ -181,8 +182,9 @@ def test_denials_are_failures(data: Path) -> None:
 def test_whole_outputs_lie_beside_the_log(data: Path) -> None:
     """R15: 288,894 bytes, of which the log holds the ends."""
     (source,) = Grok().find(data / "large-output" / "grok_home")
+    call = Block("tool_call", "assistant", "", None, None, "call_huge")
 
-    assert 288_894 == len(read_spill(source, "call_huge") or b"")
+    assert 288_894 == Path(side_file(source, call, call) or "").stat().st_size
 
 
 KILLED_IN = (

@@ -20,7 +20,7 @@ CASES = (*further.CASES, *totals.CASES)
 def steps(case: Case, home: Path) -> Iterator[None]:
     """Plant a case, and change it after each reading."""
     case.plant(home)
-    for change in case.later:
+    for change in case.changes:
         yield
         change(home)
 
@@ -46,8 +46,10 @@ def test_planted_sessions_are_read_exactly(case: Case, tmp_path: Path) -> None:
     assert (whole_input, truth.usage.output) == (spent.input_tokens + read, spent.output_tokens)
     states = {
         word: state
-        for word in (*truth.live, *truth.dead)
+        for word in (*truth.live_words, *truth.discarded_words)
         for text, state in texts.items()
         if word in text
     }
-    assert dict.fromkeys(truth.live, "live") | dict.fromkeys(truth.dead, "dead") == states
+    expected = dict.fromkeys(truth.live_words, "live")
+    expected |= dict.fromkeys(truth.discarded_words, "dead")
+    assert expected == states

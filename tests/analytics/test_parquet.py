@@ -43,7 +43,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kept(home: Path, tmp_path: Path) -> Path:
+def store_home(home: Path, tmp_path: Path) -> Path:
     """Their store."""
     sweep(tmp_path / "store", {"claude": [home]})
     return tmp_path / "store"
@@ -57,15 +57,15 @@ def warm() -> Iterator[Warm]:
 
 
 @pytest.mark.slow
-def test_an_export_holds_what_the_store_holds(kept: Path, tmp_path: Path) -> None:
+def test_an_export_holds_what_the_store_holds(store_home: Path, tmp_path: Path) -> None:
     """Sessions, money to the last digit, digests, signals; every event but copies, once."""
-    report = exported(kept, tmp_path / "out")
+    report = exported(store_home, tmp_path / "out")
     rows = tables(tmp_path / "out")
-    store = opened(kept)
+    store = opened(store_home)
     sessions = list(store.sessions())
-    ticks = sum(one["ticks"] for one in store.read_table("spend"))
+    ticks = sum(row["ticks"] for row in store.read_table("spend"))
     digests, signals = (len(list(store.read_table(what))) for what in ("digests", "signals"))
-    own = sum(one.events - one.states.get("replayed", 0) for one in sessions)
+    own = sum(row.events - row.states.get("replayed", 0) for row in sessions)
     store.close()
     out = tmp_path / "out"
     dollars = ask(out, "SELECT sum(cost_usd) FROM usage").rows
@@ -73,24 +73,24 @@ def test_an_export_holds_what_the_store_holds(kept: Path, tmp_path: Path) -> Non
     counts = "SELECT count(*), count(DISTINCT event_id) FROM events WHERE derived_from IS NULL"
     events = ask(out, counts).rows
 
-    assert {one.session.session_uid for one in sessions} == {row[1] for row in rows["sessions"]}
+    assert {row.session.session_uid for row in sessions} == {row[1] for row in rows["sessions"]}
     assert [(Decimal(ticks) / 10**10,)] == dollars == billed
     assert ticks > 0
     assert (digests, signals) == (len(rows["digests"]), len(rows["signals"]))
     assert [(own, own)] == events
-    assert {name: len(found) for name, found in rows.items()} == report.rows
+    assert {name: len(table_rows) for name, table_rows in rows.items()} == report.rows
 
 
 @pytest.mark.slow
-def test_calls_tell_how_they_ended(kept: Path, tmp_path: Path) -> None:
+def test_calls_tell_how_they_ended(store_home: Path, tmp_path: Path) -> None:
     """A failed call is a failed row, its result's time is its own; derived rows point at it."""
-    exported(kept, tmp_path / "out")
-    told = ask(
+    exported(store_home, tmp_path / "out")
+    rows = ask(
         tmp_path / "out",
         "SELECT count(*) FILTER (failed), count(*) FILTER (NOT failed), count(took_ms)"
         " FROM events WHERE kind = 'tool_call'",
     ).rows
-    [(failed, well, timed)] = told
+    [(failed, well, timed)] = rows
     runs = ask(
         tmp_path / "out",
         "SELECT count(*) FROM events r JOIN events c ON c.event_id = r.derived_from"
@@ -104,28 +104,28 @@ def test_calls_tell_how_they_ended(kept: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_new_writes_nothing(kept: Path, tmp_path: Path) -> None:
+def test_nothing_new_writes_nothing(store_home: Path, tmp_path: Path) -> None:
     """The same files, the same manifest to the byte, and no session is read."""
-    exported(kept, tmp_path / "out")
+    exported(store_home, tmp_path / "out")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.*")}
-    report = exported(kept, tmp_path / "out")
+    report = exported(store_home, tmp_path / "out")
 
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.*")}
     assert (0, 4, 0, 0) == (report.read, report.unchanged, report.files, report.removed)
 
 
 @pytest.mark.slow
-def test_only_days_that_changed_are_written(home: Path, kept: Path, tmp_path: Path) -> None:
+def test_only_days_that_changed_are_written(home: Path, store_home: Path, tmp_path: Path) -> None:
     """A session of another day is read alone, and comes to what a new export gives."""
-    exported(kept, tmp_path / "out")
+    exported(store_home, tmp_path / "out")
     before = manifest(tmp_path / "out").names()
     late = logs.script(9)
     for record in late.records:
         record["timestamp"] = record["timestamp"].replace("2026-01-01", "2026-03-05")
     logs.write(home, late)
-    sweep(kept, {"claude": [home]})
-    report = exported(kept, tmp_path / "out")
-    exported(kept, tmp_path / "fresh")
+    sweep(store_home, {"claude": [home]})
+    report = exported(store_home, tmp_path / "out")
+    exported(store_home, tmp_path / "fresh")
     after = manifest(tmp_path / "out").names()
     days = {name.split("/")[1] for name in after - before if "/" in name}
 
@@ -136,14 +136,14 @@ def test_only_days_that_changed_are_written(home: Path, kept: Path, tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_session_that_grew_takes_the_place_of_its_old_rows(
-    home: Path, kept: Path, tmp_path: Path
+    home: Path, store_home: Path, tmp_path: Path
 ) -> None:
     """Beside rows of others that were not read again; equal to an export from nothing."""
-    exported(kept, tmp_path / "out")
+    exported(store_home, tmp_path / "out")
     logs.write(home, logs.script(2, 7))
-    sweep(kept, {"claude": [home]})
-    report = exported(kept, tmp_path / "out")
-    exported(kept, tmp_path / "fresh")
+    sweep(store_home, {"claude": [home]})
+    report = exported(store_home, tmp_path / "out")
+    exported(store_home, tmp_path / "fresh")
 
     assert 1 == report.read
     assert manifest(tmp_path / "fresh").names() == manifest(tmp_path / "out").names()
@@ -151,45 +151,45 @@ def test_a_session_that_grew_takes_the_place_of_its_old_rows(
 
 
 @pytest.mark.slow
-def test_what_was_evicted_or_forgotten_vanishes(kept: Path, tmp_path: Path) -> None:
+def test_what_was_evicted_or_forgotten_vanishes(store_home: Path, tmp_path: Path) -> None:
     """Events of the one; of the other everything. No file of before is left."""
     out = tmp_path / "out"
-    exported(kept, out)
+    exported(store_home, out)
     before = manifest(out).names()
     uids = [f"claude:{logs.name(n)}" for n in (2, 3)]
-    store = opened(kept)
+    store = opened(store_home)
     store.remove([uids[0]], why={})
     store.remove([uids[1]], why={}, forget=True)
     store.close()
-    report = exported(kept, out)
-    told = {name: {row[1] for row in rows} for name, rows in tables(out).items()}
+    report = exported(store_home, out)
+    uids_in = {name: {row[1] for row in rows} for name, rows in tables(out).items()}
 
     assert (1, 1) == (report.read, report.removed)
-    assert uids[0] not in told["events"]
-    assert {"sessions", "usage", "digests"} <= {name for name in TABLES if uids[0] in told[name]}
-    assert [] == [name for name in TABLES if uids[1] in told[name]]
+    assert uids[0] not in uids_in["events"]
+    assert {"sessions", "usage", "digests"} <= {name for name in TABLES if uids[0] in uids_in[name]}
+    assert [] == [name for name in TABLES if uids[1] in uids_in[name]]
     assert manifest(out).names() == FolderTarget(out).names()
     assert [] == [name for name in before - manifest(out).names() if (out / name).exists()]
 
 
 @pytest.mark.slow
-def test_a_damaged_or_strange_export_is_made_anew(kept: Path, tmp_path: Path) -> None:
+def test_a_damaged_or_strange_export_is_made_anew(store_home: Path, tmp_path: Path) -> None:
     """A file that was changed, a manifest that is none or of another version."""
     out = tmp_path / "out"
-    exported(kept, out)
-    whole = manifest(out)
+    exported(store_home, out)
+    complete = manifest(out)
     rows = tables(out)
     for body in (b"", b"[]", (out / MANIFEST).read_bytes().replace(b'"schema": 3', b'"schema": 0')):
         (out / MANIFEST).write_bytes(body)
 
-        assert exported(kept, out).is_complete
-        assert whole.names() == manifest(out).names()
-    changed = out / min(name for name in whole.names() if name.startswith("events/"))
+        assert exported(store_home, out).is_complete
+        assert complete.names() == manifest(out).names()
+    changed = out / min(name for name in complete.names() if name.startswith("events/"))
     changed.write_bytes(changed.read_bytes()[:-1] + b"?")
-    store = opened(kept)
+    store = opened(store_home)
     store.remove([f"claude:{logs.name(2)}"], why={}, forget=True)
     store.close()
-    report = exported(kept, out)
+    report = exported(store_home, out)
 
     assert report.is_complete
     assert 3 == report.read
@@ -198,45 +198,45 @@ def test_a_damaged_or_strange_export_is_made_anew(kept: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_manifest_cannot_lead_out_of_its_folder(kept: Path, tmp_path: Path) -> None:
+def test_a_manifest_cannot_lead_out_of_its_folder(store_home: Path, tmp_path: Path) -> None:
     """One that names other files is nobody's: nothing is read or removed by it."""
     out = tmp_path / "out"
-    exported(kept, out)
+    exported(store_home, out)
     (tmp_path / "precious.parquet").write_text("mine")
     body = (out / MANIFEST).read_text()
     name = next(iter(manifest(out).tables["events"].files)).path
     (out / MANIFEST).write_text(body.replace(name, "../precious.parquet"))
     with pytest.raises(BadConfig, match="no export"):
         ask(out, "SELECT 1")
-    exported(kept, out)
+    exported(store_home, out)
 
     assert "mine" == (tmp_path / "precious.parquet").read_text()
 
 
 @pytest.mark.slow
-def test_files_of_others_are_left_alone(kept: Path, tmp_path: Path) -> None:
+def test_files_of_others_are_left_alone(store_home: Path, tmp_path: Path) -> None:
     """What does not have one of our names stays, whatever it is."""
     out = tmp_path / "out"
     others = [out / "notes.txt", out / "events" / "day=2026-01-01" / "mine.parquet"]
     for path in others:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-    exported(kept, out)
+    exported(store_home, out)
     FolderTarget(out).let_go({})
 
     assert ["mine", "mine"] == [path.read_text() for path in others]
     assert {manifest(out).state} == FolderTarget(out).names()
 
 
-def test_a_second_export_waits_for_nobody(kept: Path, tmp_path: Path) -> None:
+def test_a_second_export_waits_for_nobody(store_home: Path, tmp_path: Path) -> None:
     """It is told that one is running, and touches nothing."""
     with FolderTarget(tmp_path / "out").lock(), pytest.raises(StoreLocked, match="another export"):
-        exported(kept, tmp_path / "out")
+        exported(store_home, tmp_path / "out")
 
 
-def test_a_dry_run_writes_nothing(kept: Path, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing(store_home: Path, tmp_path: Path) -> None:
     """Not even the folder; it says how much there is to do."""
-    store = opened(kept)
+    store = opened(store_home)
     report = export(store, FolderTarget(tmp_path / "out"), dry_run=True)
     store.close()
 
@@ -245,35 +245,35 @@ def test_a_dry_run_writes_nothing(kept: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_are_for_their_owner_alone(kept: Path, tmp_path: Path) -> None:
+def test_files_are_for_their_owner_alone(store_home: Path, tmp_path: Path) -> None:
     """No mode lets others in, and nothing that was under way is left."""
-    exported(kept, tmp_path / "out")
+    exported(store_home, tmp_path / "out")
     modes = {path.stat().st_mode & 0o077 for path in (tmp_path / "out").rglob("*")}
 
     assert {0} == modes
     assert not (tmp_path / "out" / "_staging").exists()
 
 
-def test_a_place_that_cannot_be_written_is_told(kept: Path, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told(store_home: Path, tmp_path: Path) -> None:
     """A file where the folder should be; no address that nobody answers to."""
     (tmp_path / "file").write_text("")
     with pytest.raises(NotAppendable, match="cannot export"):
-        exported(kept, tmp_path / "file")
+        exported(store_home, tmp_path / "file")
     with pytest.raises(BadConfig, match="no object store"):
         target_at("nowhere://bucket")
 
 
 @pytest.mark.slow
-def test_an_object_store_holds_the_same_files(home: Path, kept: Path, tmp_path: Path) -> None:
+def test_an_object_store_holds_the_same_files(home: Path, store_home: Path, tmp_path: Path) -> None:
     """The same names, changed days only; another export that was quicker is noticed."""
     bucket = Bucket(MemoryStore())
-    store = opened(kept)
+    store = opened(store_home)
     export(store, RemoteTarget(bucket, "memory:"))
     store.close()
     logs.write(home, logs.script(2, 7))
-    sweep(kept, {"claude": [home]})
-    exported(kept, tmp_path / "out")
-    store = opened(kept)
+    sweep(store_home, {"claude": [home]})
+    exported(store_home, tmp_path / "out")
+    store = opened(store_home)
     late = RemoteTarget(bucket, "memory:")
     late.get(MANIFEST)
     report = export(store, RemoteTarget(bucket, "memory:"))
@@ -290,7 +290,7 @@ def test_an_object_store_holds_the_same_files(home: Path, kept: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_a_bucket_holds_the_same_files(
-    home: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, store_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its address, over HTTP: the same names, and nothing besides."""
     with buckets.bucket() as server:
@@ -298,9 +298,9 @@ def test_a_bucket_holds_the_same_files(
             monkeypatch.setenv(name, value)
         for turns in (3, 7):
             logs.write(home, logs.script(2, turns))
-            sweep(kept, {"claude": [home]})
-            exported(kept, tmp_path / "out")
-            store = opened(kept)
+            sweep(store_home, {"claude": [home]})
+            exported(store_home, tmp_path / "out")
+            store = opened(store_home)
             report = export(store, target_at("s3://team/analytics"))
             store.close()
         names = shelf_at("s3://team/analytics").sizes("")
@@ -326,11 +326,11 @@ def test_times_that_are_none_have_a_place(tmp_path: Path, monkeypatch: pytest.Mo
     logs.write(tmp_path / "home", never, spread)
     sweep(tmp_path / "store", {"claude": [tmp_path / "home"]})
     exported(tmp_path / "store", tmp_path / "out")
-    found = manifest(tmp_path / "out").tables["events"].files
+    files = manifest(tmp_path / "out").tables["events"].files
     days = ask(tmp_path / "out", "SELECT count(*) FROM sessions WHERE day IS NULL").rows
 
-    assert any(f"day={NO_DAY}/" in file.path for file in found)
-    assert len(found) <= DAYS + 1
+    assert any(f"day={NO_DAY}/" in file.path for file in files)
+    assert len(files) <= DAYS + 1
     assert [(1,)] == days
 
 
@@ -348,24 +348,24 @@ def test_no_planted_secret_is_in_any_file(tmp_path: Path) -> None:
     logs.write(tmp_path / "home", script)
     sweep(tmp_path / "store", {"claude": [tmp_path / "home"]})
     exported(tmp_path / "store", tmp_path / "out")
-    told = "\n".join(
+    contents = "\n".join(
         str(value) for rows in tables(tmp_path / "out").values() for row in rows for value in row
     )
     source = "".join(str(record) for record in script.records)
     seen = [piece for piece in pieces if piece in source]
-    leaks = [piece for piece in pieces if piece in told]
+    leaks = [piece for piece in pieces if piece in contents]
 
     assert len(seen) > 150
     assert len(leaks) <= 0.01 * len(pieces), leaks
-    assert "[REDACTED" in told or "redacted" in told.lower()
+    assert "[REDACTED" in contents or "redacted" in contents.lower()
 
 
 @pytest.mark.slow
 def test_both_stores_give_the_same_tables(
-    home: Path, kept: Path, tmp_path: Path, postgres: Cluster
+    home: Path, store_home: Path, tmp_path: Path, postgres: Cluster
 ) -> None:
     """A database in the place of a file: the same rows, but for the times of the sweep."""
-    exported(kept, tmp_path / "out")
+    exported(store_home, tmp_path / "out")
     use(postgres.url())
     try:
         sweep(tmp_path / "team", {"claude": [home]})
@@ -386,11 +386,11 @@ def test_both_stores_give_the_same_tables(
     assert ours == theirs
 
 
-def _changed(home: Path, kept: Path) -> None:
+def _changed(home: Path, store_home: Path) -> None:
     """One session grows, one is evicted, one is forgotten."""
     logs.write(home, logs.script(2, 7))
-    sweep(kept, {"claude": [home]})
-    store = opened(kept)
+    sweep(store_home, {"claude": [home]})
+    store = opened(store_home)
     store.remove([f"claude:{logs.name(1)}"], why={})
     store.remove([f"claude:{logs.name(3)}"], why={}, forget=True)
     assert 3 == len(list(store.sessions(Filter())))
@@ -400,24 +400,24 @@ def _changed(home: Path, kept: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("stride", [24, pytest.param(1, marks=pytest.mark.prove)])
 def test_an_export_that_is_killed_is_one_or_the_other(
-    stride: int, home: Path, kept: Path, tmp_path: Path, warm: Warm
+    stride: int, home: Path, store_home: Path, tmp_path: Path, warm: Warm
 ) -> None:
     """At any step a reader sees the export before or the one after; the next one converges."""
-    exported(kept, tmp_path / "before")
-    _changed(home, kept)
-    exported(kept, tmp_path / "after")
-    whole = manifest(tmp_path / "after").names()
+    exported(store_home, tmp_path / "before")
+    _changed(home, store_home)
+    exported(store_home, tmp_path / "after")
+    names = manifest(tmp_path / "after").names()
     sides = [tables(tmp_path / "before"), tables(tmp_path / "after")]
     seen = set()
     point, ended = 1, -signal.SIGKILL
     while ended == -signal.SIGKILL:
         out = tmp_path / "out"
         shutil.copytree(tmp_path / "before", out)
-        ended = warm.start(module.killed, str(kept), str(out), point).wait()
+        ended = warm.start(module.killed, str(store_home), str(out), point).wait()
         seen.add(sides.index(tables(out)))
-        exported(kept, out)
+        exported(store_home, out)
 
-        assert whole == manifest(out).names() == FolderTarget(out).names()
+        assert names == manifest(out).names() == FolderTarget(out).names()
         assert sides[1] == tables(out)
         shutil.rmtree(out)
         point += stride
@@ -427,16 +427,16 @@ def test_an_export_that_is_killed_is_one_or_the_other(
 
 
 @pytest.mark.slow
-def test_the_version_is_in_every_file(kept: Path, tmp_path: Path) -> None:
+def test_the_version_is_in_every_file(store_home: Path, tmp_path: Path) -> None:
     """Who finds a file alone can tell what its columns mean."""
     import duckdb
 
-    exported(kept, tmp_path / "out")
+    exported(store_home, tmp_path / "out")
     with duckdb.connect() as db:
-        told = [
+        metadata = [
             dict(db.execute(f"SELECT key, value FROM parquet_kv_metadata('{path}')").fetchall())
             for path in (tmp_path / "out").rglob("*.parquet")
         ]
 
-    assert {f"{SCHEMA_VERSION}".encode()} == {one[b"thence_schema"] for one in told}
-    assert {name.encode() for name in TABLES} >= {one[b"thence_table"] for one in told}
+    assert {f"{SCHEMA_VERSION}".encode()} == {fields[b"thence_schema"] for fields in metadata}
+    assert {name.encode() for name in TABLES} >= {fields[b"thence_table"] for fields in metadata}

@@ -81,7 +81,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(out: Path) -> Iterator[Callable[[str], views.QueryResult]]:
+def query(out: Path) -> Iterator[Callable[[str], views.QueryResult]]:
     """Ask many questions of views that were opened once, as `ask` opens them for each."""
     engine = load_duckdb()
     with views._open_engine(engine, FolderTarget(out), manifest(out)) as db:
@@ -100,23 +100,23 @@ def _lies(out: Path) -> dict[str, bytes]:
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("question", ELSEWHERE)
-def test_nothing_else_can_be_read(question: str, told: Callable[[str], views.QueryResult]) -> None:
+def test_nothing_else_can_be_read(question: str, query: Callable[[str], views.QueryResult]) -> None:
     """Other files, those beside the tables, addresses, variables of this program."""
     hidden = [("a", 1)]
     with pytest.raises(BadSql):
-        told(question)
+        query(question)
 
     assert hidden
 
 
 @pytest.mark.parametrize("question", NO_QUESTIONS)
 def test_nothing_can_be_written_or_set(
-    question: str, out: Path, told: Callable[[str], views.QueryResult]
+    question: str, out: Path, query: Callable[[str], views.QueryResult]
 ) -> None:
     """Only one statement, and only one that reads; not a byte of the export changes."""
     before = _lies(out)
     with pytest.raises(BadSql) as error:
-        told(question)
+        query(question)
 
     assert error.value.hint
     assert before == _lies(out)
@@ -138,19 +138,19 @@ def test_nothing_can_be_written_or_set(
     ],
 )
 def test_whatever_reads_is_answered(
-    question: str, told: Callable[[str], views.QueryResult]
+    question: str, query: Callable[[str], views.QueryResult]
 ) -> None:
     """All ways to ask that DuckDB has."""
-    assert told(question).rows
+    assert query(question).rows
 
 
 def test_tables_have_the_columns_that_are_told(out: Path) -> None:
     """Names and types as the schema says, the day first; a table without rows as well."""
     for name, table in TABLES.items():
-        told = ask(out, f"DESCRIBE {name}").rows
+        columns = ask(out, f"DESCRIBE {name}").rows
 
         assert [("day", "DATE"), *((c.name, c.type) for c in table.columns)] == [
-            (row[0], row[1]) for row in told
+            (row[0], row[1]) for row in columns
         ]
     assert () == manifest(out).tables["signals"].files
     assert [] == ask(out, "SELECT * FROM signals").rows
@@ -184,10 +184,10 @@ def test_a_wrong_question_is_answered_with_the_columns(out: Path) -> None:
 
 def test_no_export_says_how_to_make_one(tmp_path: Path) -> None:
     """Neither an empty folder nor none is taken for one."""
-    with pytest.raises(BadConfig, match="no export") as told:
+    with pytest.raises(BadConfig, match="no export") as caught:
         ask(tmp_path, "SELECT 1")
 
-    assert "thence export parquet" in (told.value.hint or "")
+    assert "thence export parquet" in (caught.value.hint or "")
 
 
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
@@ -235,10 +235,10 @@ def test_nothing_is_left_where_one_stands(
 def test_without_duckdb_it_says_what_to_install(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra is named; nothing else of thence needs it."""
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(BadConfig, match="duckdb") as told:
+    with pytest.raises(BadConfig, match="duckdb") as caught:
         ask(out, "SELECT 1")
 
-    assert "thence[analytics]" in (told.value.hint or "")
+    assert "thence[analytics]" in (caught.value.hint or "")
 
 
 @pytest.mark.prove
@@ -277,11 +277,11 @@ def test_spark_opens_the_same_files(out: Path, monkeypatch: pytest.MonkeyPatch) 
                 continue
             read = spark.read.parquet(str(out / name))
             read.createOrReplaceTempView(name)
-            told = spark.sql(f"SELECT count(*), count(DISTINCT day) FROM {name}").collect()
+            rows = spark.sql(f"SELECT count(*), count(DISTINCT day) FROM {name}").collect()
             ours = ask(out, f"SELECT count(*), count(DISTINCT day) FROM {name}").rows
 
             assert {"day", *(column.name for column in table.columns)} == set(read.columns)
-            assert ours == [tuple(row) for row in told]
+            assert ours == [tuple(row) for row in rows]
         spent = spark.sql("SELECT sum(cost_usd) FROM usage").collect()
     finally:
         spark.stop()

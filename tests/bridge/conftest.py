@@ -31,7 +31,7 @@ def journal(tmp_path: Path) -> Journal:
 def sdk() -> Callable[[str], ModuleType]:
     """Import a module of an SDK, or skip the test with the reason."""
 
-    def found(name: str) -> ModuleType:
+    def import_sdk(name: str) -> ModuleType:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an SDK says of its own imports is its business
             try:
@@ -39,7 +39,7 @@ def sdk() -> Callable[[str], ModuleType]:
             except ModuleNotFoundError:
                 pytest.skip(f"{name} is not installed: make conformance brings it")
 
-    return found
+    return import_sdk
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ class Store(Protocol):
         """Return when it is acknowledged."""
 
     def texts(self) -> list[str]:
-        """Give everything, in order."""
+        """Return everything, in order."""
 
 
 def waited(coroutine: Any) -> Any:
@@ -116,8 +116,11 @@ class LangGraphSaver:
     def texts(self) -> list[str]:
         """All checkpoints, oldest first."""
         config = {"configurable": {"thread_id": "crash", "checkpoint_ns": ""}}
-        found = [one.checkpoint["channel_values"]["text"] for one in self.saver.list(config)]
-        return found[::-1]
+        texts = [
+            checkpoint.checkpoint["channel_values"]["text"]
+            for checkpoint in self.saver.list(config)
+        ]
+        return texts[::-1]
 
 
 class TheirSaver(LangGraphSaver):
@@ -212,7 +215,7 @@ class Bridged:
         self.kind = kind
 
     def write_script(self, path: Path) -> list[str]:
-        """Give the program that runs `write`; it needs this tree, and the SDKs."""
+        """Return the program that runs `write`; it needs this tree, and the SDKs."""
         script = (
             "import sys; kind, path, first, count = sys.argv[1:]\n"
             f"sys.path += {[str(ROOT), str(SDKS)]!r}\n"
@@ -226,9 +229,9 @@ class Bridged:
 
     def read(self, path: Path) -> list[int]:
         """Read the numbers of the texts that are whole."""
-        found = _on_a_loop(lambda: STORES[self.kind](path).texts())
-        numbers = [int(text.partition(" ")[0]) for text in found]
-        return [n for n, text in zip(numbers, found, strict=True) if text == text_of(n)]
+        texts = _on_a_loop(lambda: STORES[self.kind](path).texts())
+        numbers = [int(text.partition(" ")[0]) for text in texts]
+        return [n for n, text in zip(numbers, texts, strict=True) if text == text_of(n)]
 
 
 def _on_a_loop(call: Callable[[], Any]) -> Any:
@@ -256,17 +259,17 @@ def table(rounds: int) -> Iterator[str]:
     for kind, name in NAMES.items():
         suite = CrashSuite(Bridged(kind), wait=(0.001, 0.06))
         killed, crowd = _tried(suite.kills, rounds), _tried(suite.writers, 4, 50, 1)
-        told = (
+        kills = (
             f"{killed.rounds} | {killed.acknowledged} | {killed.lost} | {killed.unreadable_next}"
             if isinstance(killed, CrashReport)
             else f"{killed} | | |"
         )
-        whole = (
+        writers = (
             f"{crowd.acknowledged} acknowledged, {crowd.violations} lost or doubled"
             if isinstance(crowd, CrashReport)
             else crowd
         )
-        yield f"| {name} | {told} | {whole} |"
+        yield f"| {name} | {kills} | {writers} |"
 
 
 def _tried(run: Callable[..., CrashReport], *args: int) -> CrashReport | str:

@@ -148,8 +148,8 @@ def swapped(name: str, plugin: str, files: list[str], least: int, **env: str) ->
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (SDKS, HERE))), **env},
     )
-    told = re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout.splitlines()[-1])
-    counts = {word: int(number) for number, word in told}
+    matches = re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout.splitlines()[-1])
+    counts = {word: int(number) for number, word in matches}
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     return Outcome(name, counts.get("passed", 0), sum(counts.values()), least, failed)
 

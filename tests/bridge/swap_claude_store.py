@@ -36,7 +36,7 @@ NUMBERS = count()
 
 
 def made() -> Front:
-    """Give an empty store."""
+    """Return an empty store."""
     if SHARED:
         return SharedSessionStore(f"{SHARED}&tenant=t{next(NUMBERS)}")
     return JournalSessionStore(Journal(tempfile.mkdtemp(dir=HOMES.name)))

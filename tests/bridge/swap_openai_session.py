@@ -23,8 +23,8 @@ class SwappedSession(JournalSession):
         messages_table: str = "agent_messages",
         session_settings: Any = None,
     ) -> None:
-        kept = str(db_path) != ":memory:"
-        journal = Journal(f"{db_path}.journal", enabled=kept)
+        enabled = str(db_path) != ":memory:"
+        journal = Journal(f"{db_path}.journal", enabled=enabled)
         super().__init__(session_id, journal, session_settings=session_settings)
 
 

@@ -114,10 +114,10 @@ def test_the_owners_client_lists_loads_and_replays(
     begun, listed, (replayed, answer) = asyncio.run(talk())
     kinds = [update.session_update for update in replayed]
     texts = [u.content.text for u in replayed if hasattr(u, "message_id")]
-    said = editor.updates[-1].content.text
+    text = editor.updates[-1].content.text
 
     assert begun.agent_capabilities.load_session
-    assert [f"thence:{session}"] == [one.session_id for one in listed.sessions]
+    assert [f"thence:{session}"] == [entry.session_id for entry in listed.sessions]
     assert [
         "user_message_chunk",
         "agent_thought_chunk",
@@ -129,8 +129,8 @@ def test_the_owners_client_lists_loads_and_replays(
     assert ["Count the files.", "Let me look.", "I look.", "There is none."] == texts
     assert ({"command": "ls /x"}, "failed") == (replayed[3].raw_input, replayed[4].status)
     assert "end_turn" == answer.stop_reason
-    assert "does not run a model" in said
-    assert session in said
+    assert "does not run a model" in text
+    assert session in text
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,9 @@ def _lines(text: str, tmp_path: Path) -> bytes:
         },
         {"id": "p", "result": {"outcome": {"outcome": "selected", "optionId": "SECRETOPTION"}}},
     ]
-    return b"".join(json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in requests)
+    return b"".join(
+        json.dumps({"jsonrpc": "2.0", **request}).encode() + b"\n" for request in requests
+    )
 
 
 def _journal(tmp_path: Path) -> Path:
@@ -242,7 +244,7 @@ def test_bytes_pass_and_the_journal_says_what_was_said(
         [*thence(), "acp", "--", *agent], input=asked, env=env, capture_output=True, check=True
     )
     log = _journal(tmp_path)
-    whole = load(log).graph
+    session = load(log).graph
 
     assert plain.stdout == through.stdout
     assert [
@@ -270,9 +272,9 @@ def test_bytes_pass_and_the_journal_says_what_was_said(
             ],
         },
         {"role": "assistant", "content": [{"type": "text", "text": "Two."}]},
-    ] == readout_of(whole).messages().messages
-    assert ["Let me look."] == [e.summary for e in whole.events if e.kind == "thinking"]
-    assert not whole.bills
+    ] == readout_of(session).messages().messages
+    assert ["Let me look."] == [e.summary for e in session.events if e.kind == "thinking"]
+    assert not session.bills
     assert "SECRETOPTION" not in log.read_text()
 
 
@@ -289,13 +291,13 @@ def test_a_kill_costs_nothing_that_was_said(
         proxy.stdin.flush()
         for _ in range(300):
             time.sleep(0.1)
-            found = list((tmp_path / "home").rglob("sessions/*/*.jsonl"))
-            if found and "half of" in found[0].read_text():
+            paths = list((tmp_path / "home").rglob("sessions/*/*.jsonl"))
+            if paths and "half of" in paths[0].read_text():
                 break
         os.killpg(proxy.pid, signal.SIGKILL)
-    said = json.dumps([event.payload for event in load(_journal(tmp_path)).graph.events])
+    text = json.dumps([event.payload for event in load(_journal(tmp_path)).graph.events])
 
-    assert all(part in said for part in ("Please wait.", "Let me look.", "half of ", '"ls"'))
+    assert all(part in text for part in ("Please wait.", "Let me look.", "half of ", '"ls"'))
 
 
 @pytest.mark.slow

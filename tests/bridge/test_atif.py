@@ -24,11 +24,11 @@ DATA = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
 ELSEWHERE = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 7}
 
 
-def _call(name: str, given: JSON) -> JSON:
-    return {"type": "tool_use", "id": name, "name": "Bash", "input": given}
+def _call(name: str, arguments: JSON) -> JSON:
+    return {"type": "tool_use", "id": name, "name": "Bash", "input": arguments}
 
 
-def _said(*blocks: JSON, **more: JSON) -> JSON:
+def _reply(*blocks: JSON, **more: JSON) -> JSON:
     return {"role": "assistant", "content": list(blocks), **more}
 
 
@@ -42,28 +42,28 @@ def branched(tmp_path: Path) -> Path:
     journal = Journal(tmp_path / "home")
     with journal.create(cwd="/work/made-up", model="claude-sonnet-4-5") as session:
         first = session.record("user", {"role": "user", "content": "Count the files."})
-        session.record("assistant", _said(_text("Wrong way."), id="m0", usage=ELSEWHERE))
+        session.record("assistant", _reply(_text("Wrong way."), id="m0", usage=ELSEWHERE))
         session.rewind(to=first.uuid)
         thought = {"type": "thinking", "thinking": "Let me look.", "signature": "abc"}
         blocks = (thought, _text("I look."), _call("c1", {"command": "ls"}))
-        session.record("assistant", _said(*blocks, id="m1", usage=ELSEWHERE))
+        session.record("assistant", _reply(*blocks, id="m1", usage=ELSEWHERE))
         with session.sidechain("helper", tool_use_id="c1") as side:
             side.record("user", {"role": "user", "content": "Help."})
-            side.record("assistant", _said(_text("Helped."), id="s1", usage=ELSEWHERE))
+            side.record("assistant", _reply(_text("Helped."), id="s1", usage=ELSEWHERE))
             side.finish("done")
         result = {"type": "tool_result", "tool_use_id": "c1", "content": "a b", "is_error": True}
-        kept = session.record("user", {"role": "user", "content": [result]})
-        session.record("assistant", _said(_text("Two."), id="m2", usage=ELSEWHERE))
-        session.compact("Counted: two.", keep_from=kept.uuid)
+        receipt = session.record("user", {"role": "user", "content": [result]})
+        session.record("assistant", _reply(_text("Two."), id="m2", usage=ELSEWHERE))
+        session.compact("Counted: two.", keep_from=receipt.uuid)
         session.record("user", {"role": "user", "content": "Thanks."})
         path = journal.root / "sessions"
     return next(path.rglob("*.jsonl"))
 
 
-def _rows(whole: SessionGraph) -> dict[int, tuple[StoredEvent, JSON]]:
-    bodies = {event.event_id: event.payload for event in whole.events}
+def _rows(session: SessionGraph) -> dict[int, tuple[StoredEvent, JSON]]:
+    bodies = {event.event_id: event.payload for event in session.events}
     return {
-        row.event.event_id: (row, bodies[row.event.event_id]) for row in events_of_session(whole)
+        row.event.event_id: (row, bodies[row.event.event_id]) for row in events_of_session(session)
     }
 
 
@@ -71,8 +71,10 @@ def _back(document: JSON) -> SessionGraph:
     parcels = list(trajectories.parcels_in(document, name="file"))
     return join_generations(
         [
-            Generation(one.uid, one.facts, one.torn, one.replayed, one.billed, one.ties)
-            for one in reversed(parcels)
+            Generation(
+                parcel.uid, parcel.facts, parcel.torn, parcel.replayed, parcel.billed, parcel.ties
+            )
+            for parcel in reversed(parcels)
         ]
     )
 
@@ -87,11 +89,11 @@ def _check(loaded: LoadedSession) -> None:
     """A session validates, and comes back equal in rows, payloads, messages and totals."""
     document = _document(loaded)
     _validate(document)
-    whole = _back(document)
+    session = _back(document)
 
-    assert _rows(loaded.graph) == _rows(whole)
-    assert readout_of(loaded.graph).messages() == readout_of(whole).messages()
-    assert loaded.graph.spent == whole.spent
+    assert _rows(loaded.graph) == _rows(session)
+    assert readout_of(loaded.graph).messages() == readout_of(session).messages()
+    assert loaded.graph.spent == session.spent
 
 
 def _validate(document: JSON) -> None:
@@ -108,11 +110,11 @@ def test_branches_and_subagents_are_trajectories_of_their_own(branched: Path) ->
     """The root is the live line; what was discarded and what a subagent said stand beside it."""
     root = _document(load(branched))
     below = root["subagent_trajectories"]
-    roles = {one["extra"]["thence"]["role"]: one for one in below}
-    said = [step["message"] for step in root["steps"]]
+    roles = {trajectory["extra"]["thence"]["role"]: trajectory for trajectory in below}
+    messages = [step["message"] for step in root["steps"]]
 
     assert {"discarded branch", "subagent"} == set(roles)
-    assert "Wrong way." not in said
+    assert "Wrong way." not in messages
     assert ["Wrong way."] == [step["message"] for step in roles["discarded branch"]["steps"]]
     assert ["Help.", "Helped."] == [step["message"] for step in roles["subagent"]["steps"]]
 
@@ -141,8 +143,8 @@ def test_every_bill_is_on_one_step(branched: Path) -> None:
     """The metrics of all trajectories add up to what the session took."""
     loaded = load(branched)
     root = _document(loaded)
-    finals = [one["final_metrics"] for one in (root, *root["subagent_trajectories"])]
-    total = sum(one["total_completion_tokens"] for one in finals)
+    finals = [trajectory["final_metrics"] for trajectory in (root, *root["subagent_trajectories"])]
+    total = sum(metrics["total_completion_tokens"] for metrics in finals)
 
     assert sum(usage.output_tokens for usage in loaded.graph.bills.values()) == total
 
@@ -186,17 +188,17 @@ FOREIGN: dict[str, Any] = {
 
 def test_a_trajectory_of_another_program_is_a_session() -> None:
     """Prompts, answers, calls, results and tokens come in; its subagent is a channel."""
-    whole = _back(FOREIGN)
-    usage = next(iter(whole.bills.values()))
+    session = _back(FOREIGN)
+    usage = next(iter(session.bills.values()))
 
-    assert "atif:made-up-1" == whole.uid
+    assert "atif:made-up-1" == session.uid
     assert ["user", "assistant", "user"] == [
-        m["role"] for m in readout_of(whole).messages().messages
+        m["role"] for m in readout_of(session).messages().messages
     ]
     assert (6, 3, 4) == (usage.input_tokens, usage.output_tokens, usage.cache_read_input_tokens)
-    assert {"main", "sub"} == {event.channel for event in whole.events}
+    assert {"main", "sub"} == {event.channel for event in session.events}
     assert [("bash", "tool_call"), ("bash", "tool_result")] == [
-        (event.tool, event.kind) for event in whole.events if event.call
+        (event.tool, event.kind) for event in session.events if event.call
     ]
 
 
@@ -214,9 +216,9 @@ def test_a_trajectory_of_another_program_is_a_session() -> None:
 )
 def test_shapes_that_nobody_should_write_raise_nothing_else(broken: JSON) -> None:
     """A foreign document of any shape is a session, if an empty one."""
-    whole = _back(broken)
+    session = _back(broken)
 
-    assert "atif:file" == whole.uid
+    assert "atif:file" == session.uid
 
 
 @pytest.mark.slow
@@ -234,13 +236,13 @@ def test_every_shared_session_comes_back_as_it_was(folder: str) -> None:
 
 
 def _sources(folder: Path) -> list[tuple[Any, Any]]:
-    found: dict[tuple[str, str], tuple[Any, Any]] = {}
+    sources: dict[tuple[str, str], tuple[Any, Any]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         for adapter in adapters().values():
             source = adapter.at(path)
             if source is None:
                 continue
             is_rows = any(file.rows is not None for file in source.files)
-            for one in sources_at(adapter, path) if is_rows else [source]:
-                found.setdefault((one.uid, one.path), (adapter, one))
-    return list(found.values())
+            for listed in sources_at(adapter, path) if is_rows else [source]:
+                sources.setdefault((listed.uid, listed.path), (adapter, listed))
+    return list(sources.values())

@@ -57,8 +57,8 @@ def _alone(log: Path, folder: Path) -> Path:
 def _harbor(agent: str, folders: list[Path]) -> dict[str, Any]:
     command = [HARBOR, str(SCRIPT), agent, *map(str, folders)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    totals: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return totals
 
 
 def _ours(loaded: LoadedSession) -> tuple[int, int, int]:
@@ -66,13 +66,13 @@ def _ours(loaded: LoadedSession) -> tuple[int, int, int]:
     root = trajectory_of(loaded, agent="x", by="test")
     todo, sums = [root], [0, 0, 0]
     while todo:
-        one = todo.pop()
-        if one["extra"]["thence"].get("role") == "ancestor":
+        trajectory = todo.pop()
+        if trajectory["extra"]["thence"].get("role") == "ancestor":
             continue
-        final = one["final_metrics"]
+        final = trajectory["final_metrics"]
         names = ("total_prompt_tokens", "total_completion_tokens", "total_cached_tokens")
         sums = [a + final[name] for a, name in zip(sums, names, strict=True)]
-        todo += one.get("subagent_trajectories", [])
+        todo += trajectory.get("subagent_trajectories", [])
     return sums[0], sums[1], sums[2]
 
 
@@ -86,12 +86,12 @@ class Comparison(NamedTuple):
 
 def _compared(agent: str, logs: list[Path], tmp_path: Path) -> Comparison:
     folders = {str(tmp_path / str(n)): log for n, log in enumerate(logs)}
-    told = _harbor(agent, [_alone(log, Path(folder)) for folder, log in folders.items()])
+    totals = _harbor(agent, [_alone(log, Path(folder)) for folder, log in folders.items()])
     equal = 0
     explained: dict[str, str] = {}
     different: dict[str, Any] = {}
     for folder, log in folders.items():
-        final = told[folder]
+        final = totals[folder]
         if final is None or "error" in final:
             continue
         names = ("total_prompt_tokens", "total_completion_tokens", "total_cached_tokens")

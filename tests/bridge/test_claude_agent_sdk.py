@@ -29,7 +29,7 @@ def entry(uuid: str | None, parent: str | None = None, **more: Any) -> dict[str,
     return {"type": "user", "parentUuid": parent, "isSidechain": False, **named, **more}
 
 
-def said(uuid: str, parent: str | None, role: str, content: Any) -> dict[str, Any]:
+def message(uuid: str, parent: str | None, role: str, content: Any) -> dict[str, Any]:
     """A message."""
     message = {"role": role, "content": content, "id": f"msg-{uuid}"}
     when = "2026-11-15T13:12:00.123Z"
@@ -38,12 +38,14 @@ def said(uuid: str, parent: str | None, role: str, content: Any) -> dict[str, An
 
 STORY = [
     entry(None, type="mode", mode="plan"),
-    said("u1", None, "user", "Why is the build red?"),
-    said("a1", "u1", "assistant", [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}]),
-    said(
+    message("u1", None, "user", "Why is the build red?"),
+    message(
+        "a1", "u1", "assistant", [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}]
+    ),
+    message(
         "u2", "a1", "user", [{"type": "tool_result", "tool_use_id": "c1", "content": "x" * 40_000}]
     ),
-    said("a2", "u2", "assistant", [{"type": "text", "text": "A test fails."}]),
+    message("a2", "u2", "assistant", [{"type": "text", "text": "A test fails."}]),
     entry("s1", "a2", type="system", subtype="permission", content="Bash allowed"),
     entry(None, type="custom-title", customTitle="Red build"),
 ]
@@ -54,7 +56,7 @@ def logs(journal: Journal) -> list[Path]:
     return sorted((journal.root / "sessions").rglob("*.jsonl"))
 
 
-async def kept(store: JournalSessionStore, *batches: list[Any]) -> Any:
+async def appended(store: JournalSessionStore, *batches: list[Any]) -> Any:
     """Append batches and load."""
     for batch in batches:
         await store.append(KEY, batch)
@@ -63,7 +65,7 @@ async def kept(store: JournalSessionStore, *batches: list[Any]) -> Any:
 
 def test_entries_come_back_equal_in_their_order(journal: Journal) -> None:
     """Messages, results of any size, entries of any kind; for another process, too."""
-    loaded = asyncio.run(kept(JournalSessionStore(journal), STORY[:3], STORY[3:]))
+    loaded = asyncio.run(appended(JournalSessionStore(journal), STORY[:3], STORY[3:]))
     again = asyncio.run(JournalSessionStore(Journal(journal.root)).load(KEY))
 
     assert STORY == loaded == again
@@ -86,7 +88,7 @@ def test_entries_come_back_equal_in_their_order(journal: Journal) -> None:
 def test_an_odd_entry_comes_back_equal(journal: Journal, odd: dict[str, Any]) -> None:
     """Entries are opaque: no shape of one raises or changes."""
     named = isinstance(odd.get("uuid"), str) and odd["uuid"] != ""
-    loaded = asyncio.run(kept(JournalSessionStore(journal), [odd], [odd]))
+    loaded = asyncio.run(appended(JournalSessionStore(journal), [odd], [odd]))
 
     assert ([odd] if named else [odd, odd]) == loaded
 
@@ -94,11 +96,11 @@ def test_an_odd_entry_comes_back_equal(journal: Journal, odd: dict[str, Any]) ->
 def test_a_uuid_counts_once_and_an_entry_without_one_every_time(journal: Journal) -> None:
     """In one batch, in two, from two stores; the first one stays."""
     mark = entry(None, type="mode")
-    one, two = JournalSessionStore(journal), JournalSessionStore(Journal(journal.root))
+    here, there = JournalSessionStore(journal), JournalSessionStore(Journal(journal.root))
     first, other = entry("u1", n=1), entry("u1", n=2)
-    asyncio.run(kept(one, [first, mark], [other, mark]))
+    asyncio.run(appended(here, [first, mark], [other, mark]))
 
-    assert [first, mark, mark, mark] == asyncio.run(kept(two, [other, mark]))
+    assert [first, mark, mark, mark] == asyncio.run(appended(there, [other, mark]))
 
 
 def test_what_the_caller_changes_later_does_not_show(journal: Journal) -> None:
@@ -123,10 +125,10 @@ def test_an_empty_batch_makes_no_session(journal: Journal) -> None:
     async def main() -> Any:
         store = JournalSessionStore(journal)
         await store.append(KEY, [])
-        found = [await store.load(KEY), await store.load(SUB)]
+        loaded = [await store.load(KEY), await store.load(SUB)]
         await store.delete(KEY)
         return [
-            *found,
+            *loaded,
             await store.list_sessions(KEY["project_key"]),
             await store.list_subkeys(KEY),
         ]
@@ -166,31 +168,31 @@ def test_appends_at_once_are_all_kept(journal: Journal) -> None:
         return await stores[0].load(KEY)
 
     loaded = asyncio.run(main())
-    order = [found["n"] for found in loaded]
+    order = [item["n"] for item in loaded]
 
-    assert 60 == len({found["uuid"] for found in loaded}) == len(loaded)
+    assert 60 == len({item["uuid"] for item in loaded}) == len(loaded)
     assert sorted(order[::3]) == list(range(20))
     assert [n for n in order if n % 2] == sorted(n for n in order if n % 2)
 
 
 def test_a_damaged_entry_costs_itself(journal: Journal) -> None:
     """The others are loaded, and the next is appended."""
-    asyncio.run(kept(JournalSessionStore(journal), *([one] for one in STORY)))
+    asyncio.run(appended(JournalSessionStore(journal), *([item] for item in STORY)))
     (log,) = logs(journal)
     lines = log.read_bytes().splitlines(keepends=True)
     lines[3] = lines[3][: len(lines[3]) // 2] + b"\n"
     log.write_bytes(b"".join(lines))
     store = JournalSessionStore(Journal(journal.root))
 
-    assert [*STORY[:2], *STORY[3:], entry("n")] == asyncio.run(kept(store, [entry("n")]))
+    assert [*STORY[:2], *STORY[3:], entry("n")] == asyncio.run(appended(store, [entry("n")]))
 
 
 def test_thence_reads_the_session_like_any_other(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The client's own links, a branch where it branched; `thence show` shows it."""
-    fork = said("u3", "a1", "user", "Leave the test, look at the lint.")
-    asyncio.run(kept(JournalSessionStore(journal), STORY, [fork]))
+    fork = message("u3", "a1", "user", "Leave the test, look at the lint.")
+    asyncio.run(appended(JournalSessionStore(journal), STORY, [fork]))
     (log,) = logs(journal)
     read = Transcript.read(log.read_bytes())
     live = [m["content"][-1] for m in read.messages().messages]
@@ -218,7 +220,7 @@ def test_checkpoints_of_ours_work_together_with_the_store(tmp_path: Path) -> Non
         (work / "tide.txt").write_text("high\n")
         session.rewind_files(before)
         session.close()
-        return await kept(store, STORY[2:])
+        return await appended(store, STORY[2:])
 
     loaded = asyncio.run(main())
     (log,) = (tmp_path / "home" / "sessions").rglob("*.jsonl")
@@ -238,7 +240,7 @@ def test_checkpoints_of_ours_work_together_with_the_store(tmp_path: Path) -> Non
 def test_entries_of_one_batch_are_linked_as_they_say(journal: Journal) -> None:
     """Two that follow the same entry are siblings, in one batch and in two."""
     batches = [[entry("a"), entry("b", "a"), entry("c", "a")], [entry("d", "a")], [entry("e", "d")]]
-    asyncio.run(kept(JournalSessionStore(journal), *batches))
+    asyncio.run(appended(JournalSessionStore(journal), *batches))
     events = Transcript.read(logs(journal)[0].read_bytes()).events
     links = {event.uuid: event.prev_uuid for event in events if len(event.uuid) == 1}
 
@@ -264,7 +266,7 @@ def test_nothing_is_written_where_persistence_is_switched_off(tmp_path: Path) ->
     """The store works in memory."""
     store = JournalSessionStore(Journal(tmp_path / "home", enabled=False))
 
-    assert STORY == asyncio.run(kept(store, STORY[:2], STORY[2:]))
+    assert STORY == asyncio.run(appended(store, STORY[:2], STORY[2:]))
     assert not (tmp_path / "home").exists()
 
 
@@ -295,7 +297,7 @@ def test_summaries_are_the_sdks_own_fold(
         await store.append(KEY, STORY[:3])
         await store.list_session_summaries(project)
         await store.append(KEY, STORY[3:])
-        lists = [await one.list_session_summaries(project) for one in (store, later)]
+        lists = [await reader.list_session_summaries(project) for reader in (store, later)]
         return lists, await later.list_sessions(project)
 
     (own, later), listed = asyncio.run(main())
@@ -313,6 +315,6 @@ def test_of_two_sessions_the_one_written_later_is_the_younger(journal: Journal) 
         for name in names:
             await store.append({**KEY, "session_id": name}, [entry("u1")])
         listed = await store.list_sessions(KEY["project_key"])
-        return [one["session_id"] for one in sorted(listed, key=lambda one: one["mtime"])]
+        return [row["session_id"] for row in sorted(listed, key=lambda row: row["mtime"])]
 
     assert names == asyncio.run(main())

@@ -75,9 +75,9 @@ def test_what_one_machine_appends_another_loads_equal(address: str, opened: Open
         await here.append(KEY, STORY)
         await here.append(KEY, [ODD])
         await here.append(SUB, [entry("s")])
-        found = await there.load(KEY), await there.list_subkeys(KEY)
+        listing = await there.load(KEY), await there.list_subkeys(KEY)
         await here.aclose()
-        return *found, await here.load(SUB)
+        return *listing, await here.load(SUB)
 
     assert ([*STORY, ODD], [SUB["subpath"]], [entry("s")]) == asyncio.run(main())
 
@@ -112,7 +112,7 @@ def test_batches_of_many_writers_stay_whole_and_none_is_lost(address: str, opene
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     loaded = asyncio.run(opened(address).load(KEY)) or []
-    names = [one["uuid"] for one in loaded]
+    names = [item["uuid"] for item in loaded]
     batches = [names[at : at + 3] for at in range(0, len(names), 3)]
 
     assert 120 == len(names) == len(set(names))
@@ -137,7 +137,7 @@ def test_deleting_is_a_tombstone_for_everybody(address: str, opened: Opened) -> 
         nothing = await there.list_sessions(KEY["project_key"])
         await there.append(KEY, [entry("u1")])
         listed = await here.list_sessions(KEY["project_key"])
-        return gone, nothing, [one["session_id"] for one in listed], await here.load(KEY)
+        return gone, nothing, [row["session_id"] for row in listed], await here.load(KEY)
 
     assert ((None, []), [], [SESSION], [entry("u1")]) == asyncio.run(main())
 
@@ -157,8 +157,8 @@ def test_a_damaged_object_costs_itself(tmp_path: Path, opened: Opened) -> None:
         await there.append(KEY, [entry("u3")])
         return await there.load(KEY), await here.load(KEY)
 
-    whole = [entry("u0"), entry("u2"), entry("u3")]
-    assert (whole, whole) == asyncio.run(main())
+    intact = [entry("u0"), entry("u2"), entry("u3")]
+    assert (intact, intact) == asyncio.run(main())
 
 
 def test_no_name_comes_from_a_key(tmp_path: Path, opened: Opened) -> None:
@@ -187,11 +187,11 @@ def test_a_database_that_is_gone_is_told(postgres: Cluster, opened: Opened) -> N
         postgres.sql(
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname='{database}'"
         )
-        with pytest.raises(ThenceError) as told:
+        with pytest.raises(ThenceError) as caught:
             await store.append(KEY, [entry("u2")])
         postgres.sql(f"ALTER DATABASE {database} WITH ALLOW_CONNECTIONS true")
         await store.append(KEY, [entry("u2")])
-        return told.value.hint, await store.load(KEY)
+        return caught.value.hint, await store.load(KEY)
 
     hint, loaded = asyncio.run(main())
 

@@ -53,8 +53,8 @@ def grown(steps: int, *, size: int = 300) -> tuple[list[TypedValue], list[dict[s
     for step in range(steps):
         data += made.randbytes(size)
         value = TypedValue("msgpack", step.to_bytes(3) + data)
-        told = plain(values.keep(value.name, value, last))
-        written.append({value.name: told})
+        piece = plain(values.keep(value.name, value, last))
+        written.append({value.name: piece})
         versions.append(value)
         last = value.name
     return versions, written
@@ -72,9 +72,9 @@ def test_every_version_comes_back_from_what_was_written() -> None:
     """In any order, in a process that never saw them."""
     versions, written = grown(60)
     values = Values()
-    for told in written:
-        for name, one in told.items():
-            values.take(name, one)
+    for pieces in written:
+        for name, piece in pieces.items():
+            values.take(name, piece)
 
     for value in random.Random(3).sample(versions, len(versions)):
         assert value == values.get(value.name)
@@ -84,21 +84,21 @@ def test_a_value_that_misses_a_piece_is_not_given() -> None:
     """Neither are those that build on it; the others are."""
     versions, written = grown(30, size=100)
     values = Values()
-    whole = [n for n, told in enumerate(written) if "data" in next(iter(told.values()))]
-    lost = whole[-1] + 1
-    for number, told in enumerate(written):
-        for name, one in told.items():
-            values.take(name, one if number != lost else {"kind": "msgpack", "data": "AAAA"})
+    complete = [n for n, pieces in enumerate(written) if "data" in next(iter(pieces.values()))]
+    lost = complete[-1] + 1
+    for number, pieces in enumerate(written):
+        for name, piece in pieces.items():
+            values.take(name, piece if number != lost else {"kind": "msgpack", "data": "AAAA"})
 
-    given = [values.get(value.name) is not None for value in versions]
-    assert [number != lost for number in range(lost + 1)] == given[: lost + 1]
-    assert not any(given[lost:])
+    available = [values.get(value.name) is not None for value in versions]
+    assert [number != lost for number in range(lost + 1)] == available[: lost + 1]
+    assert not any(available[lost:])
 
 
 def test_what_makes_no_sense_is_as_good_as_missing() -> None:
     """Wrong shapes, wrong names, pieces of nothing, circles."""
     values = Values()
-    told: list[JSON] = [
+    pieces: list[JSON] = [
         None,
         7,
         {},
@@ -108,8 +108,8 @@ def test_what_makes_no_sense_is_as_good_as_missing() -> None:
         {"kind": "x", "base": "a", "ops": [[1]], "since": 1},
         {"kind": "x", "base": "circle", "ops": [[0, 1]], "since": 1},
     ]
-    for number, one in enumerate(told):
-        values.take("circle" if number == 7 else str(number), one)
+    for number, piece in enumerate(pieces):
+        values.take("circle" if number == 7 else str(number), piece)
 
     assert [None] * 9 == [values.get(name) for name in [*map(str, range(8)), "circle"]]
 

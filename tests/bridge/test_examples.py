@@ -15,7 +15,7 @@ from tests.bridge.crashes import ROOT, SDKS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what an SDK says of itself is its business
 
-SAID = {
+EXPECTED = {
     "claude_agent_sdk": ("claude_agent_sdk", "low", "2 messages"),
     "langgraph": ("langgraph.graph", "I remember 3 messages.", "6 checkpoints"),
     "openai_agents": ("agents", "I remember 3 items.", "4 items"),
@@ -24,12 +24,12 @@ SAID = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_an_example_remembers_its_first_run(
     tmp_path: Path, name: str, sdk: Callable[[str], ModuleType]
 ) -> None:
     """In a process of its own, offline."""
-    needed, *expected = SAID[name]
+    needed, *expected = EXPECTED[name]
     sdk(needed)
     for _ in range(2):
         done = subprocess.run(

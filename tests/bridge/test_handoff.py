@@ -53,28 +53,28 @@ def story() -> Script:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> LoadedSession:
+def loaded(tmp_path: Path) -> LoadedSession:
     """The story, as it is read."""
     folder = write(tmp_path / "source", story())
     return load(next(folder.glob("*.jsonl")))
 
 
-def handed(told: LoadedSession, to: str, root: Path, **more: Any) -> Handoff:
+def handed(loaded: LoadedSession, to: str, root: Path, **more: Any) -> Handoff:
     """Hand it over."""
-    opened = open_loaded(told)
+    opened = open_loaded(loaded)
     made = plan(opened, to, root=root, session=NEW, at=AT, here="/home/dev/project", **more)
     carry_out(made)
     return made
 
 
 def read_back(made: Handoff) -> list[JSON]:
-    """Give the messages of what was written, as our own reader of that agent sees it."""
+    """Return the messages of what was written, as our own reader of that agent sees it."""
     path = next(path for path in made.report.files if "summary" not in path)
     return readout_of(load(Path(path)).graph).messages().messages
 
 
 def words(messages: list[JSON]) -> list[str]:
-    """Give all texts and calls in order, results beside."""
+    """Return all texts and calls in order, results beside."""
     return [
         block.get("text") or block.get("id") or text_of(block.get("content"))
         for message in messages
@@ -84,27 +84,27 @@ def words(messages: list[JSON]) -> list[str]:
 
 @pytest.mark.parametrize("to", WRITTEN)
 def test_what_is_written_reads_back_as_what_was_handed(
-    told: LoadedSession, to: str, tmp_path: Path
+    loaded: LoadedSession, to: str, tmp_path: Path
 ) -> None:
     """Our reader of the other agent finds every word, every call answered, in order."""
-    made = handed(told, to, tmp_path / to)
+    made = handed(loaded, to, tmp_path / to)
     messages = read_back(made)
-    said = words(messages)
+    texts = words(messages)
 
     assert [] == problems(messages)
     order = ["What is here?", "t1", "calc.py", "Now the right way.", "t3"]
-    assert order == [one for one in said if one in order]
-    assert not any("wrong" in one for one in said)
-    assert any("interrupted" in one for one in said)
+    assert order == [text for text in texts if text in order]
+    assert not any("wrong" in text for text in texts)
+    assert any("interrupted" in text for text in texts)
     assert made.report.messages == len(messages)
 
 
 @pytest.mark.parametrize("to", WRITTEN)
 def test_the_report_says_what_became_of_everything(
-    told: LoadedSession, to: str, tmp_path: Path
+    loaded: LoadedSession, to: str, tmp_path: Path
 ) -> None:
     """Calls by what became of them, thoughts, answers that were made up, what never goes along."""
-    report = handed(told, to, tmp_path / to).report
+    report = handed(loaded, to, tmp_path / to).report
     shell = agents()[to].profile.forms["shell"].tool
     marks = {} if writer_of(to).takes_failures else {"mark of a failed result": 1}
 
@@ -115,10 +115,10 @@ def test_the_report_says_what_became_of_everything(
         assert {} == report.left
     else:
         same = shell == "Bash"
-        kept, mapped = ({"Bash": 2}, {}) if same else ({}, {f"Bash → {shell}": 2})
-        assert (kept, mapped, {"Glob": 1}) == (report.unchanged, report.mapped, report.as_text)
+        unchanged, mapped = ({"Bash": 2}, {}) if same else ({}, {f"Bash → {shell}": 2})
+        assert (unchanged, mapped, {"Glob": 1}) == (report.unchanged, report.mapped, report.as_text)
         assert {"thinking": 1} | marks == report.left
-    assert any("permissions" in one for one in report.not_handed)
+    assert any("permissions" in text for text in report.not_handed)
     assert ("claude", to, NEW, "/home/dev/project") == (
         report.agent,
         report.to,
@@ -129,44 +129,44 @@ def test_the_report_says_what_became_of_everything(
 
 @pytest.mark.parametrize("to", WRITTEN)
 def test_provenance_is_written_and_no_permission(
-    told: LoadedSession, to: str, tmp_path: Path
+    loaded: LoadedSession, to: str, tmp_path: Path
 ) -> None:
     """The files say what they come from; no record speaks of what was allowed."""
-    made = handed(told, to, tmp_path / to)
+    made = handed(loaded, to, tmp_path / to)
     body = b"".join(made.files.values()).decode()
 
-    assert f'"from": "{told.graph.uid}"' in body
+    assert f'"from": "{loaded.graph.uid}"' in body
     for word in ("permission", "approval", "sandbox", "allowedTools", "turn_context", "yolo"):
         assert word not in body
 
 
 @pytest.mark.parametrize("to", WRITTEN)
 def test_files_are_new_whole_and_the_owners_alone(
-    told: LoadedSession, to: str, tmp_path: Path
+    loaded: LoadedSession, to: str, tmp_path: Path
 ) -> None:
     """Mode 0600 in folders of 0700, nothing half-written beside them, nothing ever replaced."""
-    before = Path(told.source.path).read_bytes()
-    made = handed(told, to, tmp_path / to)
-    found = [path for path in (tmp_path / to).rglob("*") if path.is_file()]
+    before = Path(loaded.source.path).read_bytes()
+    made = handed(loaded, to, tmp_path / to)
+    paths = [path for path in (tmp_path / to).rglob("*") if path.is_file()]
 
-    assert sorted(made.report.files) == sorted(map(str, found))
-    assert {0o600} == {path.stat().st_mode & 0o777 for path in found}
+    assert sorted(made.report.files) == sorted(map(str, paths))
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in paths}
     assert {0o700} == {
         path.stat().st_mode & 0o777 for path in (tmp_path / to).rglob("*") if path.is_dir()
     }
-    held = {path: path.read_bytes() for path in found}
+    contents = {path: path.read_bytes() for path in paths}
     with pytest.raises(Conflict):
         carry_out(made)
-    assert held == {
+    assert contents == {
         path: path.read_bytes() for path in (tmp_path / to).rglob("*") if path.is_file()
     }
-    assert before == Path(told.source.path).read_bytes()
+    assert before == Path(loaded.source.path).read_bytes()
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("to", WRITTEN)
 def test_a_disk_that_fails_leaves_nothing(
-    told: LoadedSession, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: LoadedSession, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At whichever step: either the whole session stands there afterwards, or no file at all."""
     sync, steps = os.fsync, 0
@@ -183,10 +183,10 @@ def test_a_disk_that_fails_leaves_nothing(
     for last in range(1, 20):
         root, steps = tmp_path / f"{to}{last}", 0
         try:
-            made = handed(told, to, root)
+            made = handed(loaded, to, root)
         except NotAppendable:
             made = plan(
-                open_loaded(told), to, root=root, session=NEW, at=AT, here="/home/dev/project"
+                open_loaded(loaded), to, root=root, session=NEW, at=AT, here="/home/dev/project"
             )
         left = {str(path) for path in root.rglob("*") if path.is_file()}
         seen.add(len(left))
@@ -195,25 +195,25 @@ def test_a_disk_that_fails_leaves_nothing(
     assert {0, len(made.files)} == seen
 
 
-def test_an_earlier_event_ends_the_history(told: LoadedSession, tmp_path: Path) -> None:
+def test_an_earlier_event_ends_the_history(loaded: LoadedSession, tmp_path: Path) -> None:
     """What came after it is not handed over; its call is answered as it was then."""
-    session = readout_of(told.graph)
+    session = readout_of(loaded.graph)
     end = end_of(session, place_of(session, "r3"))
-    made = handed(told, "claude", tmp_path / "c", event=end)
+    made = handed(loaded, "claude", tmp_path / "c", event=end)
 
-    assert ["What is here?", "t1", "calc.py"] == [one for one in words(read_back(made)) if one]
+    assert ["What is here?", "t1", "calc.py"] == [word for word in words(read_back(made)) if word]
     assert "r3" == made.report.event
 
 
-def test_a_branch_is_handed_over_to_its_end(told: LoadedSession, tmp_path: Path) -> None:
+def test_a_branch_is_handed_over_to_its_end(loaded: LoadedSession, tmp_path: Path) -> None:
     """Any event of a discarded branch names all of it."""
-    session = readout_of(told.graph)
+    session = readout_of(loaded.graph)
     end = end_of(session, place_of(session, "r8"), branch=True)
-    made = handed(told, "codex", tmp_path / "c", event=end)
-    said = words(read_back(made))
+    made = handed(loaded, "codex", tmp_path / "c", event=end)
+    texts = words(read_back(made))
 
-    assert "It was wrong." == said[-1]
-    assert "Now the right way." not in said
+    assert "It was wrong." == texts[-1]
+    assert "Now the right way." not in texts
 
 
 def test_a_subagents_event_is_refused(tmp_path: Path) -> None:
@@ -238,10 +238,10 @@ def test_nothing_said_is_nothing_to_hand_over(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_gone_is_replaced_by_where_we_are(
-    told: LoadedSession, tmp_path: Path
+    loaded: LoadedSession, tmp_path: Path
 ) -> None:
     """And that is said; one that is there is used, without its links."""
-    made = plan(open_loaded(told), "codex", root=tmp_path, session=NEW, at=AT, here="/here")
+    made = plan(open_loaded(loaded), "codex", root=tmp_path, session=NEW, at=AT, here="/here")
 
     assert "/here" == made.report.cwd
     assert any("/home/dev/project" in note for note in made.report.notes)
@@ -267,11 +267,11 @@ def test_a_session_at_rest_is_at_rest_and_owes_nothing(to: str, tmp_path: Path) 
     folder = write(tmp_path / "source", _in("/home/dev/project"))
     made = handed(load(next(folder.glob("*.jsonl"))), to, tmp_path / to)
     path = next(path for path in made.report.files if "summary" not in path)
-    whole = load(Path(path)).graph
+    session = load(Path(path)).graph
 
-    assert "done" == whole.turn().state
-    assert [] == whole.unbilled
-    assert 0 == sum(usage.total for usage in whole.bills.values())
+    assert "done" == session.turn().state
+    assert [] == session.unbilled
+    assert 0 == sum(usage.total for usage in session.bills.values())
 
 
 def test_no_folder_of_a_log_leads_out(tmp_path: Path) -> None:
@@ -344,14 +344,14 @@ def test_projects_of_claude_are_named_as_the_client_names_them(cwd: str, name: s
     ],
 )
 def test_codex_is_given_the_model_provider_of_its_settings(
-    told: LoadedSession, settings: str | None, provider: str, tmp_path: Path
+    loaded: LoadedSession, settings: str | None, provider: str, tmp_path: Path
 ) -> None:
     """Its database takes the provider from the session, and resumes none without one."""
     root = tmp_path / "codex"
     root.mkdir()
     if settings is not None:
         (root / "config.toml").write_text(settings)
-    made = handed(told, "codex", root)
+    made = handed(loaded, "codex", root)
     first = json.loads(next(iter(made.files.values())).splitlines()[0])
 
     assert provider == first["payload"]["model_provider"]
@@ -379,80 +379,80 @@ def goes_on(made: Handoff, to: str) -> str:
     if to == "grok":
         path = path.with_name("updates.jsonl")
         card = path.with_name("summary.json")  # the client writes it anew, in its own words
-        told = json.loads(card.read_text())
-        card.write_text(json.dumps({k: v for k, v in told.items() if k != "thence_handoff"}))
+        summary = json.loads(card.read_text())
+        card.write_text(json.dumps({k: v for k, v in summary.items() if k != "thence_handoff"}))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    said = "And now mend it."
+    text = "And now mend it."
     if to == "claude":
         new = {name: value for name, value in rows[-1].items() if name != "forkedFrom"}
         new |= {"type": "user", "uuid": "own-1", "parentUuid": rows[-1]["uuid"]}
-        new["message"] = {"role": "user", "content": said}
+        new["message"] = {"role": "user", "content": text}
     elif to == "codex":
         item = {
             "type": "message",
             "role": "user",
-            "content": [{"type": "input_text", "text": said}],
+            "content": [{"type": "input_text", "text": text}],
         }
         new = {"timestamp": "2026-03-29T02:00:00.000Z", "type": "response_item", "payload": item}
     elif to == "pi":
-        message = {"role": "user", "content": [{"type": "text", "text": said}]}
+        message = {"role": "user", "content": [{"type": "text", "text": text}]}
         new = {"type": "message", "id": "abcd0001", "parentId": rows[-1]["id"]}
         new |= {"timestamp": "2026-03-29T02:00:00.000Z", "message": message}
     elif to == "copilot":
-        new = {"type": "user.message", "data": {"content": said}, "id": "own-1"}
+        new = {"type": "user.message", "data": {"content": text}, "id": "own-1"}
         new |= {"timestamp": "2026-03-29T02:00:00.000Z", "parentId": rows[-1]["id"]}
     elif to == "qwen":
         new = {name: value for name, value in rows[-1].items() if name != "forkedFrom"}
         new |= {"type": "user", "uuid": "own-1", "parentUuid": rows[-1]["uuid"]}
-        new |= {"message": {"role": "user", "parts": [{"text": said}]}, "provenance": "real_user"}
+        new |= {"message": {"role": "user", "parts": [{"text": text}]}, "provenance": "real_user"}
     elif to == "gemini":
         new = {"id": "own-1", "timestamp": "2026-03-29T02:00:00.000Z", "type": "user"}
-        new["content"] = [{"text": said}]
+        new["content"] = [{"text": text}]
     elif to == "kimi":
-        new = {"type": "turn.prompt", "agentId": "main", "input": [{"type": "text", "text": said}]}
+        new = {"type": "turn.prompt", "agentId": "main", "input": [{"type": "text", "text": text}]}
         new |= {"origin": {"kind": "user"}, "promptId": "msg_own", "time": 1_774_749_600_000}
     else:
-        update = {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": said}}
+        update = {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}}
         event = {"eventId": f"{NEW}-99", "agentTimestampMs": 1_774_749_600_000}
-        told = {"sessionId": NEW, "update": update, "_meta": event}
-        new = {"timestamp": 1_774_749_600, "method": "session/update", "params": told}
+        params = {"sessionId": NEW, "update": update, "_meta": event}
+        new = {"timestamp": 1_774_749_600, "method": "session/update", "params": params}
     with path.open("a") as file:
         file.write(json.dumps(new) + "\n")
-    return said
+    return text
 
 
 @pytest.mark.parametrize("to", WRITTEN)
 def test_what_was_handed_over_counts_where_it_was_said(
-    told: LoadedSession, to: str, tmp_path: Path
+    loaded: LoadedSession, to: str, tmp_path: Path
 ) -> None:
     """Copies are replayed, what comes after them is live; the tie names session and event."""
-    made = handed(told, to, tmp_path / to)
-    said = goes_on(made, to)
-    whole = load(Path(next(path for path in made.report.files if "summary" not in path))).graph
-    live = [event for event in whole.events if event.state is State.LIVE]
-    (edge,) = whole.edges
+    made = handed(loaded, to, tmp_path / to)
+    text = goes_on(made, to)
+    session = load(Path(next(path for path in made.report.files if "summary" not in path))).graph
+    live = [event for event in session.events if event.state is State.LIVE]
+    (edge,) = session.edges
 
-    assert [said] == [event.summary for event in live]
-    assert [] == whole.calls
-    assert {State.LIVE, State.REPLAYED} >= set(whole.states) - {State.INTERNAL}
-    assert ("adopt", told.graph.uid, "r11", HANDED) == (
+    assert [text] == [event.summary for event in live]
+    assert [] == session.calls
+    assert {State.LIVE, State.REPLAYED} >= set(session.states) - {State.INTERNAL}
+    assert ("adopt", loaded.graph.uid, "r11", HANDED) == (
         edge.link,
         edge.uid(to),
         edge.event,
         edge.how,
     )
-    assert said in words(readout_of(whole).messages().messages)
-    assert "What is here?" in words(readout_of(whole).messages().messages)
+    assert text in words(readout_of(session).messages().messages)
+    assert "What is here?" in words(readout_of(session).messages().messages)
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("to", WRITTEN)
 def test_a_sweep_of_both_finds_each_thing_once(
-    told: LoadedSession, to: str, tmp_path: Path
+    loaded: LoadedSession, to: str, tmp_path: Path
 ) -> None:
     """No word, no call, no money twice, and the new session stands below the one it came from."""
-    home = Path(told.source.path).parents[2]
-    goes_on(handed(told, to, tmp_path / to), to)
+    home = Path(loaded.source.path).parents[2]
+    goes_on(handed(loaded, to, tmp_path / to), to)
     sweep(tmp_path, {"claude": [home]})
     with closing(opened(tmp_path)) as store:
         (alone,) = store.sessions()
@@ -460,7 +460,7 @@ def test_a_sweep_of_both_finds_each_thing_once(
     with closing(opened(tmp_path)) as store:
         rows = list(store.sessions())
 
-    assert [told.graph.uid, f"{to}:{NEW}"] == [
+    assert [loaded.graph.uid, f"{to}:{NEW}"] == [
         row.session.session_uid for row, _ in nest_by_ancestry(rows)
     ]
     assert [0, 1] == [depth for _, depth in nest_by_ancestry(rows)]

@@ -203,16 +203,22 @@ def with_files(*, rendered: bool) -> Script:
     script.user("Look at @calc.py and @logo.png")
     text = {"filePath": "/p/calc.py", "content": "def add(a, b):\n    return a - b", "startLine": 1}
     numbered = "1\tdef add(a, b):\n2\t    return a - b"
-    told = [
+    reminders = [
         'Called the Read tool with the following input: {"file_path":"/p/calc.py"}',
         f"Result of calling the Read tool:\n{numbered}",
     ]
-    sent = [{"content": f"<system-reminder>\n{one}\n</system-reminder>"} for one in told]
-    given = {"type": "file", "filename": "/p/calc.py", "content": {"type": "text", "file": text}}
-    script.add("attachment", attachment=given, **({"rendered": sent} if rendered else {}))
+    sent = [
+        {"content": f"<system-reminder>\n{reminder}\n</system-reminder>"} for reminder in reminders
+    ]
+    attachment = {
+        "type": "file",
+        "filename": "/p/calc.py",
+        "content": {"type": "text", "file": text},
+    }
+    script.add("attachment", attachment=attachment, **({"rendered": sent} if rendered else {}))
     picture = {"type": "image", "file": {"base64": PNG, "type": "image/png"}}
-    given = {"type": "file", "filename": "/p/logo.png", "content": picture}
-    script.add("attachment", attachment=given)
+    attachment = {"type": "file", "filename": "/p/logo.png", "content": picture}
+    script.add("attachment", attachment=attachment)
     script.say("It subtracts.")
     return script
 
@@ -260,13 +266,13 @@ def test_output_of_local_commands_is_not_the_users_words(
     script.user("And now?")
     script.say("Done.")
     done = Handed(run, claude(tmp_path / "claude", script), to)
-    said = [block["text"] for block in done.blocks if "OUTPUT" in block.get("text", "")]
+    texts = [block["text"] for block in done.blocks if "OUTPUT" in block.get("text", "")]
 
-    assert 3 == len(said)
+    assert 3 == len(texts)
     if to == "claude":  # its own words for it
-        assert list(outputs) == said
+        assert list(outputs) == texts
         return
-    assert all(text.startswith("[Recorded by claude, not written by the user:]") for text in said)
+    assert all(text.startswith("[Recorded by claude, not written by the user:]") for text in texts)
     assert 2 == len(done.prompts())
     assert not any("OUTPUT" in prompt for prompt in done.prompts())
 

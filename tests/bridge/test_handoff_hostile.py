@@ -22,13 +22,13 @@ AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 NEW = "01a00000-0000-7000-8000-00000000000b"
 
 
-def told(path: Path) -> LoadedSession | None:
-    """Give a session, if somebody wrote it and something was said in it."""
+def load_if_spoken(path: Path) -> LoadedSession | None:
+    """Return a session, if somebody wrote it and something was said in it."""
     try:
-        found = load(path)
+        session = load(path)
     except ThenceError:
         return None
-    return found if readout_of(found.graph).messages().messages else None
+    return session if readout_of(session.graph).messages().messages else None
 
 
 def depth(value: Any) -> int:
@@ -38,9 +38,9 @@ def depth(value: Any) -> int:
         deepest += 1
         level = [
             inner
-            for one in level
-            if isinstance(one, (dict, list))
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for item in level
+            if isinstance(item, (dict, list))
+            for inner in (item.values() if isinstance(item, dict) else item)
         ]
     return deepest
 
@@ -69,7 +69,7 @@ def test_every_hostile_session_is_handed_over_whole(corpus: Path, tmp_path: Path
     handed = 0
     step = by_pace(everyday=6, whole=4, prove=1)
     for number, path in enumerate(sorted((corpus / "files").iterdir())[::step]):
-        if path.stat().st_size > SMALL or (session := told(path)) is None:
+        if path.stat().st_size > SMALL or (session := load_if_spoken(path)) is None:
             continue
         for to in (name for name in targets() if writer_of(name).accept is None):
             root = tmp_path / f"{number}-{to}"

@@ -29,7 +29,7 @@ def longest(name: str, folder: Path) -> LoadedSession:
     home = folder / name
     agent.sample(Machine(home, folder / "work"), NOW)
     loaded = [load_source(agent.reader, source) for source in agent.reader.find(home)]
-    return max(loaded, key=lambda one: len(one.graph.calls))
+    return max(loaded, key=lambda session: len(session.graph.calls))
 
 
 @pytest.mark.sampled(5)
@@ -40,7 +40,7 @@ def test_every_pair_says_what_became_of_each_call(source: str, target: str, tmp_
     loaded = longest(source, tmp_path)
     root = tmp_path / "target"
     root.mkdir()
-    said = readout_of(loaded.graph).messages().messages
+    messages = readout_of(loaded.graph).messages().messages
     handoff = plan(
         open_loaded(loaded), target, root=root, session=SESSION, at=NOW, here=str(tmp_path)
     )
@@ -48,7 +48,7 @@ def test_every_pair_says_what_became_of_each_call(source: str, target: str, tmp_
     written = b"\n".join(handoff.files.values()).decode()
     texts = [
         json.dumps(block["text"])[1:-1]
-        for message in said
+        for message in messages
         for block in blocks(message["content"])
         if block["type"] == "text" and not block["text"].startswith("<")
     ]
@@ -59,15 +59,15 @@ def test_every_pair_says_what_became_of_each_call(source: str, target: str, tmp_
     assert report.calls == sum(
         sum(n.values()) for n in (report.unchanged, report.mapped, report.as_text)
     )
-    assert report.calls == _calls(said).total() > 0
+    assert report.calls == _calls(messages).total() > 0
     if source == target:
         assert {} == report.mapped
 
 
-def _calls(said: list[Any]) -> Counter[str]:
+def _calls(messages: list[Any]) -> Counter[str]:
     return Counter(
         block["name"]
-        for message in said
+        for message in messages
         for block in blocks(message["content"])
         if block["type"] == "tool_use"
     )

@@ -51,8 +51,8 @@ def put(saver: Any, number: int, values: dict[str, Any], **more: Any) -> Any:
 
 def values_of(saver: Any, **where: Any) -> Any:
     """What the newest checkpoint holds."""
-    found = saver.get_tuple(config(**where))
-    return None if found is None else found.checkpoint["channel_values"]
+    checkpoint = saver.get_tuple(config(**where))
+    return None if checkpoint is None else checkpoint.checkpoint["channel_values"]
 
 
 def log(home: Path) -> Path:
@@ -86,12 +86,12 @@ def test_a_new_process_finds_everything(tmp_path: Path, saver: Callable[..., Any
     last = put(first, 2, {"a": {"x": {3}}, "b": None}, run_id="r")
     first.put_writes(last, [("a", [1]), ("b", "w")], "task")
     again = saver(tmp_path)
-    found = again.get_tuple(config())
+    checkpoint = again.get_tuple(config())
 
-    assert {"a": {"x": {3}}, "b": None} == found.checkpoint["channel_values"]
-    assert {"step": 2, "run_id": "r"} == found.metadata
-    assert config(checkpoint="000001") == found.parent_config
-    assert [("task", "a", [1]), ("task", "b", "w")] == found.pending_writes
+    assert {"a": {"x": {3}}, "b": None} == checkpoint.checkpoint["channel_values"]
+    assert {"step": 2, "run_id": "r"} == checkpoint.metadata
+    assert config(checkpoint="000001") == checkpoint.parent_config
+    assert [("task", "a", [1]), ("task", "b", "w")] == checkpoint.pending_writes
     assert {"a": {"x": [1, 2]}, "b": b"bytes"} == values_of(again, checkpoint="000001")
     assert ["000002", "000001"] == [t.checkpoint["id"] for t in again.list(None)]
 
@@ -100,22 +100,22 @@ def test_messages_are_messages_of_the_session(
     tmp_path: Path, saver: Callable[..., Any], sdk: Callable[[str], ModuleType]
 ) -> None:
     """Said once each, calls and results paired, tokens counted."""
-    said = sdk("langchain_core.messages")
+    sdk_messages = sdk("langchain_core.messages")
     history = [
-        said.SystemMessage("Be kind.", id="0"),
-        said.HumanMessage("Why is the build red?", id="1"),
-        said.AIMessage(
+        sdk_messages.SystemMessage("Be kind.", id="0"),
+        sdk_messages.HumanMessage("Why is the build red?", id="1"),
+        sdk_messages.AIMessage(
             "I look.",
             id="2",
             tool_calls=[{"id": "c1", "name": "run", "args": {"cmd": "make"}}],
             usage_metadata={"input_tokens": 9, "output_tokens": 3, "total_tokens": 12},
         ),
-        said.ToolMessage("red", tool_call_id="c1", id="3"),
-        said.AIMessage([{"type": "text", "text": "A test fails."}], id="4"),
+        sdk_messages.ToolMessage("red", tool_call_id="c1", id="3"),
+        sdk_messages.AIMessage([{"type": "text", "text": "A test fails."}], id="4"),
     ]
-    one = saver(tmp_path)
+    checkpointer = saver(tmp_path)
     for number in range(1, len(history) + 1):
-        put(one, number, {"messages": history[:number], "step": number})
+        put(checkpointer, number, {"messages": history[:number], "step": number})
     read = Transcript.read(log(tmp_path).read_bytes())
     messages = read.messages().messages
 
@@ -130,7 +130,7 @@ def test_an_encrypted_thread_holds_no_plain_word(
     tmp_path: Path, saver: Callable[..., Any], sdk: Callable[[str], ModuleType]
 ) -> None:
     """Neither a value nor a message; it comes back all the same."""
-    said = sdk("langchain_core.messages")
+    sdk_messages = sdk("langchain_core.messages")
     serde = sdk("langgraph.checkpoint.serde.encrypted")
 
     class Cipher:
@@ -143,26 +143,26 @@ def test_an_encrypted_thread_holds_no_plain_word(
             return bytes(255 - byte for byte in ciphertext)
 
     options = {"serde": serde.EncryptedSerializer(Cipher())}
-    put(saver(tmp_path, **options), 1, {"messages": [said.HumanMessage("the secret word")]})
-    found = values_of(saver(tmp_path, **options))
+    put(saver(tmp_path, **options), 1, {"messages": [sdk_messages.HumanMessage("the secret word")]})
+    values = values_of(saver(tmp_path, **options))
 
-    assert "the secret word" == found["messages"][0].content
+    assert "the secret word" == values["messages"][0].content
     assert b"secret" not in log(tmp_path).read_bytes()
 
 
 def test_a_pruned_thread_still_knows_its_deltas(tmp_path: Path, saver: Callable[..., Any]) -> None:
     """The writes of checkpoints that are gone lead to the one that is left."""
-    one = saver(tmp_path)
-    put(one, 1, {"seed": ["s"]})
-    one.put_writes(config(checkpoint="000001"), [("d", "w1")], "t1")
-    put(one, 2, {"x": 1})
-    one.put_writes(config(checkpoint="000002"), [("d", "w2")], "t2")
-    put(one, 3, {"x": 2})
-    one.prune(["t"])
-    history = one.get_delta_channel_history(config=config(), channels=["d", "seed"])
-    awaited = asyncio.run(one.aget_delta_channel_history(config=config(), channels=["d"]))
+    checkpointer = saver(tmp_path)
+    put(checkpointer, 1, {"seed": ["s"]})
+    checkpointer.put_writes(config(checkpoint="000001"), [("d", "w1")], "t1")
+    put(checkpointer, 2, {"x": 1})
+    checkpointer.put_writes(config(checkpoint="000002"), [("d", "w2")], "t2")
+    put(checkpointer, 3, {"x": 2})
+    checkpointer.prune(["t"])
+    history = checkpointer.get_delta_channel_history(config=config(), channels=["d", "seed"])
+    awaited = asyncio.run(checkpointer.aget_delta_channel_history(config=config(), channels=["d"]))
 
-    assert ["000003"] == [t.checkpoint["id"] for t in one.list(config())]
+    assert ["000003"] == [t.checkpoint["id"] for t in checkpointer.list(config())]
     assert {"writes": [("t1", "d", "w1"), ("t2", "d", "w2")]} == history["d"] == awaited["d"]
     assert {"writes": [], "seed": ["s"]} == history["seed"]
 
@@ -171,9 +171,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     tmp_path: Path, saver: Callable[..., Any]
 ) -> None:
     """The newest whole one is offered."""
-    one = saver(tmp_path)
-    put(one, 1, {"a": "first " * 50})
-    put(one, 2, {"a": "second " * 50})
+    checkpointer = saver(tmp_path)
+    put(checkpointer, 1, {"a": "first " * 50})
+    put(checkpointer, 2, {"a": "second " * 50})
     lines = log(tmp_path).read_bytes().splitlines(keepends=True)
     log(tmp_path).write_bytes(
         b"".join(lines[:-1]) + lines[-1].replace(b'"data":"', b'"data":"AAAA')
@@ -187,9 +187,9 @@ def test_a_large_value_gets_a_file_of_its_own(
 ) -> None:
     """No line grows beyond what readers follow; a copy of the thread has it, too."""
     monkeypatch.setattr("thence.bridge.threads.LARGE", 1000)
-    one = saver(tmp_path)
-    put(one, 1, {"a": "x" * 5000})
-    one.copy_thread("t", "u")
+    checkpointer = saver(tmp_path)
+    put(checkpointer, 1, {"a": "x" * 5000})
+    checkpointer.copy_thread("t", "u")
 
     assert {"a": "x" * 5000} == values_of(saver(tmp_path)) == values_of(saver(tmp_path), thread="u")
     assert all(p.stat().st_size < 5000 for p in (tmp_path / "sessions").rglob("*.jsonl"))
@@ -198,12 +198,14 @@ def test_a_large_value_gets_a_file_of_its_own(
 
 def test_two_branches_never_share_a_version(tmp_path: Path, saver: Callable[..., Any]) -> None:
     """Drawn apart, and rising."""
-    one = saver(tmp_path)
-    versions = {one.get_next_version("00000000000000000000000000000001.5", None) for _ in range(9)}
+    checkpointer = saver(tmp_path)
+    versions = {
+        checkpointer.get_next_version("00000000000000000000000000000001.5", None) for _ in range(9)
+    }
 
     assert 9 == len(versions)
-    assert all(one.get_next_version(None, None) < version for version in versions)
-    assert one.get_next_version(7, None).startswith(f"{8:032}.")
+    assert all(checkpointer.get_next_version(None, None) < version for version in versions)
+    assert checkpointer.get_next_version(7, None).startswith(f"{8:032}.")
 
 
 def test_many_threads_are_held_a_few_at_a_time(
@@ -211,12 +213,12 @@ def test_many_threads_are_held_a_few_at_a_time(
 ) -> None:
     """Those let go are read again when they are asked for."""
     monkeypatch.setattr("thence.bridge.langgraph.OPEN", 2)
-    one = saver(tmp_path)
+    checkpointer = saver(tmp_path)
     for name in "abcde":
         versions = {"v": "1.0"}
         checkpoint = {"v": 1, "id": "1", "ts": "", "channel_values": {"v": name}}
-        one.put(config(name), {**checkpoint, "channel_versions": versions}, {}, versions)
+        checkpointer.put(config(name), {**checkpoint, "channel_versions": versions}, {}, versions)
 
-    assert list("abcde") == [values_of(one, thread=name)["v"] for name in "abcde"]
-    assert 2 == len(one._open)
-    assert 5 == len(list(one.list(None)))
+    assert list("abcde") == [values_of(checkpointer, thread=name)["v"] for name in "abcde"]
+    assert 2 == len(checkpointer._open)
+    assert 5 == len(list(checkpointer.list(None)))

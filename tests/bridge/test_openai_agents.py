@@ -52,10 +52,10 @@ async def added(session: JournalSession, *batches: list[Any]) -> list[Any]:
 
 def test_items_come_back_equal_in_their_order(journal: Journal) -> None:
     """In this object and in another process's."""
-    found = asyncio.run(added(JournalSession("s", journal), ITEMS[:2], ITEMS[2:]))
+    items = asyncio.run(added(JournalSession("s", journal), ITEMS[:2], ITEMS[2:]))
     again = asyncio.run(JournalSession("s", Journal(journal.root)).get_items())
 
-    assert ITEMS == found == again
+    assert ITEMS == items == again
 
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -132,9 +132,9 @@ def test_a_batch_counts_whole_or_not_at_all(journal: Journal) -> None:
         asyncio.run(session.add_items([ITEMS[1], {"role": "user", "content": object()}]))
     size = log(journal).stat().st_size
     asyncio.run(session.add_items(ITEMS[1:]))
-    whole = log(journal).read_bytes()
-    for cut in range(size, len(whole), 97):
-        log(journal).write_bytes(whole[:cut])
+    data = log(journal).read_bytes()
+    for cut in range(size, len(data), 97):
+        log(journal).write_bytes(data[:cut])
 
         assert ITEMS[:1] == asyncio.run(JournalSession("s", Journal(journal.root)).get_items())
 
@@ -191,10 +191,10 @@ def test_long_texts_are_kept_once(journal: Journal) -> None:
 
 def test_the_compaction_hook_takes_the_place_of_all_items_at_once(journal: Journal) -> None:
     """What it gives is what is left; the log keeps the rest; None leaves everything."""
-    told: list[Any] = []
+    calls: list[Any] = []
 
     async def hook(items: list[Any], args: Mapping[str, Any]) -> list[Any] | None:
-        told.append((len(items), dict(args)))
+        calls.append((len(items), dict(args)))
         return [{"role": "user", "content": "summary"}] if len(items) > 3 else None
 
     async def main() -> Any:
@@ -205,7 +205,7 @@ def test_the_compaction_hook_takes_the_place_of_all_items_at_once(journal: Journ
         return await session.get_items()
 
     assert [{"role": "user", "content": "summary"}] == asyncio.run(main())
-    assert [(5, {"force": True}), (1, {})] == told
+    assert [(5, {"force": True}), (1, {})] == calls
     assert LONG.encode() in log(journal).read_bytes()
 
 

@@ -55,9 +55,9 @@ def _trace(loaded: LoadedSession, **more: bool) -> otlp.Trace:
 
 def _attributes(span: dict[str, Any]) -> dict[str, Any]:
     out = {}
-    for one in span["attributes"]:
-        (kind, value), *_ = one["value"].items()
-        out[one["key"]] = int(value) if kind == "intValue" else value
+    for attribute in span["attributes"]:
+        (kind, value), *_ = attribute["value"].items()
+        out[attribute["key"]] = int(value) if kind == "intValue" else value
     return out
 
 
@@ -69,13 +69,13 @@ def _spans(trace: otlp.Trace) -> list[dict[str, Any]]:
 
 def test_sums_over_spans_are_those_of_the_session(loaded: LoadedSession) -> None:
     """Every bill is on one span: live, discarded and of subagents; the cache is in the input."""
-    told = [_attributes(span) for span in _spans(_trace(loaded))]
+    spans = [_attributes(span) for span in _spans(_trace(loaded))]
     usage = sum_usages(loaded.graph.bills.values())
 
     assert 4 == len(loaded.graph.bills)
-    assert usage.output_tokens == sum(one.get("gen_ai.usage.output_tokens", 0) for one in told)
+    assert usage.output_tokens == sum(span.get("gen_ai.usage.output_tokens", 0) for span in spans)
     assert usage.input_tokens + usage.cache_read_input_tokens == sum(
-        one.get("gen_ai.usage.input_tokens", 0) for one in told
+        span.get("gen_ai.usage.input_tokens", 0) for span in spans
     )
 
 
@@ -111,12 +111,12 @@ def test_what_was_said_is_sent_only_when_asked_for(loaded: LoadedSession) -> Non
 
 def test_openinference_names_stand_beside_the_others(loaded: LoadedSession) -> None:
     """Tokens and kinds are told under both names."""
-    told = [_attributes(span) for span in _spans(_trace(loaded, is_openinference=True))]
-    kinds = {one["openinference.span.kind"] for one in told}
+    spans = [_attributes(span) for span in _spans(_trace(loaded, is_openinference=True))]
+    kinds = {span["openinference.span.kind"] for span in spans}
 
     assert {"AGENT", "LLM", "TOOL"} == kinds
-    assert [one.get("gen_ai.usage.input_tokens") for one in told] == [
-        one.get("llm.token_count.prompt") for one in told
+    assert [span.get("gen_ai.usage.input_tokens") for span in spans] == [
+        span.get("llm.token_count.prompt") for span in spans
     ]
 
 
@@ -239,27 +239,27 @@ def test_phoenix_holds_the_same_totals_however_often_it_is_sent(
     spans = _phoenix_spans(phoenix, trace, len(trace.spans))
     usage = sum_usages(loaded.graph.bills.values())
     names = ("llm.token_count.prompt", "llm.token_count.completion")
-    told = [sum(int(span["attributes"].get(name, 0)) for span in spans) for name in names]
+    totals = [sum(int(span["attributes"].get(name, 0)) for span in spans) for name in names]
 
     assert len(trace.spans) == len(spans)
-    assert [usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens] == told
+    assert [usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens] == totals
 
 
 def _phoenix_spans(address: str, trace: otlp.Trace, number: int) -> list[dict[str, Any]]:
     """Ask Phoenix for the spans of a trace, until all have been written."""
-    found: list[dict[str, Any]] = []
+    spans: list[dict[str, Any]] = []
     for _ in range(60):
-        cursor, found = "", []
+        cursor, spans = "", []
         while True:
             url = f"{address}/v1/projects/default/spans?limit=1000&cursor={cursor}"
             with urlopen(url) as answer:
                 page = json.loads(answer.read())
             ours = trace.trace_id.hex()
-            found += [s for s in page["data"] if s["context"]["trace_id"] == ours]
+            spans += [s for s in page["data"] if s["context"]["trace_id"] == ours]
             cursor = page.get("next_cursor") or ""
             if not cursor:
                 break
-        if len(found) >= number:
+        if len(spans) >= number:
             break
         time.sleep(0.5)
-    return found
+    return spans

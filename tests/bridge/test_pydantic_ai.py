@@ -48,9 +48,9 @@ def answer(name: str) -> dict[str, Any]:
     return {**part, "content": {"ok": True}}
 
 
-def text(said: str) -> dict[str, Any]:
+def text(content: str) -> dict[str, Any]:
     """What the model says."""
-    return {"part_kind": "text", "content": said}
+    return {"part_kind": "text", "content": content}
 
 
 STORY = [

@@ -76,7 +76,7 @@ def both(
             yield loaded, open_session(store, row), read_session(store, row)
 
 
-def said(block: Block) -> Any:
+def api_block(block: Block) -> Any:
     """Return a block of a record as the API has it."""
     if block.kind == "tool_call":
         return {"type": "tool_use", "id": block.call, "name": block.tool, "input": block.payload}
@@ -96,7 +96,7 @@ def messages_of(graph: SessionGraph) -> list[Any]:
             if part.session.graph.nodes[at].flags & Is.SIDE:
                 continue
             for block in fact.blocks:
-                if block.role == "system" or not isinstance(made := said(block), dict):
+                if block.role == "system" or not isinstance(made := api_block(block), dict):
                     continue
                 role = "assistant" if block.role == "assistant" else "user"
                 message: dict[str, Any] = {"role": role, "content": [made]}

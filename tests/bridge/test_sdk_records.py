@@ -70,8 +70,8 @@ def test_a_copy_is_plain_and_does_not_change_with_its_source() -> None:
 
 def test_what_json_has_no_words_for_is_refused_as_the_sdks_would() -> None:
     """A TypeError for their callers, an error of ours for ours."""
-    with pytest.raises(NotPlain) as told:
+    with pytest.raises(NotPlain) as caught:
         plain([object()])
 
-    assert isinstance(told.value, ThenceError)
-    assert isinstance(told.value, TypeError)
+    assert isinstance(caught.value, ThenceError)
+    assert isinstance(caught.value, TypeError)

@@ -47,12 +47,14 @@ def log(home: Path) -> Path:
     return path
 
 
-def held(thread: Thread) -> dict[str, dict[str, str] | None]:
+def values_of(thread: Thread) -> dict[str, dict[str, str] | None]:
     """The values of all checkpoints that are not gone."""
     out: dict[str, dict[str, str] | None] = {}
     for row in thread.alive():
-        found = thread.channels(row)
-        out[row.at[1]] = None if found is None else {n: v.data.decode() for n, v in found.items()}
+        channels = thread.channels(row)
+        out[row.at[1]] = (
+            None if channels is None else {n: v.data.decode() for n, v in channels.items()}
+        )
     return out
 
 
@@ -63,18 +65,18 @@ def test_checkpoints_come_back_with_their_values(tmp_path: Path) -> None:
     thread.put([put(2, 1, a="two")])
     expected = {"0001": {"a": "one"}, "0002": {"a": "two"}}
 
-    assert expected == held(thread) == held(opened(tmp_path))
+    assert expected == values_of(thread) == values_of(opened(tmp_path))
     assert ["0002", "0001"] == [row.at[1] for row in opened(tmp_path).alive()]
 
 
 def test_two_objects_keep_up_with_each_other(tmp_path: Path) -> None:
     """What one puts the other finds at its next look."""
-    one, two = opened(tmp_path), opened(tmp_path)
-    one.put([put(1, a="one")])
-    two.put([put(2, 1, a="two")])
-    one.look()
+    first, second = opened(tmp_path), opened(tmp_path)
+    first.put([put(1, a="one")])
+    second.put([put(2, 1, a="two")])
+    first.look()
 
-    assert held(one) == held(two) == {"0001": {"a": "one"}, "0002": {"a": "two"}}
+    assert values_of(first) == values_of(second) == {"0001": {"a": "one"}, "0002": {"a": "two"}}
 
 
 def test_a_growing_channel_costs_what_is_added_to_it(tmp_path: Path) -> None:
@@ -85,11 +87,11 @@ def test_a_growing_channel_costs_what_is_added_to_it(tmp_path: Path) -> None:
         data += made.randbytes(400)
         thread.put([put(number, number - 1 if number else None, a=bytes([number % 256]) + data)])
     last = opened(tmp_path)
-    found = last.channels(last.alive()[0])
+    channels = last.channels(last.alive()[0])
 
     assert log(tmp_path).stat().st_size < 6 * len(data)
-    assert found is not None
-    assert bytes([199]) + data == found["a"].data
+    assert channels is not None
+    assert bytes([199]) + data == channels["a"].data
 
 
 def test_a_copy_of_a_thread_costs_no_more_than_the_thread(tmp_path: Path) -> None:
@@ -123,8 +125,8 @@ def test_the_first_write_of_a_place_counts_and_special_ones_replace(tmp_path: Pa
         thread.put_writes(at, [PendingWrite("t3", -1, "__error__", value(text))])
     expected = [("t3", b"second error"), ("t2", b"x"), ("t2", b"y"), ("t1", b"z")]
 
-    for one in (thread, opened(tmp_path)):
-        assert expected == [(write.task, write.value.data) for write in one.pending_writes(at)]
+    for reader in (thread, opened(tmp_path)):
+        assert expected == [(write.task, write.value.data) for write in reader.pending_writes(at)]
 
 
 def test_what_is_gone_stays_in_the_log(tmp_path: Path) -> None:
@@ -133,12 +135,12 @@ def test_what_is_gone_stays_in_the_log(tmp_path: Path) -> None:
     thread.put([put(1, a="one"), put(2, 1, a="two"), put(3, 2, a="three")])
     thread.drop(thread.alive()[1:])
 
-    assert {"0003": {"a": "three"}} == held(thread) == held(opened(tmp_path))
+    assert {"0003": {"a": "three"}} == values_of(thread) == values_of(opened(tmp_path))
     assert ["0002", "0001"] == [row.at[1] for row in thread.above(thread.alive()[0])]
     thread.delete()
-    assert {} == held(thread) == held(opened(tmp_path))
+    assert {} == values_of(thread) == values_of(opened(tmp_path))
     thread.put([put(1, a="one")])
-    assert {"0001": {"a": "one"}} == held(opened(tmp_path))
+    assert {"0001": {"a": "one"}} == values_of(opened(tmp_path))
     assert b"said 3" in log(tmp_path).read_bytes()
 
 
@@ -148,14 +150,14 @@ def test_a_checkpoint_that_was_cut_is_not_there(tmp_path: Path) -> None:
     thread.put([put(1, a="one")])
     start = log(tmp_path / "a").stat().st_size
     thread.put([put(2, 1, a="two")])
-    whole = log(tmp_path / "a").read_bytes()
-    for cut in range(start, len(whole) - 1, 11):
-        log(tmp_path / "a").write_bytes(whole[:cut])
+    data = log(tmp_path / "a").read_bytes()
+    for cut in range(start, len(data) - 1, 11):
+        log(tmp_path / "a").write_bytes(data[:cut])
         again = opened(tmp_path / "a")
 
-        assert {"0001": {"a": "one"}} == held(again)
+        assert {"0001": {"a": "one"}} == values_of(again)
         again.put([put(3, 1, a="three")])
-        assert {"0001": {"a": "one"}, "0003": {"a": "three"}} == held(opened(tmp_path / "a"))
+        assert {"0001": {"a": "one"}, "0003": {"a": "three"}} == values_of(opened(tmp_path / "a"))
 
 
 def test_a_damaged_checkpoint_costs_itself_and_what_builds_on_it(tmp_path: Path) -> None:
@@ -168,26 +170,26 @@ def test_a_damaged_checkpoint_costs_itself_and_what_builds_on_it(tmp_path: Path)
     broken = next(n for n, line in enumerate(lines) if b'"id":"0002"' in line)
     lines[broken] = lines[broken][:50] + b"\n"
     log(tmp_path).write_bytes(b"".join(lines))
-    found = held(opened(tmp_path))
+    checkpoints = values_of(opened(tmp_path))
 
-    assert {"0001", "0003", "0004"} == found.keys()
-    assert "short" == (found["0004"] or {})["a"]
+    assert {"0001", "0003", "0004"} == checkpoints.keys()
+    assert "short" == (checkpoints["0004"] or {})["a"]
 
 
 @pytest.mark.parametrize(
-    "told",
+    "fields",
     [{"put": 7}, {"put": {"values": []}}, {"writes": {"ns": ""}}, {"gone": [[1]]}, {"said": None}],
 )
-def test_what_is_not_as_we_write_it_is_passed_over(tmp_path: Path, told: object) -> None:
+def test_what_is_not_as_we_write_it_is_passed_over(tmp_path: Path, fields: object) -> None:
     """A log is hostile; nothing in it raises."""
     from thence.journal.batches import MARK, BatchEntry
 
     thread = opened(tmp_path)
     thread.put([put(1, a="one")])
-    thread.batches.append([BatchEntry(MARK, {MARK: {"is": "langgraph", **dict(told)}})])  # type: ignore[call-overload]
+    thread.batches.append([BatchEntry(MARK, {MARK: {"is": "langgraph", **dict(fields)}})])  # type: ignore[call-overload]
     thread.put([put(2, 1, a="two")])
 
-    assert {"0001": {"a": "one"}, "0002": {"a": "two"}} == held(opened(tmp_path))
+    assert {"0001": {"a": "one"}, "0002": {"a": "two"}} == values_of(opened(tmp_path))
 
 
 def test_messages_stand_in_the_session_once_and_branch_where_a_checkpoint_does(

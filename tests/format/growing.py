@@ -82,8 +82,8 @@ class Grown:
         """Return the events with these ids."""
         return [self.rows[at] for at in ids if at in self.rows]
 
-    def told(self) -> dict[str, Any]:
-        """Give all that the fold says of the session."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return all values that the fold has of the session, by name."""
         delta = self.delta
         assert delta is not None
         bills = {bill.event.event_id: bill.usage for bill in delta.window_bills}
@@ -102,27 +102,27 @@ class Grown:
 
 
 def evaluated(uid: str, facts: Iterable[Fact]) -> dict[str, Any]:
-    """Give the same of a session that is put together from all of its facts."""
-    whole = SessionGraph(uid, facts)
+    """Return the same values of a session that is put together from all of its facts."""
+    session = SessionGraph(uid, facts)
     return {
-        "rows": {row.event.event_id: row for row in events_of_session(whole)},
-        "bills": whole.bills,
-        "states": Counter(event.state.value for event in whole.events if event.state),
-        "spent": whole.spent,
-        "title": whole.title,
-        "turn": whole.turn().state.value,
-        "edges": sorted(map(repr, whole.edges)),
-        "lower bound": tuple(sorted({notice.detail for notice in whole.unbilled})),
-        "about": whole.about,
-        "session": whole.session(),
+        "rows": {row.event.event_id: row for row in events_of_session(session)},
+        "bills": session.bills,
+        "states": Counter(event.state.value for event in session.events if event.state),
+        "spent": session.spent,
+        "title": session.title,
+        "turn": session.turn().state.value,
+        "edges": sorted(map(repr, session.edges)),
+        "lower bound": tuple(sorted({notice.detail for notice in session.unbilled})),
+        "about": session.about,
+        "session": session.session(),
     }
 
 
 def differences(grown: Grown) -> list[str]:
     """Name what the fold says otherwise than the whole session does."""
-    told, wanted = grown.told(), evaluated(grown.uid, grown.facts)
+    grown_values, wanted = grown.to_dict(), evaluated(grown.uid, grown.facts)
     return [
-        f"{name}: {told[name]} instead of {wanted[name]}"
+        f"{name}: {grown_values[name]} instead of {wanted[name]}"
         for name in wanted
-        if told[name] != wanted[name]
+        if grown_values[name] != wanted[name]
     ]

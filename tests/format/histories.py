@@ -91,8 +91,8 @@ class History:
             self._grow(events[-1])
         order = sorted(range(len(names)), key=lambda k: (b >> k) & 1)
         for k in order:
-            said = self.draft.result(names[k], f"result of {names[k]}", parent=events[k])
-            self._grow(said)
+            result = self.draft.result(names[k], f"result of {names[k]}", parent=events[k])
+            self._grow(result)
 
     def _names(self, number: int) -> list[str]:
         first = len(self.draft.events)
@@ -157,10 +157,10 @@ class History:
 
     def _crash(self, number: int) -> list[str]:
         names = self._names(number)
-        said = self.draft.reply(*(Draft.call(name, "Bash", command="x") for name in names))
-        self._grow(said)
-        self.open.add(said)
-        self.unanswered |= dict.fromkeys(names, said)
+        reply = self.draft.reply(*(Draft.call(name, "Bash", command="x") for name in names))
+        self._grow(reply)
+        self.open.add(reply)
+        self.unanswered |= dict.fromkeys(names, reply)
         return names
 
     # -- truth --------------------------------------------------------------------------

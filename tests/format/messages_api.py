@@ -41,7 +41,7 @@ SPEAKERS = {
 
 
 def refusals(messages: Any) -> list[str]:
-    """Give every reason for which the API would refuse the list."""
+    """Return every reason for which the API would refuse the list."""
     try:
         body = json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
         if json.loads(body) != messages:

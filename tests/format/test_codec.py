@@ -49,7 +49,7 @@ def uuids(decoded: codec.Decoded) -> list[str]:
 
 
 def whys(decoded: codec.Decoded) -> list[tuple[int, str, int]]:
-    """Give line, reason and salvaged events of what was skipped."""
+    """Return line, reason and salvaged events of what was skipped."""
     return [(skip.line, skip.why, skip.salvaged) for skip in decoded.skipped]
 
 
@@ -229,19 +229,19 @@ def test_nothing_at_all_is_no_damage() -> None:
 
 def test_a_whole_last_line_without_lf_is_read() -> None:
     """The LF may come later; `end` still points behind the last one that came."""
-    whole = line("a") + b"\n"
-    decoded = decode(whole + line("b"))
+    complete = line("a") + b"\n"
+    decoded = decode(complete + line("b"))
 
-    assert (["a", "b"], False, len(whole)) == (uuids(decoded), decoded.torn, decoded.end)
+    assert (["a", "b"], False, len(complete)) == (uuids(decoded), decoded.torn, decoded.end)
 
 
 def test_a_torn_last_line_is_a_value() -> None:
     """The cut half is reported with line, offset and length, and the rest is read."""
-    whole = line("a") + b"\n"
-    decoded = decode(whole + line("b")[:40])
+    complete = line("a") + b"\n"
+    decoded = decode(complete + line("b")[:40])
 
-    assert (["a"], True, len(whole)) == (uuids(decoded), decoded.torn, decoded.end)
-    assert [Skipped(2, len(whole), 40, codec.TORN)] == decoded.skipped
+    assert (["a"], True, len(complete)) == (uuids(decoded), decoded.torn, decoded.end)
+    assert [Skipped(2, len(complete), 40, codec.TORN)] == decoded.skipped
 
 
 def test_a_torn_line_that_was_ended_later_is_not_torn() -> None:
@@ -268,14 +268,14 @@ def test_reading_on_from_the_end_is_reading_at_once() -> None:
     middle = data.index(b"\n", len(data) // 2) + 1
     first = decode(data[: middle + 20])
     second = decode(data[first.end :], offset=first.end, line=1 + data[: first.end].count(b"\n"))
-    whole = decode(data)
+    at_once = decode(data)
 
     assert middle == first.end
-    assert (whole.events, whole.places) == (
+    assert (at_once.events, at_once.places) == (
         first.events + second.events,
         first.places + second.places,
     )
-    assert (whole.skipped, whole.end, whole.torn) == (second.skipped, second.end, second.torn)
+    assert (at_once.skipped, at_once.end, at_once.torn) == (second.skipped, second.end, second.torn)
 
 
 # -- bad bytes, odd but whole records ---------------------------------------------------------
@@ -467,8 +467,8 @@ def test_whole_records_at_either_end_of_a_bad_line_are_saved(
 )
 def test_a_record_behind_a_torn_half_is_saved(half: bytes) -> None:
     """Two lines became one because the first was cut: the second one is whole."""
-    whole = line("whole", b'{"text":"} \\" { \\\\","in":[{"y":{}}]}')
-    decoded = between(half + whole)
+    record = line("whole", b'{"text":"} \\" { \\\\","in":[{"y":{}}]}')
+    decoded = between(half + record)
 
     assert ["before", "whole", "after"] == uuids(decoded)
     assert [(2, 1)] == [(skip.line, skip.salvaged) for skip in decoded.skipped]
@@ -646,7 +646,7 @@ def cuts(raw: bytes) -> st.SearchStrategy[int]:
 
 
 def whole_lines(log: list[Event], cut: int) -> list[Event]:
-    """Give the events whose lines, with or without LF, lie before the cut."""
+    """Return the events whose lines, with or without LF, lie before the cut."""
     size, out = 0, []
     for written in log:
         size += len(encode(written))
@@ -680,12 +680,12 @@ def test_appending_behind_a_torn_tail_with_lf_first_loses_only_the_torn_one(
     """The torn half stays as one bad line; everything before and after it is read."""
     raw = b"".join(map(encode, log))
     cut = data.draw(cuts(raw))
-    kept = raw[:cut]
-    first = b"" if kept.endswith(b"\n") or not kept else b"\n"
-    decoded = decode(kept + first + encode(new))
+    prefix = raw[:cut]
+    first = b"" if prefix.endswith(b"\n") or not prefix else b"\n"
+    decoded = decode(prefix + first + encode(new))
 
     assert [*whole_lines(log, cut), new] == decoded.events
-    assert len(decoded.skipped) == decode(kept).torn
+    assert len(decoded.skipped) == decode(prefix).torn
 
 
 # -- time -------------------------------------------------------------------------------------
@@ -750,12 +750,12 @@ def truth(shared: Path) -> ModuleType:
 
 def logs_below(folder: Path) -> list[Path]:
     """Every JSONL file that can be opened without harm."""
-    found = sorted(folder.rglob("*.jsonl"))
-    return [p for p in found if p.is_file() and not p.is_symlink() and os.access(p, os.R_OK)]
+    paths = sorted(folder.rglob("*.jsonl"))
+    return [p for p in paths if p.is_file() and not p.is_symlink() and os.access(p, os.R_OK)]
 
 
 def by_truth(truth: ModuleType, path: Path) -> tuple[dict[int, Any], list[int], int]:
-    """Give the good lines with their values, the bad lines, and how many are blank."""
+    """Return the good lines with their values, the bad lines, and how many are blank."""
     good: dict[int, Any] = {}
     bad: list[int] = []
     blank = 0
@@ -773,7 +773,7 @@ def by_truth(truth: ModuleType, path: Path) -> tuple[dict[int, Any], list[int], 
 
 
 def by_codec(data: bytes) -> tuple[dict[int, Any], list[int], int]:
-    """Give the same from our own reading; a line with a skip is bad, saved records or not."""
+    """Return the same from our own reading; a line with a skip is bad, saved records or not."""
     read = list(objects(data))
     bad = [r.line for r in read if isinstance(r, Skipped)]
     known = set(bad)
@@ -803,7 +803,7 @@ def test_real_logs_are_counted_as_the_independent_program_counts(
     """Good, bad and blank lines of every real file agree, by number and by value."""
     paths = logs_below(shared / "data")
     lines = sum(agree(truth, path) for path in paths)
-    told = json.loads((shared / "data" / "public" / "truth.json").read_bytes())["files"]
+    files = json.loads((shared / "data" / "public" / "truth.json").read_bytes())["files"]
     public = {
         p.relative_to(shared / "data" / "public").as_posix(): p
         for p in paths
@@ -815,7 +815,7 @@ def test_real_logs_are_counted_as_the_independent_program_counts(
 
     assert {
         name: (file["good_records"], file["bad_lines"], file["blank_lines"])
-        for name, file in told.items()
+        for name, file in files.items()
     } == {name: (len(good), len(bad), blank) for name, (good, bad, blank) in counted.items()}
     assert (True, True) == (len(paths) >= 600, lines >= 19_000)
 

@@ -44,11 +44,16 @@ sources = (
     | values
 )
 blocks = st.one_of(
-    st.builds(lambda said, more: {"type": "text", "text": said, "more": more}, texts, values),
+    st.builds(lambda text, more: {"type": "text", "text": text, "more": more}, texts, values),
     st.builds(lambda source: {"type": "image", "source": source}, sources),
     st.builds(lambda source: {"type": "document", "source": source, "title": "t"}, sources),
     st.builds(
-        lambda name, call, given: {"type": "tool_use", "id": call, "name": name, "input": given},
+        lambda name, call, arguments: {
+            "type": "tool_use",
+            "id": call,
+            "name": name,
+            "input": arguments,
+        },
         st.sampled_from(["Bash", "a.b", "two words", "", "日本", "n" * 300, None]),
         ids,
         values,
@@ -65,7 +70,7 @@ blocks = st.one_of(
         st.sampled_from([True, False, None, 1]),
     ),
     st.builds(
-        lambda said, by: {"type": "thinking", "thinking": said, "signature": by}, texts, texts
+        lambda text, by: {"type": "thinking", "thinking": text, "signature": by}, texts, texts
     ),
     st.builds(lambda kind, name: {"type": kind, "name": name}, texts | st.just("fallback"), texts),
     values,
@@ -92,7 +97,7 @@ def test_no_history_is_refused(messages: list[dict[str, Any]], way: Orphans) -> 
 
 def test_the_checker_itself_refuses_what_was_let_through() -> None:
     """Each kind of content that used to pass, by itself."""
-    said = {"role": "user", "content": [{"type": "text", "text": "go"}]}
+    prompt = {"role": "user", "content": [{"type": "text", "text": "go"}]}
     svg = {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/svg+xml", "data": SVG},
@@ -101,14 +106,14 @@ def test_the_checker_itself_refuses_what_was_let_through() -> None:
     answer = {"type": "tool_result", "tool_use_id": "f.x:0", "content": "ok"}
     named = {**call, "id": "a", "name": "a.b"}
 
-    assert [] == refusals([said])
+    assert [] == refusals([prompt])
     assert refusals([{"role": "user", "content": [svg]}])
     assert refusals(
-        [said, {"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
+        [prompt, {"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
     )
     assert refusals(
         [
-            said,
+            prompt,
             {"role": "assistant", "content": [named]},
             {"role": "user", "content": [{**answer, "tool_use_id": "a"}]},
         ]
@@ -126,7 +131,7 @@ def only(block: dict[str, Any], role: str = "user") -> tuple[dict[str, Any], dic
 
 
 @pytest.mark.parametrize(
-    ("source", "said", "counted"),
+    ("source", "text", "counted"),
     [
         (
             {"type": "base64", "media_type": "image/svg+xml", "data": SVG},
@@ -147,12 +152,12 @@ def only(block: dict[str, Any], role: str = "user") -> tuple[dict[str, Any], dic
     ],
 )
 def test_an_image_that_the_api_refuses_is_told_in_words(
-    source: Any, said: str, counted: str
+    source: Any, text: str, counted: str
 ) -> None:
     """One such image would have the whole request refused."""
     block, counts = only({"type": "image", "source": source})
 
-    assert {"type": "text", "text": said} == block
+    assert {"type": "text", "text": text} == block
     assert {counted: 1} == counts
 
 
@@ -167,13 +172,13 @@ def test_an_image_is_named_by_what_it_is() -> None:
 
 def test_a_thought_that_nobody_signed_is_left_out_and_counted() -> None:
     """The API takes only its own."""
-    said = {"type": "text", "text": "Hello."}
+    text_block = {"type": "text", "text": "Hello."}
     thought = {"type": "thinking", "thinking": "Hm."}
     mended = mend(
-        [{"role": "user", "content": "go"}, {"role": "assistant", "content": [thought, said]}]
+        [{"role": "user", "content": "go"}, {"role": "assistant", "content": [thought, text_block]}]
     )
 
-    assert [said] == mended.messages[1]["content"]
+    assert [text_block] == mended.messages[1]["content"]
     assert {"thinking": 1} == mended.reworded
 
 
@@ -218,8 +223,8 @@ def test_no_session_of_a_real_client_is_refused(shared: Path) -> None:
         if claim is None or claim[1].path in seen:
             continue
         seen.add(claim[1].path)
-        said = readout_of(load_source(*claim).graph).messages().messages
-        if why := refusals(said):
+        messages = readout_of(load_source(*claim).graph).messages().messages
+        if why := refusals(messages):
             refused[str(path.relative_to(shared))] = why[:3]
 
     assert len(seen) > 50

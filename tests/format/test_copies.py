@@ -41,9 +41,9 @@ def with_totals(words: str, totals: list[int], place: str = "", generation: int 
     return [msgspec.structs.replace(f, running=Usage(output_tokens=n)) for f, n in pairs]
 
 
-def said(whole: SessionGraph, *, rewritten: bool = False) -> str:
+def summaries(session: SessionGraph, *, rewritten: bool = False) -> str:
     """The answers, in the order in which they are read."""
-    return "".join(e.summary for e in whole.events if (e.why == "rewritten") is rewritten)
+    return "".join(e.summary for e in session.events if (e.why == "rewritten") is rewritten)
 
 
 @pytest.mark.parametrize(
@@ -64,40 +64,40 @@ def test_a_log_has_one_name_in_all_places(file: str, name: str, place: str) -> N
 def test_what_two_places_hold_is_one() -> None:
     """Their ids are those of a session that lies in one place."""
     alone = SessionGraph(UID, log("abc"))
-    whole = SessionGraph(UID, [*log("abc"), *log("abc", B)])
+    session = SessionGraph(UID, [*log("abc"), *log("abc", B)])
 
-    assert [e.event_id for e in alone.events] == [e.event_id for e in whole.events]
-    assert readout_of(alone).messages().messages == readout_of(whole).messages().messages
+    assert [e.event_id for e in alone.events] == [e.event_id for e in session.events]
+    assert readout_of(alone).messages().messages == readout_of(session).messages().messages
 
 
 def test_lines_that_are_there_twice_stay_two() -> None:
     """In the place that has both; another that has one of them adds none."""
-    whole = SessionGraph(UID, [*log("ab"), *log("aba", B)])
+    session = SessionGraph(UID, [*log("ab"), *log("aba", B)])
 
-    assert "aab" == "".join(sorted(said(whole)))
-    assert len(whole.events) == len({event.event_id for event in whole.events})
+    assert "aab" == "".join(sorted(summaries(session)))
+    assert len(session.events) == len({event.event_id for event in session.events})
 
 
 def test_a_place_that_went_on_has_the_last_word() -> None:
     """Whichever place that is; what each place adds follows what stands before it there."""
     logs = ["abe", "abcd"]
-    wholes = [
+    sessions = [
         SessionGraph(UID, [*log(first), *log(second, B)])
         for first, second in itertools.permutations(logs)
     ]
 
-    assert ["abcde", "abcde"] == [said(whole) for whole in wholes]
-    for whole in wholes:
-        chain = whole.graph.chain()
-        assert ["a", "b", "e"] == [whole.facts[at].blocks[0].summary for at in chain]
+    assert ["abcde", "abcde"] == [summaries(session) for session in sessions]
+    for session in sessions:
+        chain = session.graph.chain()
+        assert ["a", "b", "e"] == [session.facts[at].blocks[0].summary for at in chain]
 
 
 def test_only_what_no_place_holds_is_rewritten() -> None:
     """What a copy still has is live; what two places had is there once."""
     before = [*log("abc"), *log("abc", B), *log("abd", C)]
-    whole = SessionGraph(UID, [*before, *log("a", generation=1), *log("ab", B, generation=1)])
+    session = SessionGraph(UID, [*before, *log("a", generation=1), *log("ab", B, generation=1)])
 
-    assert ("abd", "c") == (said(whole), said(whole, rewritten=True))
+    assert ("abd", "c") == (summaries(session), summaries(session, rewritten=True))
 
 
 def test_totals_count_by_what_stands_before_them_in_their_place() -> None:

@@ -109,11 +109,11 @@ class Read:
         moved = [item._replace(line=item.line + more) for item in self.items[after:]]
         line = 1 + damage.data.count(b"\n", 0, first)
         touched = damage.data[first:last].split(b"\n")
-        said = {n for n, raw in enumerate(touched, line) if raw.strip(BLANK)}
+        lines = {n for n, raw in enumerate(touched, line) if raw.strip(BLANK)}
 
         assert self.items[:before] == items[:before], seed
         assert moved == items[rest:], seed
-        assert said == {item.line for item in items[before:rest]}, seed
+        assert lines == {item.line for item in items[before:rest]}, seed
         if not damage.moves:
             assert records(self.items[before:after]) >= records(items[before:rest]), seed
 
@@ -165,10 +165,10 @@ def test_damage_to_a_session_costs_only_what_it_touched(
 ) -> None:
     """No view of the session raises; untouched events are equal; the rest is reported."""
     data = SESSIONS[name]
-    whole = Read(data, by_transcript)
+    undamaged = Read(data, by_transcript)
     played = 0
     for seed, damage in rounds(name, kind, data):
-        whole.check(damage, seed)
+        undamaged.check(damage, seed)
         played += 1
     record_property("rounds", played)
 
@@ -185,9 +185,9 @@ def test_damage_to_a_foreign_log_costs_only_what_it_touched(
         data = path.read_bytes()
         if not 0 < len(data) <= SMALL:
             continue
-        whole = Read(data, by_objects)
+        undamaged = Read(data, by_objects)
         for seed, damage in rounds(str(path.relative_to(shared)), kind, data):
-            whole.check(damage, seed)
+            undamaged.check(damage, seed)
             played += 1
     record_property("rounds", played)
 
@@ -285,18 +285,18 @@ def test_a_lost_line_end_costs_no_event(name: str) -> None:
 def test_every_cut_can_be_written_on() -> None:
     """A log cut at any byte gives its whole lines, and the line written behind it."""
     data = sample()
-    whole = decode(data).events
+    events = decode(data).events
     ends = [at for at, byte in enumerate(data) if byte == 10]
-    new = Event("user", "2026-11-15T14:00:00.000Z", "new", whole[-1].uuid, {"role": "user"})
+    new = Event("user", "2026-11-15T14:00:00.000Z", "new", events[-1].uuid, {"role": "user"})
 
     for cut in range(1, len(data) + 1, EACH_BYTE):
-        kept = data[:cut]
-        first = b"" if kept.endswith(b"\n") else b"\n"
-        decoded = decode(kept + first + encode(new))
+        prefix = data[:cut]
+        first = b"" if prefix.endswith(b"\n") else b"\n"
+        decoded = decode(prefix + first + encode(new))
         complete = bisect_right(ends, cut)
-        torn = [] if kept.endswith(b"\n") or cut in ends else [complete + 1]
+        torn = [] if prefix.endswith(b"\n") or cut in ends else [complete + 1]
 
-        assert [*whole[:complete], new] == decoded.events, cut
+        assert [*events[:complete], new] == decoded.events, cut
         assert torn == [skip.line for skip in decoded.skipped], cut
 
 
@@ -324,14 +324,14 @@ def test_a_line_cut_in_two_costs_its_event_and_gives_no_other(name: str) -> None
     """Where a byte became an LF neither half passes for a whole line."""
     data = SESSIONS[name]
     upcast = schema.upcaster(Transcript.read(data).version)
-    whole = decode(data, upcast=upcast)
+    undamaged = decode(data, upcast=upcast)
 
     for at in range(0, len(data), EACH_BYTE):
         if data[at] == 10:
             continue
         line = 1 + data.count(b"\n", 0, at)
         cut = decode(data[:at] + b"\n" + data[at + 1 :], upcast=upcast)
-        others = zip(whole.events, whole.places, strict=True)
+        others = zip(undamaged.events, undamaged.places, strict=True)
 
         assert [event for event, place in others if place.line != line] == cut.events, at
 

@@ -29,44 +29,44 @@ from thence.format.transcript import Transcript
 from thence.testing import Draft, sample
 
 UID = "thence:s"
-Said = dict[str, Any]
+Line = dict[str, Any]
 
 
-def log(*said: Said) -> list[SessionEvent]:
+def log(*lines: Line) -> list[SessionEvent]:
     """A session of events as they were said, named e0, e1 and so on."""
     return [
         SessionEvent(UID, event_id(UID, f"e{at}"), native_id=f"e{at}", **fields)
-        for at, fields in enumerate(said)
+        for at, fields in enumerate(lines)
     ]
 
 
-def prompt(text: str = "go", **more: Any) -> Said:
+def prompt(text: str = "go", **more: Any) -> Line:
     """A human speaks."""
     return {"kind": "user_msg", "role": "user", "summary": text, **more}
 
 
-def reply(text: str = "so", **more: Any) -> Said:
+def reply(text: str = "so", **more: Any) -> Line:
     """The model speaks."""
     return {"kind": "assistant_msg", "role": "assistant", "summary": text, **more}
 
 
-def call(name: str | None, tool: str, given: Any = None, **more: Any) -> Said:
+def call(name: str | None, tool: str, arguments: Any = None, **more: Any) -> Line:
     """The model calls."""
-    fields = {"call": name, "tool": tool, "payload": given, "summary": f"used {tool}"}
+    fields = {"call": name, "tool": tool, "payload": arguments, "summary": f"used {tool}"}
     return {"kind": "tool_call", "role": "assistant", **fields, **more}
 
 
-def bash(name: str, command: str, **more: Any) -> Said:
+def bash(name: str, command: str, **more: Any) -> Line:
     """The model runs a command."""
     return call(name, "Bash", {"command": command}, **more)
 
 
-def edit(name: str, path: str = "a.py") -> Said:
+def edit(name: str, path: str = "a.py") -> Line:
     """The model edits a file."""
     return call(name, "Edit", {"file_path": path, "old_string": "a", "new_string": "b"})
 
 
-def result(name: str | None, text: str = "ok", *, failed: bool | None = None, **more: Any) -> Said:
+def result(name: str | None, text: str = "ok", *, failed: bool | None = None, **more: Any) -> Line:
     """A tool answers."""
     return {
         "kind": "tool_result",
@@ -78,7 +78,7 @@ def result(name: str | None, text: str = "ok", *, failed: bool | None = None, **
     }
 
 
-def bill(key: str | None, output: int, **more: Any) -> Said:
+def bill(key: str | None, output: int, **more: Any) -> Line:
     """The model speaks and is paid for it."""
     return reply(usage=Usage(100, output), usage_key=key, **more)
 
@@ -89,14 +89,14 @@ def names(events: list[SessionEvent]) -> list[tuple[str, str]]:
     return [(event.kind, known[event.derived_from or 0]) for event in events]
 
 
-def of(kind: str, *said: Said) -> list[str]:
+def of(kind: str, *lines: Line) -> list[str]:
     """The events that something of this kind was derived from."""
-    return [base for what, base in names(derive_events(log(*said))) if what == kind]
+    return [base for what, base in names(derive_events(log(*lines))) if what == kind]
 
 
-def paired(*said: Said) -> list[str | None]:
+def paired(*lines: Line) -> list[str | None]:
     """For each call the name of the event that is its result."""
-    return [pair.result.native_id if pair.result else None for pair in calls(log(*said))]
+    return [pair.result.native_id if pair.result else None for pair in calls(log(*lines))]
 
 
 # -- calls ------------------------------------------------------------------------------------
@@ -104,9 +104,9 @@ def paired(*said: Said) -> list[str | None]:
 
 def test_result_is_paired_by_id_not_by_place() -> None:
     """Results of parallel calls come in any order."""
-    said = [call("a", "X"), call("b", "X"), result("b"), prompt(), result("a")]
+    lines = [call("a", "X"), call("b", "X"), result("b"), prompt(), result("a")]
 
-    assert ["e4", "e2"] == paired(*said)
+    assert ["e4", "e2"] == paired(*lines)
 
 
 def test_result_before_its_call_is_paired() -> None:
@@ -156,9 +156,9 @@ def test_copies_are_not_paired() -> None:
 
 def test_ending_is_told_with_the_tool_at_hand() -> None:
     """The same words are a failed command and a file that was read."""
-    said = [bash("a", "false"), result("a", "Exit code 1\n"), call("b", "Read"), result("b")]
-    said[3]["payload"] = said[1]["payload"]
-    endings = [pair.ending for pair in calls(log(*said))]
+    lines = [bash("a", "false"), result("a", "Exit code 1\n"), call("b", "Read"), result("b")]
+    lines[3]["payload"] = lines[1]["payload"]
+    endings = [pair.ending for pair in calls(log(*lines))]
 
     assert [True, False] == [ending.failed for ending in endings if ending]
 
@@ -166,7 +166,7 @@ def test_ending_is_told_with_the_tool_at_hand() -> None:
 NAME = st.sampled_from("abc")
 SOME_CALLS = st.lists(
     st.builds(call, NAME, st.just("X")) | st.builds(result, NAME), max_size=10
-).map(lambda said: log(*said))
+).map(lambda lines: log(*lines))
 
 
 @pytest.mark.slow
@@ -196,10 +196,10 @@ def test_bill_is_counted_once_with_its_highest_output() -> None:
 
 def test_bill_counts_whole() -> None:
     """Never field by field: the record with the highest output is the bill."""
-    one = reply(usage=Usage(10, 3, 0, 900), usage_key="r")
-    two = reply(usage=Usage(20, 4, 50, 800), usage_key="r")
+    first = reply(usage=Usage(10, 3, 0, 900), usage_key="r")
+    second = reply(usage=Usage(20, 4, 50, 800), usage_key="r")
 
-    assert [Usage(20, 4, 50, 800)] == list(bills(log(one, two)).values())
+    assert [Usage(20, 4, 50, 800)] == list(bills(log(first, second)).values())
 
 
 def test_tie_goes_to_the_first_written() -> None:
@@ -262,7 +262,7 @@ BILLS = st.lists(
         state=st.sampled_from([*State, None]),
     ),
     max_size=10,
-).map(lambda said: log(*said))
+).map(lambda lines: log(*lines))
 
 
 @given(BILLS)
@@ -378,11 +378,11 @@ def test_derived_ids_never_change() -> None:
 def test_derived_ids_do_not_depend_on_what_else_was_read() -> None:
     """A fact keeps its id when the log grows."""
     events = worked()
-    whole = {(e.kind, e.derived_from, e.summary): e.event_id for e in derive_events(events)}
+    ids = {(e.kind, e.derived_from, e.summary): e.event_id for e in derive_events(events)}
 
     for length in range(len(events)):
         for event in derive_events(events[:length]):
-            known = whole.get((event.kind, event.derived_from, event.summary), event.event_id)
+            known = ids.get((event.kind, event.derived_from, event.summary), event.event_id)
 
             assert known == event.event_id
 
@@ -412,7 +412,7 @@ CORRECTED = (
 def test_sample_implies_what_happened_in_it() -> None:
     """Edits, a failed and a passed test run, the call that the crash left open."""
     transcript = Transcript.read(sample())
-    found = derive_events(normalise(transcript.events, transcript.states, UID))
+    derived = derive_events(normalise(transcript.events, transcript.states, UID))
 
     assert [
         ("completion", "The windows walk local wall-clock time; in spring one hour is skipped."),
@@ -427,7 +427,7 @@ def test_sample_implies_what_happened_in_it() -> None:
         ("completion", "Windows are cut in UTC now. I still need to add a test for Lord Howe."),
         ("edit", "edited tidepool/alerts.py"),
         ("test_run", "pytest"),
-    ] == [(event.kind, event.summary) for event in found]
+    ] == [(event.kind, event.summary) for event in derived]
 
 
 # test_run
@@ -456,14 +456,14 @@ def test_command_that_runs_tests_is_a_test_run() -> None:
 
 def test_tests_that_failed_behind_a_pipe_failed() -> None:
     """What the runner counted stands against the exit code of what came after it."""
-    said = [bash("a", "pytest | tail -1"), result("a", "1 failed, 2 passed in 0.1s", failed=False)]
-    (run,) = (event for event in derive_events(log(*said)) if event.kind == "test_run")
+    lines = [bash("a", "pytest | tail -1"), result("a", "1 failed, 2 passed in 0.1s", failed=False)]
+    (run,) = (event for event in derive_events(log(*lines)) if event.kind == "test_run")
 
     assert run.failed
 
 
 @pytest.mark.parametrize(
-    "said",
+    "line",
     [
         bash("a", "cat pytest.ini"),
         bash("a", "echo pytest"),
@@ -473,29 +473,29 @@ def test_tests_that_failed_behind_a_pipe_failed() -> None:
         call("a", "Bash", {"cmd": 5}),
     ],
 )
-def test_naming_a_runner_is_no_test_run(said: Said) -> None:
+def test_naming_a_runner_is_no_test_run(line: Line) -> None:
     """Only a command that starts one counts."""
-    assert [] == of("test_run", said, result("a"))
+    assert [] == of("test_run", line, result("a"))
 
 
 # edit
 
 
 @pytest.mark.parametrize(
-    "said",
+    "line",
     [
         edit("a"),
         call("a", "Write", {"file_path": "a.py", "content": "x"}),
         call("a", "apply_patch", "*** Begin Patch\n*** Delete File: a.py\n*** End Patch"),
     ],
 )
-def test_call_that_changes_a_file_is_an_edit(said: Said) -> None:
+def test_call_that_changes_a_file_is_an_edit(line: Line) -> None:
     """Whatever tool an agent does it with."""
-    assert ["e0"] == of("edit", said, result("a"))
+    assert ["e0"] == of("edit", line, result("a"))
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("line", "answer"),
     [
         (call("a", "Read", {"file_path": "a.py"}), result("a")),
         (edit("a"), result("a", failed=True)),
@@ -504,19 +504,19 @@ def test_call_that_changes_a_file_is_an_edit(said: Said) -> None:
     ],
     ids=["read", "failed", "not found", "no path"],
 )
-def test_call_that_changed_nothing_is_no_edit(said: Said, answer: Said) -> None:
+def test_call_that_changed_nothing_is_no_edit(line: Line, answer: Line) -> None:
     """Reading, and trying in vain."""
-    assert [] == of("edit", said, answer)
+    assert [] == of("edit", line, answer)
 
 
 def test_file_that_a_harness_says_it_changed_is_an_edit() -> None:
     """Our own events tell it themselves; reading is none."""
     changed = {"kind": "lifecycle", "native_type": "file", "payload": {"path": "a.py"}}
     read = {**changed, "payload": {"path": "a.py", "how": "read"}}
-    (found,) = (event for event in derive_events(log(changed, read)) if event.kind == "edit")
+    (edit,) = (event for event in derive_events(log(changed, read)) if event.kind == "edit")
 
     assert ["e0"] == of("edit", changed, read)
-    assert "edited a.py" == found.summary
+    assert "edited a.py" == edit.summary
 
 
 @pytest.mark.parametrize("payload", [None, 5, [], {"path": ["a"]}, {"how": {}}])
@@ -530,17 +530,17 @@ def test_file_event_of_any_shape_does_no_harm(payload: Any) -> None:
 
 def test_failed_result_is_an_error() -> None:
     """Off the result that tells of it, in a shape that is the same wherever it happens again."""
-    said = [bash("a", "x"), result("a", "bash: /tmp/x1: Permission denied", failed=True)]
-    (error,) = (event for event in derive_events(log(*said)) if event.kind == "error")
+    lines = [bash("a", "x"), result("a", "bash: /tmp/x1: Permission denied", failed=True)]
+    (error,) = (event for event in derive_events(log(*lines)) if event.kind == "error")
 
-    assert ["e1"] == of("error", *said)
+    assert ["e1"] == of("error", *lines)
     assert error.failed
     assert error.summary
     assert "/tmp/x1" not in error.summary
 
 
 @pytest.mark.parametrize(
-    "said",
+    "lines",
     [
         [bash("a", "x"), result("a", "0 errors", failed=False)],
         [call("a", "Read"), result("a", "Exit code 1\nTraceback")],
@@ -550,9 +550,9 @@ def test_failed_result_is_an_error() -> None:
     ],
     ids=["passed", "read", "orphan", "result alone", "prose"],
 )
-def test_talk_of_errors_is_no_error(said: list[Said]) -> None:
+def test_talk_of_errors_is_no_error(lines: list[Line]) -> None:
     """Only a call that failed counts."""
-    assert [] == of("error", *said)
+    assert [] == of("error", *lines)
 
 
 # retry
@@ -568,7 +568,7 @@ def test_talk_of_errors_is_no_error(said: list[Said]) -> None:
     ],
     ids=["command", "tests", "file", "arguments"],
 )
-def test_same_thing_again_after_a_failure_is_a_retry(first: Said, second: Said) -> None:
+def test_same_thing_again_after_a_failure_is_a_retry(first: Line, second: Line) -> None:
     """The same command, the same tests, the same file, the same arguments."""
     assert ["e2"] == of("retry", first, result("a", failed=True), second, result("b"))
 
@@ -580,11 +580,11 @@ def test_same_thing_again_after_a_crash_is_a_retry() -> None:
 
 def test_every_failure_can_be_tried_again() -> None:
     """Three attempts are two retries, and success ends it."""
-    said: list[Said] = []
+    lines: list[Line] = []
     for name, wrong in (("a", True), ("b", True), ("c", False), ("d", False)):
-        said += [bash(name, "make"), result(name, failed=wrong)]
+        lines += [bash(name, "make"), result(name, failed=wrong)]
 
-    assert ["e2", "e4"] == of("retry", *said)
+    assert ["e2", "e4"] == of("retry", *lines)
 
 
 @pytest.mark.parametrize(
@@ -598,23 +598,23 @@ def test_every_failure_can_be_tried_again() -> None:
     ids=["command", "tool", "arguments", "channel"],
 )
 @pytest.mark.parametrize("failed", [True, False])
-def test_something_else_after_a_failure_is_no_retry(second: Said, failed: bool) -> None:
+def test_something_else_after_a_failure_is_no_retry(second: Line, failed: bool) -> None:
     """Another aim, or another agent."""
     assert [] == of("retry", bash("a", "make"), result("a", failed=failed), second, result("b"))
 
 
 def test_same_thing_again_after_success_is_no_retry() -> None:
     """Running the tests twice is care, not trouble."""
-    said = [bash("a", "pytest"), result("a", failed=False), bash("b", "pytest"), result("b")]
+    lines = [bash("a", "pytest"), result("a", failed=False), bash("b", "pytest"), result("b")]
 
-    assert [] == of("retry", *said)
+    assert [] == of("retry", *lines)
 
 
 # human_intervention
 
 
 @pytest.mark.parametrize(
-    "said",
+    "lines",
     [
         [bash("a", "make"), prompt("stop")],
         [bash("a", "make"), result("a"), prompt("not like that")],
@@ -622,9 +622,9 @@ def test_same_thing_again_after_success_is_no_retry() -> None:
     ],
     ids=["in a call", "after a result", "in thought"],
 )
-def test_prompt_while_the_agent_works_is_an_intervention(said: list[Said]) -> None:
+def test_prompt_while_the_agent_works_is_an_intervention(lines: list[Line]) -> None:
     """The human did not wait for it to finish."""
-    assert [f"e{len(said)}"] == of("human_intervention", prompt(), *said)
+    assert [f"e{len(lines)}"] == of("human_intervention", prompt(), *lines)
 
 
 @pytest.mark.parametrize(
@@ -636,13 +636,13 @@ def test_prompt_while_the_agent_works_is_an_intervention(said: list[Said]) -> No
 )
 def test_call_refused_or_cut_off_is_an_intervention(text: str) -> None:
     """The result says who stopped it."""
-    said = [prompt(), bash("a", "rm x"), result("a", text, failed=True)]
+    lines = [prompt(), bash("a", "rm x"), result("a", text, failed=True)]
 
-    assert ["e2"] == of("human_intervention", *said)
+    assert ["e2"] == of("human_intervention", *lines)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "lines",
     [
         [prompt(), prompt("also")],
         [bash("a", "make"), result("a"), reply("done"), prompt("thanks")],
@@ -654,9 +654,9 @@ def test_call_refused_or_cut_off_is_an_intervention(text: str) -> None:
     ],
     ids=["no work", "at rest", "subagent", "rewound", "compaction", "failure", "crash"],
 )
-def test_nobody_stepped_in(said: list[Said]) -> None:
+def test_nobody_stepped_in(lines: list[Line]) -> None:
     """Prompts at rest, a compaction in the middle of work, and a crash are no interventions."""
-    assert [] == of("human_intervention", *said)
+    assert [] == of("human_intervention", *lines)
 
 
 def test_compaction_in_the_middle_of_work_is_no_intervention() -> None:
@@ -677,13 +677,13 @@ def test_compaction_in_the_middle_of_work_is_no_intervention() -> None:
 
 def test_last_word_before_the_next_prompt_is_a_completion() -> None:
     """And the last word of all."""
-    said = [prompt(), reply("one"), prompt(), bash("a", "x"), result("a"), reply("two")]
+    lines = [prompt(), reply("one"), prompt(), bash("a", "x"), result("a"), reply("two")]
 
-    assert ["e1", "e5"] == of("completion", *said)
+    assert ["e1", "e5"] == of("completion", *lines)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "lines",
     [
         [reply("I will look."), bash("a", "ls"), result("a")],
         [reply("I will look."), {"kind": "thinking"}],
@@ -694,9 +694,9 @@ def test_last_word_before_the_next_prompt_is_a_completion() -> None:
     ],
     ids=["then a call", "then a thought", "prompt", "subagent", "rewound", "copy"],
 )
-def test_words_in_the_middle_of_work_are_no_completion(said: list[Said]) -> None:
+def test_words_in_the_middle_of_work_are_no_completion(lines: list[Line]) -> None:
     """Nor are those of a subagent, of a dead branch, or of another session."""
-    assert [] == of("completion", *said)
+    assert [] == of("completion", *lines)
 
 
 def test_books_after_the_last_word_do_not_hide_it() -> None:
@@ -709,24 +709,24 @@ def test_books_after_the_last_word_do_not_hide_it() -> None:
 
 def test_log_that_does_not_say_when_it_ran_gets_a_start_and_an_end() -> None:
     """From its first and its last event."""
-    found = derive_events(log(prompt(), reply(), prompt("x", is_sidechain=True)))
-    cycle = [(e.summary, e.derived_from) for e in found if e.kind == "lifecycle"]
+    derived = derive_events(log(prompt(), reply(), prompt("x", is_sidechain=True)))
+    cycle = [(e.summary, e.derived_from) for e in derived if e.kind == "lifecycle"]
 
     assert [("started", event_id(UID, "e0")), ("last seen", event_id(UID, "e1"))] == cycle
 
 
 def test_single_event_is_start_and_end() -> None:
     """Two facts with two ids."""
-    found = derive_events(log(prompt()))
+    derived = derive_events(log(prompt()))
 
-    assert ["last seen", "started"] == sorted(event.summary for event in found)
-    assert 2 == len({event.event_id for event in found})
+    assert ["last seen", "started"] == sorted(event.summary for event in derived)
+    assert 2 == len({event.event_id for event in derived})
 
 
-@pytest.mark.parametrize("said", [[{"kind": "lifecycle"}, prompt()], []], ids=["told", "empty"])
-def test_log_that_says_when_it_ran_gets_no_more(said: list[Said]) -> None:
+@pytest.mark.parametrize("lines", [[{"kind": "lifecycle"}, prompt()], []], ids=["told", "empty"])
+def test_log_that_says_when_it_ran_gets_no_more(lines: list[Line]) -> None:
     """What is told is not derived; nor is anything from nothing."""
-    assert [] == of("lifecycle", *said)
+    assert [] == of("lifecycle", *lines)
 
 
 # -- the session ------------------------------------------------------------------------------
@@ -850,22 +850,22 @@ ANYTHING = st.lists(
         },
     ),
     max_size=12,
-).map(lambda said: log(*said))
+).map(lambda lines: log(*lines))
 
 
 @given(ANYTHING)
 def test_no_session_makes_deriving_raise(events: list[SessionEvent]) -> None:
     """Arbitrary events in, well-formed derived events out, nothing changed on the way."""
     before = deepcopy(events)
-    found = derive_events(events)
+    derived = derive_events(events)
     ids = {event.event_id for event in events}
 
     assert before == events
-    assert len(found) == len({event.event_id for event in found})
-    assert ids.isdisjoint(event.event_id for event in found)
-    assert {event.derived_from for event in found} <= ids
-    assert all(e.payload is None and not e.tokens and e.usage is None for e in found)
-    assert found == derive_events([*events, *found])
+    assert len(derived) == len({event.event_id for event in derived})
+    assert ids.isdisjoint(event.event_id for event in derived)
+    assert {event.derived_from for event in derived} <= ids
+    assert all(e.payload is None and not e.tokens and e.usage is None for e in derived)
+    assert derived == derive_events([*events, *derived])
     assert sum(usage.total for usage in bills(events).values()) == spent(events).rolled_up
     assert UID == session_of(events, uid=UID).session_uid
 
@@ -873,6 +873,6 @@ def test_no_session_makes_deriving_raise(events: list[SessionEvent]) -> None:
 def test_arguments_nested_beyond_all_sense_do_no_harm() -> None:
     """As deep as the decoder lets through."""
     deep = msgspec.json.decode("[" * 900 + "]" * 900)
-    said = [call("a", "X", deep), result("a", failed=True), call("b", "X", deep)]
+    lines = [call("a", "X", deep), result("a", failed=True), call("b", "X", deep)]
 
-    assert len(derive_events(log(*said))) >= 2
+    assert len(derive_events(log(*lines))) >= 2

@@ -109,11 +109,11 @@ DIFFERENT = [
 NO_ERRORS = ["", "  \n", "Exit code 1", "all tests passed", "0 errors, 0 warnings"]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_the_same_error_has_the_same_shape(one: str, other: str) -> None:
+@pytest.mark.parametrize(("text", "other"), SAME)
+def test_the_same_error_has_the_same_shape(text: str, other: str) -> None:
     """Paths, numbers, hex, times, quoted names and envelopes make no difference."""
-    assert errors.error_shape(one) == errors.error_shape(other)
-    assert errors.error_shape(one)
+    assert errors.error_shape(text) == errors.error_shape(other)
+    assert errors.error_shape(text)
 
 
 def test_different_errors_have_different_shapes() -> None:
@@ -138,7 +138,7 @@ NUMBERS = st.integers(0, 10**12)
 
 @given(st.tuples(NUMBERS, PATHS, NUMBERS), st.tuples(NUMBERS, PATHS, NUMBERS), st.integers(0, 3))
 def test_shapes_do_not_depend_on_numbers_and_paths(
-    one: tuple[int, str, int], other: tuple[int, str, int], which: int
+    values: tuple[int, str, int], other: tuple[int, str, int], which: int
 ) -> None:
     """Two texts that differ in numbers and paths alone have one shape."""
     template = (
@@ -148,8 +148,10 @@ def test_shapes_do_not_depend_on_numbers_and_paths(
         "<tool_use_error>Found {0} matches in {1} at {2}</tool_use_error>",
     )[which]
 
-    assert errors.error_shape(template.format(*one)) == errors.error_shape(template.format(*other))
-    assert errors.error_shape(template.format(*one))
+    assert errors.error_shape(template.format(*values)) == errors.error_shape(
+        template.format(*other)
+    )
+    assert errors.error_shape(template.format(*values))
 
 
 # -- the real clients' files ---------------------------------------------------------------------
@@ -188,15 +190,15 @@ def codex(folder: Path) -> Iterator[tuple[str, Any, Any, int | None]]:
         payload = record.get("payload", record)
         payload = payload if isinstance(payload, dict) else {}
         item = payload.get("item")
-        told = item if isinstance(item, dict) else payload
-        name = str(told.get("call_id", told.get("id")))
+        details = item if isinstance(item, dict) else payload
+        name = str(details.get("call_id", details.get("id")))
         call = calls.setdefault((path, name), ["", None, None, None])
         if str(payload.get("type")).endswith("_call"):
             call[:2] = str(payload.get("name")), payload.get("arguments", payload.get("input"))
         if str(payload.get("type")).endswith("_call_output"):
             call[2] = payload.get("output")
-        if isinstance(told.get("exit_code"), int):
-            call[3] = told["exit_code"]
+        if isinstance(details.get("exit_code"), int):
+            call[3] = details["exit_code"]
     yield from (tuple(call) for call in calls.values() if call[2] is not None)
 
 

@@ -25,7 +25,7 @@ def late() -> Iterator[Late[str] | Late[bytes]]:
             if isinstance(value, Late):
                 yield value
             elif isinstance(value, Table):
-                yield from (one for one in [value.any, *(p for _, p in value.each)])  # type: ignore[misc]
+                yield from (pattern for pattern in [value.any, *(p for _, p in value.each)])  # type: ignore[misc]
             elif isinstance(value, tuple):
                 cells = [cell for row in value if isinstance(row, tuple) for cell in row]
                 yield from (cell for cell in cells if isinstance(cell, Late))
@@ -33,29 +33,29 @@ def late() -> Iterator[Late[str] | Late[bytes]]:
 
 def test_every_one_can_be_compiled() -> None:
     """Which importing their modules does not show."""
-    found = list(late())
+    patterns = list(late())
 
-    assert 150 < len(found)
-    for one in found:
-        one.match  # noqa: B018 - it is compiled now, or raises
+    assert 150 < len(patterns)
+    for pattern in patterns:
+        pattern.match  # noqa: B018 - it is compiled now, or raises
 
 
 @pytest.mark.parametrize(
-    ("text", "flags", "told"),
+    ("text", "flags", "haystack"),
     [(r"(a+)(?P<b>b?)", 0, "xaab aa"), ("É", re.IGNORECASE, "é"), ("^b$", re.MULTILINE, "a\nb\nc")],
 )
-def test_it_does_what_a_compiled_one_does(text: str, flags: int, told: str) -> None:
+def test_it_does_what_a_compiled_one_does(text: str, flags: int, haystack: str) -> None:
     """Asked for the first time and again."""
-    one, real = expression(text, flags), re.compile(text, flags)
+    lazy, real = expression(text, flags), re.compile(text, flags)
     for _ in range(2):
-        assert real.findall(told) == one.findall(told)
-        assert real.sub("-", told) == one.sub("-", told)
-        assert real.split(told) == one.split(told)
-        assert [found.span() for found in real.finditer(told)] == [
-            found.span() for found in one.finditer(told)
+        assert real.findall(haystack) == lazy.findall(haystack)
+        assert real.sub("-", haystack) == lazy.sub("-", haystack)
+        assert real.split(haystack) == lazy.split(haystack)
+        assert [match.span() for match in real.finditer(haystack)] == [
+            match.span() for match in lazy.finditer(haystack)
         ]
-        assert (real.pattern, real.flags) == (one.pattern, one.flags)
-        assert (real.groups, real.groupindex) == (one.groups, one.groupindex)
+        assert (real.pattern, real.flags) == (lazy.pattern, lazy.flags)
+        assert (real.groups, real.groupindex) == (lazy.groups, lazy.groupindex)
 
 
 def test_nothing_is_compiled_before_it_is_asked_for() -> None:

@@ -11,7 +11,7 @@ from thence.format.records import JSON, Usage
 from thence.format.session_graph import NEVER_BILLED, SessionGraph
 
 
-def said(name: str, text: str, piece: str | None = None, **more: JSON) -> Fact:
+def prompt(name: str, text: str, piece: str | None = None, **more: JSON) -> Fact:
     """A text of the model."""
     block = Block("assistant_msg", "assistant", text, {"type": "text", "text": text})
     return Fact(Node(name, PREVIOUS, Is.REPLY), "said", blocks=(block,), piece=piece, **more)
@@ -23,9 +23,9 @@ def call(name: str, *, response: str | None = None) -> Fact:
     return Fact(Node(f"ask {name}", PREVIOUS, calls=(name,), response=response), blocks=(block,))
 
 
-def tells(*told: CallStatus) -> Fact:
+def tells(*statuses: CallStatus) -> Fact:
     """A record that is no event and tells how calls went."""
-    return Fact(Node("side"), file="2", told=told)
+    return Fact(Node("side"), file="2", told=statuses)
 
 
 def bill(
@@ -46,8 +46,8 @@ def bill(
 
 def share(tokens: int, calls: int, ended: str | None = None, **more: JSON) -> Fact:
     """A record of what another session was billed."""
-    one = Share(more.pop("session", "kid"), Usage(tokens), calls, ended, **more)
-    return Fact(Node("shares"), file="9", shares=(one,))
+    entry = Share(more.pop("session", "kid"), Usage(tokens), calls, ended, **more)
+    return Fact(Node("shares"), file="9", shares=(entry,))
 
 
 def texts(facts: list[Fact]) -> list[str]:
@@ -66,7 +66,9 @@ def left(facts: list[Fact], *others: Fact) -> tuple[list[int], dict[str, int]]:
 
 def test_pieces_in_a_row_are_one_text() -> None:
     """The first record's id stands for the text, so that it keeps its name while it grows."""
-    facts, _ = gather_facts([said("a", "Hel", "p"), said("b", "lo", "p"), said("c", "!", "q")], [])
+    facts, _ = gather_facts(
+        [prompt("a", "Hel", "p"), prompt("b", "lo", "p"), prompt("c", "!", "q")], []
+    )
 
     assert ["Hello", "!"] == texts(facts)
     assert ["a", "c"] == [fact.node.id for fact in facts]
@@ -74,11 +76,11 @@ def test_pieces_in_a_row_are_one_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "between", [said("x", "no piece"), said("x", "other", "q"), said("x", "p", "p", file="2")]
+    "between", [prompt("x", "no piece"), prompt("x", "other", "q"), prompt("x", "p", "p", file="2")]
 )
 def test_pieces_apart_are_texts_of_their_own(between: Fact) -> None:
     """Nothing is joined across another record or another file."""
-    facts, _ = gather_facts([said("a", "1", "p"), between, said("b", "2", "p")], [])
+    facts, _ = gather_facts([prompt("a", "1", "p"), between, prompt("b", "2", "p")], [])
 
     assert 3 == len(facts)
 
@@ -88,7 +90,7 @@ def test_pieces_that_are_no_text_stand_beside_it() -> None:
     picture = {"type": "image", "source": {}}
     shown = Fact(Node("b"), blocks=(Block("user_msg", "user", payload=picture),), piece="p")
     facts, _ = gather_facts(
-        [said("a", "1", "p"), shown, said("c", "2", "p"), said("d", "3", "p")], []
+        [prompt("a", "1", "p"), shown, prompt("c", "2", "p"), prompt("d", "3", "p")], []
     )
 
     (fact,) = facts
@@ -101,7 +103,7 @@ def test_pieces_that_are_no_text_stand_beside_it() -> None:
 def test_a_result_told_elsewhere_stands_after_its_response() -> None:
     """A call without a result gets the one that was told, behind all calls of its response."""
     facts, _ = gather_facts(
-        [call("c1", response="r"), call("c2", response="r"), said("z", "next")],
+        [call("c1", response="r"), call("c2", response="r"), prompt("z", "next")],
         [tells(CallStatus("c1", output="found"), CallStatus("other", output="x"))],
     )
 
@@ -120,21 +122,21 @@ def test_a_result_in_the_log_is_the_result() -> None:
 
 def test_a_told_result_answers_its_call() -> None:
     """It is no orphan, and its place on the line is where its call is."""
-    whole = SessionGraph(
-        "x:y", [call("c1"), said("z", "next"), tells(CallStatus("c1", output="found"))]
+    session = SessionGraph(
+        "x:y", [call("c1"), prompt("z", "next"), tells(CallStatus("c1", output="found"))]
     )
 
-    assert [] == whole.graph.open_calls
-    assert ["ask c1", "told c1", "z"] == [whole.facts[i].node.id for i in whole.graph.chain()]
+    assert [] == session.graph.open_calls
+    assert ["ask c1", "told c1", "z"] == [session.facts[i].node.id for i in session.graph.chain()]
 
 
 def test_what_several_records_tell_of_a_call_adds_up() -> None:
     """A failure stands; of the rest the first word counts."""
-    told = merge_statuses(
+    statuses = merge_statuses(
         [tells(CallStatus("c", False, took_ms=5)), tells(CallStatus("c", True, exit_code=2))]
     )
 
-    assert {"c": CallStatus("c", True, exit_code=2, took_ms=5)} == told
+    assert {"c": CallStatus("c", True, exit_code=2, took_ms=5)} == statuses
 
 
 # -- bills ------------------------------------------------------------------------------------
@@ -163,8 +165,8 @@ def test_nothing_falls_below_zero() -> None:
 def test_requests_that_nobody_knows_stay_and_are_told() -> None:
     """The total is then too high, and says so."""
     assert ([100], {"a": 2}) == left([bill("a", 100, others=2)])
-    whole = SessionGraph("x:y", [bill("a", 100, others=2)])
-    assert ["billed for others"] == [notice.what for notice in whole.unbilled]
+    session = SessionGraph("x:y", [bill("a", 100, others=2)])
+    assert ["billed for others"] == [notice.what for notice in session.unbilled]
 
 
 def test_a_share_belongs_to_the_first_bill_after_it() -> None:
@@ -210,8 +212,8 @@ def test_a_cost_shrinks_with_its_bill() -> None:
 
 def test_bills_that_never_came_are_missed_once() -> None:
     """Records that wait for a bill say so by its key; one that tells why is enough."""
-    waiting = [said("a", "1", usage_key="k"), said("b", "2", usage_key="k")]
-    lost = said("c", "3", usage_key="k", unbilled="killed")
+    waiting = [prompt("a", "1", usage_key="k"), prompt("b", "2", usage_key="k")]
+    lost = prompt("c", "3", usage_key="k", unbilled="killed")
 
     assert ["k"] == owed_bills(waiting) == owed_bills([], owed_bills(waiting))
     assert [] == owed_bills([*waiting, lost]) == owed_bills([*waiting, bill("z", 1, key="k")])

@@ -24,7 +24,7 @@ def test_one_line_stays_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passed", "said"),
+    ("passed", "text"),
     [
         (timedelta(seconds=59), "now"),
         (timedelta(minutes=41), "41 min"),
@@ -34,9 +34,9 @@ def test_one_line_stays_one_line() -> None:
         (timedelta(days=400), "2025-01"),
     ],
 )
-def test_ages_are_relative_for_a_week(passed: timedelta, said: str) -> None:
+def test_ages_are_relative_for_a_week(passed: timedelta, text: str) -> None:
     """Later a date says more."""
-    assert said == figures.ago(NOW - passed, NOW)
+    assert text == figures.ago(NOW - passed, NOW)
 
 
 def test_money_says_when_it_is_not_all() -> None:

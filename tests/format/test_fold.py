@@ -41,7 +41,7 @@ ENDINGS = (
 
 
 def fact(line: int, name: str, parent: str | None, kind: str, **more: Any) -> Fact:
-    """Give one record of a made-up log: a prompt, an answer, a call, a result or a note."""
+    """Return one record of a made-up log: a prompt, an answer, a call, a result or a note."""
     node: dict[str, Any] = {"id": name, "parent": parent, **more.pop("node", {})}
     call = more.pop("call", None)
     if kind == "user_msg":
@@ -56,14 +56,14 @@ def fact(line: int, name: str, parent: str | None, kind: str, **more: Any) -> Fa
         node["flags"] = node.get("flags", 0) | Is.INTERNAL
     role = {"user_msg": "user", "tool_result": "tool", "lifecycle": "system"}.get(kind, "assistant")
     tool = "Bash" if kind == "tool_call" else None
-    told = {"effect": more.pop("effect", None), "evidence": more.pop("evidence", None)}
-    block = Block(kind, role, f"{kind} {name}", None, tool, call, **told)  # type: ignore[arg-type]
+    outcome = {"effect": more.pop("effect", None), "evidence": more.pop("evidence", None)}
+    block = Block(kind, role, f"{kind} {name}", None, tool, call, **outcome)  # type: ignore[arg-type]
     ts = f"2026-01-01T{line // 3600 % 24:02}:{line // 60 % 60:02}:{line % 60:02}.000Z"
     return Fact(Node(**node), kind, ts, (block,), more.pop("file", "main"), line=line, **more)
 
 
 def conversation(turns: int, start: int = 1, parent: str | None = None) -> Iterator[Fact]:
-    """Give turns with a call each, every answer billed."""
+    """Return turns with a call each, every answer billed."""
     line = start
     for _ in range(turns):
         for kind in ("user_msg", "tool_call", "tool_result", "assistant_msg"):
@@ -276,8 +276,8 @@ def test_a_rewind_inside_the_window_flips_its_run() -> None:
 def interleaved(facts: Sequence[Fact], seed: int) -> list[Fact]:
     """Mix the logs of a session, each in its own order."""
     logs: dict[str, list[Fact]] = {}
-    for one in facts:
-        logs.setdefault(one.file, []).append(one)
+    for fact in facts:
+        logs.setdefault(fact.file, []).append(fact)
     turns = [name for name, log in logs.items() for _ in log]
     random.Random(seed).shuffle(turns)
     left = {name: iter(log) for name, log in logs.items()}
@@ -315,8 +315,8 @@ def test_every_real_session_grows_to_what_it_is(shared: Path, part: int) -> None
     assert rebuilt <= 0.02 * records + 2
 
 
-def _is_on_line(one: Fact, other: Fact) -> bool:
-    return (one.file, one.line) == (other.file, other.line)
+def _is_on_line(fact: Fact, other: Fact) -> bool:
+    return (fact.file, fact.line) == (other.file, other.line)
 
 
 def test_a_state_of_another_version_is_not_continued() -> None:

@@ -33,7 +33,7 @@ def chain(*parts: str, flags: int = Is.PROMPT) -> list[Node]:
 
 
 def states(graph: Graph) -> dict[str, str]:
-    """Give the state of each event by its id."""
+    """Return the state of each event by its id."""
     return {node.id: state.value for node, state in zip(graph.nodes, graph.states, strict=True)}
 
 
@@ -83,10 +83,10 @@ def test_shuffling_dead_branches_changes_nothing(script: Script, dice: random.Ra
     history = History(script, verbs=verbs)
     before = graph_of(history.events)
     dead = [e for e in history.events if states(before)[e.uuid] == "dead"]
-    kept = [e for e in history.events if states(before)[e.uuid] != "dead"]
+    remaining = [e for e in history.events if states(before)[e.uuid] != "dead"]
     dice.shuffle(dead)
 
-    mixed = list(kept)
+    mixed = list(remaining)
     for event in dead:
         mixed.insert(dice.randrange(len(mixed)), event)  # never behind the last live one
     after = graph_of(mixed)
@@ -101,14 +101,14 @@ def test_any_byte_prefix_loses_at_most_its_last_event(script: Script, cut: int) 
     history = History(script)
     data = history.draft.bytes()
     cut %= len(data) + 1
-    whole = data[:cut].count(b"\n")
+    complete_lines = data[:cut].count(b"\n")
 
     transcript = Transcript.read(data[:cut])
 
     read = len(transcript.events)
     assert history.events[:read] == transcript.events
-    assert whole <= read <= whole + 1
-    assert (cut > 0 and data[cut - 1 : cut] != b"\n" and read == whole) == transcript.torn
+    assert complete_lines <= read <= complete_lines + 1
+    assert (cut > 0 and data[cut - 1 : cut] != b"\n" and read == complete_lines) == transcript.torn
     assert [] == problems(transcript.messages().messages)
 
 
@@ -375,11 +375,11 @@ def test_a_boundary_that_keeps_nothing_leaves_the_summary() -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", [("gone", "c"), ("b", "gone"), ("c", "b"), ("s", "s"), ("b", "d"), ("B", "B")]
+    "ends", [("gone", "c"), ("b", "gone"), ("c", "b"), ("s", "s"), ("b", "d"), ("B", "B")]
 )
-def test_a_boundary_that_points_nowhere_is_not_applied(kept: tuple[str, str]) -> None:
+def test_a_boundary_that_points_nowhere_is_not_applied(ends: tuple[str, str]) -> None:
     """Swapped, missing or overlapping ends: the chain before it, and a mark."""
-    graph = Graph(ours(*kept))
+    graph = Graph(ours(*ends))
 
     assert ["a", "b", "c", "B", "d"] == ids(graph, graph.chain())
     assert "boundary" in {b.what for b in graph.breaks}
@@ -458,8 +458,8 @@ def test_branches_name_where_they_parted() -> None:
     """Two dead ends at one event are two branches."""
     graph = Graph([*chain("a", "x", "y"), Node("z", "a", 1), Node("b", "a", 1)])
 
-    found = [(ids(graph, [b.at or 0]), ids(graph, list(b.events))) for b in graph.branches]
-    assert [(["a"], ["x", "y"]), (["a"], ["z"])] == found
+    branches = [(ids(graph, [b.at or 0]), ids(graph, list(b.events))) for b in graph.branches]
+    assert [(["a"], ["x", "y"]), (["a"], ["z"])] == branches
     assert {0} == {branch.at for branch in graph.branches}
 
 
@@ -583,7 +583,7 @@ def test_a_cycle_at_the_end_does_not_win_over_what_was_said_before() -> None:
     graph = Graph([*chain("a", "b", "c"), *ring])
 
     assert ["a", "b", "c", "x", "y"] == ids(graph, graph.chain())
-    assert ["cycle"] == [found.what for found in graph.breaks]
+    assert ["cycle"] == [problem.what for problem in graph.breaks]
 
 
 def test_a_cycle_that_is_led_into_from_before_is_still_cut() -> None:

@@ -45,31 +45,31 @@ def test_a_growing_chain_is_mended_as_the_whole(
     messages: list[Message], way: repair.Orphans
 ) -> None:
     """After every message, whatever it is."""
-    whole = [repair.mend(messages[: n + 1], way) for n in range(len(messages))]
+    expected = [repair.mend(messages[: n + 1], way) for n in range(len(messages))]
 
-    for one, grew in zip(whole, grown(messages, way), strict=True):
-        assert one.messages == grew.messages
-        assert (one.opened, one.open_calls, one.answered) == (
+    for mended, grew in zip(expected, grown(messages, way), strict=True):
+        assert mended.messages == grew.messages
+        assert (mended.opened, mended.open_calls, mended.answered) == (
             grew.opened,
             grew.open_calls,
             grew.answered,
         )
-        assert sorted(map(str, one.left_out)) == sorted(map(str, grew.left_out))
-        assert one.reworded == grew.reworded
+        assert sorted(map(str, mended.left_out)) == sorted(map(str, grew.left_out))
+        assert mended.reworded == grew.reworded
 
 
 @given(scripts, st.sampled_from(WAYS))
 def test_a_history_is_mended_as_it_grows(script: Script, way: repair.Orphans) -> None:
     """Of made-up histories with crashes, late results and responses in pieces."""
     chain = Transcript.read(History(script).draft.bytes()).chain()
-    said = [
+    messages = [
         {name: event.fields.get(name) for name in ("role", "content", "id")}
         for event in chain
         if event.type in MESSAGES
     ]
 
-    for n, grew in enumerate(grown(said, way)):
-        assert repair.mend(said[: n + 1], way).messages == grew.messages
+    for n, grew in enumerate(grown(messages, way)):
+        assert repair.mend(messages[: n + 1], way).messages == grew.messages
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def test_a_turn_costs_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_late_result_still_wins() -> None:
     """It speaks of something that was mended long ago."""
     made = repair.synthetic_result("c0")
-    said = [*exchange(0)[:2], {"role": "user", "content": [made]}, *exchange(1), *exchange(2)]
+    messages = [*exchange(0)[:2], {"role": "user", "content": [made]}, *exchange(1), *exchange(2)]
     mending = Mending()
-    mending.add(said)
+    mending.add(messages)
     mending.mend()
     late = {
         "role": "user",

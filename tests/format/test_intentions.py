@@ -26,7 +26,7 @@ from thence.format.intentions import (
 
 def due(text: str) -> list[tuple[str, str]]:
     """When something is due and what, as a text says."""
-    return [(said.due, said.text) for said in statements(text) if said.due]
+    return [(statement.due, statement.text) for statement in statements(text) if statement.due]
 
 
 def intended(text: str) -> list[str]:
@@ -36,7 +36,7 @@ def intended(text: str) -> list[str]:
 
 def boxes(text: str) -> list[tuple[str, str]]:
     """Text and status of the boxes in a text."""
-    return [(said.text, said.status) for said in statements(text) if said.boxed]
+    return [(statement.text, statement.status) for statement in statements(text) if statement.boxed]
 
 
 def bash(command: str) -> EvidenceCall:
@@ -163,7 +163,7 @@ def test_apostrophes_of_both_kinds_are_understood() -> None:
 )
 def test_completion_is_told_from_giving_up_and_failure(text: str, status: str) -> None:
     """In any tense and order; a "not" or a "failed" says the opposite."""
-    assert ([status] if status else []) == [said.status for said in statements(text)]
+    assert ([status] if status else []) == [statement.status for statement in statements(text)]
 
 
 # --- terms -------------------------------------------------------------------------------------
@@ -287,13 +287,13 @@ texts = st.text(st.characters()) | st.lists(st.sampled_from(WORDS), max_size=6).
 @given(texts, texts)
 def test_any_text_gives_well_formed_statements_and_terms(text: str, command: str) -> None:
     """Nothing raises, only intentions and boxes are pending, and what fulfils also fits."""
-    for said in statements(text):
-        assert said.status in {"pending", "done", "dropped"}
-        assert said.due in {"", NOW, THEN, NEXT, LATER}
-        assert said.boxed or (said.status == "pending") == bool(said.due)
+    for statement in statements(text):
+        assert statement.status in {"pending", "done", "dropped"}
+        assert statement.due in {"", NOW, THEN, NEXT, LATER}
+        assert statement.boxed or (statement.status == "pending") == bool(statement.due)
         call = bash(command)
-        assert call.fits(aim(said.text)) >= call.fulfils(aim(said.text))
-        assert 0.0 <= aim(said.text).covered_share(terms(text, evidence=True)) <= 1.0
+        assert call.fits(aim(statement.text)) >= call.fulfils(aim(statement.text))
+        assert 0.0 <= aim(statement.text).covered_share(terms(text, evidence=True)) <= 1.0
 
 
 @pytest.mark.few(4)

@@ -171,10 +171,10 @@ def test_project_id_is_never_a_path(cwd: str) -> None:
 
 def test_projects_of_one_name_are_told_apart() -> None:
     """The name is for the eye, the hash for identity."""
-    one, other = project_id("/home/dev/app"), project_id("/srv/app")
+    first, second = project_id("/home/dev/app"), project_id("/srv/app")
 
-    assert ("app-", "app-") == (one[:4], other[:4])
-    assert one != other
+    assert ("app-", "app-") == (first[:4], second[:4])
+    assert first != second
 
 
 def test_folder_whose_name_is_no_text_has_an_id() -> None:

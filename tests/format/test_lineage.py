@@ -26,79 +26,79 @@ FORK = [fact("#other", 20), fact("a", 2), fact("b", 3), fact("own", 21)]
 
 def test_fork_repeats_its_parent() -> None:
     """F1, F2: nothing names the parent; its own past reaches back further."""
-    found = find_shared({"fork": FORK, "parent": PARENT})
+    shared = find_shared({"fork": FORK, "parent": PARENT})
 
-    assert {"fork": {"a", "b"}, "parent": frozenset()} == found.replayed
-    assert [("fork", "parent", "b")] == [(e.link, e.session, e.event) for e in found.edges["fork"]]
-    assert [] == found.edges["parent"]
+    assert {"fork": {"a", "b"}, "parent": frozenset()} == shared.replayed
+    assert [("fork", "parent", "b")] == [(e.link, e.session, e.event) for e in shared.edges["fork"]]
+    assert [] == shared.edges["parent"]
 
 
 def test_copy_without_anything_of_its_own_owns_nothing() -> None:
     """F4: a fork nobody went on with."""
-    found = find_shared({"a-copy": [fact("a", 2), fact("b", 3)], "parent": PARENT})
+    shared = find_shared({"a-copy": [fact("a", 2), fact("b", 3)], "parent": PARENT})
 
-    assert {"a", "b"} == found.replayed["a-copy"]
+    assert {"a", "b"} == shared.replayed["a-copy"]
 
 
 def test_record_that_names_its_owner_decides() -> None:
     """F6: /branch writes where each copied record comes from."""
     branch = [fact("#m", 1), fact("a", 2, origin="parent"), fact("x", 9)]
-    found = find_shared({"branch": branch, "parent": [fact("a", 2), fact("y", 5)]})
+    shared = find_shared({"branch": branch, "parent": [fact("a", 2), fact("y", 5)]})
 
-    assert {"branch": {"a"}, "parent": frozenset()} == found.replayed
+    assert {"branch": {"a"}, "parent": frozenset()} == shared.replayed
 
 
 def test_owner_that_does_not_hold_the_record_is_not_believed() -> None:
     """A name alone would make the record nobody's."""
-    found = find_shared({"one": [fact("a", 1, origin="two")], "two": [fact("b", 2)]})
+    shared = find_shared({"one": [fact("a", 1, origin="two")], "two": [fact("b", 2)]})
 
-    assert {"one": frozenset(), "two": frozenset()} == found.replayed
+    assert {"one": frozenset(), "two": frozenset()} == shared.replayed
 
 
 def test_records_without_an_id_are_never_copies() -> None:
     """F3: the same bytes in two sessions are two records."""
-    found = find_shared({"one": [fact("#x", 1)], "two": [fact("#x", 1)]})
+    shared = find_shared({"one": [fact("#x", 1)], "two": [fact("#x", 1)]})
 
-    assert {"one": frozenset(), "two": frozenset()} == found.replayed
+    assert {"one": frozenset(), "two": frozenset()} == shared.replayed
 
 
 def test_copies_are_known_by_what_they_share() -> None:
     """Records without an id may say what their copies have in common."""
-    found = find_shared(
+    shared = find_shared(
         {
             "one": [fact("#1", 1, copy_key="k"), fact("#0", 1)],
             "two": [fact("#2", 2, copy_key="k")],
         }
     )
 
-    assert {"k"} == found.replayed["two"]
+    assert {"k"} == shared.replayed["two"]
 
 
 def test_bill_is_paid_once_over_all_sessions() -> None:
     """U4: the same response under other ids, in an older and a younger session."""
     paid: dict[str, Any] = {"usage": Usage(1), "usage_key": "k"}
-    found = find_shared({"new": [fact("x", 9, **paid)], "old": [fact("y", 1, **paid)]})
+    shared = find_shared({"new": [fact("x", 9, **paid)], "old": [fact("y", 1, **paid)]})
 
-    assert {"new": {"k"}, "old": frozenset()} == found.billed
+    assert {"new": {"k"}, "old": frozenset()} == shared.billed
 
 
 def test_bill_of_a_copied_record_is_its_owners() -> None:
     """The copy is not counted at all, so it must not take the bill with it."""
     paid: dict[str, Any] = {"usage": Usage(1), "usage_key": "k"}
-    found = find_shared(
+    shared = find_shared(
         {"fork": [*FORK, fact("p", 4, **paid)], "parent": [*PARENT, fact("p", 4, **paid)]}
     )
 
-    assert {"fork": frozenset(), "parent": frozenset()} == found.billed
-    assert "p" in found.replayed["fork"]
+    assert {"fork": frozenset(), "parent": frozenset()} == shared.billed
+    assert "p" in shared.replayed["fork"]
 
 
 def test_heir_does_not_own_what_it_shares_with_whom_it_names() -> None:
     """X8: a log that names its parent, with the parent's times and a past that seems as old."""
     head = fact("#head", 1, origin="parent")
-    found = find_shared({"a-fork": [head, fact("a", 2), fact("own", 3)], "parent": [fact("a", 2)]})
+    shared = find_shared({"a-fork": [head, fact("a", 2), fact("own", 3)], "parent": [fact("a", 2)]})
 
-    assert {"a-fork": {"a"}, "parent": frozenset()} == found.replayed
+    assert {"a-fork": {"a"}, "parent": frozenset()} == shared.replayed
 
 
 def test_copies_at_the_start_reach_to_the_last_that_the_owner_holds() -> None:
@@ -113,7 +113,7 @@ def test_copies_at_the_start_reach_to_the_last_that_the_owner_holds() -> None:
         fact("#7", copy_key="own"),
         fact("#8"),
     ]
-    owners = [one.origin for one in claim_copies(log, "p", theirs)]
+    owners = [record.origin for record in claim_copies(log, "p", theirs)]
 
     assert [None, "p", "p", "p", "p", None, None] == owners
 
@@ -123,7 +123,9 @@ def test_copies_without_keys_end_where_the_owner_never_went() -> None:
     theirs = [fact("p#a"), fact("p#b")]
     log = [fact("c#h", origin="p"), fact("c#a"), fact("c#b"), fact("c#b"), fact("c#a")]
 
-    assert ["p", "p", "p", None, None] == [one.origin for one in claim_copies(log, "p", theirs)]
+    assert ["p", "p", "p", None, None] == [
+        record.origin for record in claim_copies(log, "p", theirs)
+    ]
 
 
 def test_log_that_names_nobody_is_its_own() -> None:
@@ -140,13 +142,13 @@ def test_every_record_has_one_owner_in_any_order(
     sessions: dict[str, list[tuple[str, int]]], chance: Any
 ) -> None:
     """Of all sessions that hold a record, exactly one does not replay it."""
-    made = {n: [fact(key, at) for key, at in found] for n, found in sessions.items()}
+    made = {n: [fact(key, at) for key, at in records] for n, records in sessions.items()}
     order = list(made)
     chance.shuffle(order)
-    found = find_shared(made)
+    shared = find_shared(made)
 
-    assert found == find_shared({name: made[name] for name in order})
+    assert shared == find_shared({name: made[name] for name in order})
     for key in "abcdef":
-        holders = [name for name, held in made.items() if any(f.node.id == key for f in held)]
-        owners = [name for name in holders if key not in found.replayed[name]]
+        holders = [name for name, facts in made.items() if any(f.node.id == key for f in facts)]
+        owners = [name for name in holders if key not in shared.replayed[name]]
         assert len(owners) == min(len(holders), 1)

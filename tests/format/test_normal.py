@@ -130,7 +130,7 @@ def test_event_id_fits_into_a_json_number(of: tuple[str, str, int, int]) -> None
 @given(st.sets(PARTS, max_size=30))
 def test_ids_of_different_events_differ(of: set[tuple[str, str, int, int]]) -> None:
     """No two parts run into each other."""
-    assert len(of) == len({event_id(*one) for one in of})
+    assert len(of) == len({event_id(*parts) for parts in of})
 
 
 def test_ids_of_a_real_session_differ() -> None:
@@ -161,10 +161,10 @@ def test_id_does_not_depend_on_how_bytes_come_in(cuts: list[int]) -> None:
     data = sample()
     ends = [0, *sorted(cuts), len(data)]
     chunks = [data[a:b] for a, b in pairwise(ends)]
-    whole, pieces = codec.decode(data).events, codec.decode(chunks).events
-    states = [State.LIVE] * len(whole)
+    at_once, pieces = codec.decode(data).events, codec.decode(chunks).events
+    states = [State.LIVE] * len(at_once)
 
-    assert normalise(whole, states, UID) == normalise(pieces, states, UID)
+    assert normalise(at_once, states, UID) == normalise(pieces, states, UID)
 
 
 @given(st.integers(0, 29))
@@ -192,11 +192,11 @@ def test_uuid_that_occurs_again_with_other_words_is_another_event() -> None:
     first = Event("user", "t", "a", None, {"role": "user", "content": "one"})
     copy = Event("user", "t", "a", None, {"role": "user", "content": "two"})
     child = Event("user", "t", "b", "a", {"role": "user", "content": "three"})
-    one, two, three = normalise([first, copy, child], [State.LIVE] * 3, UID)
+    original, double, follower = normalise([first, copy, child], [State.LIVE] * 3, UID)
 
-    assert event_id(UID, "a") == one.event_id
-    assert event_id(UID, "a", 0, 1) == two.event_id
-    assert one.event_id == three.parent_id
+    assert event_id(UID, "a") == original.event_id
+    assert event_id(UID, "a", 0, 1) == double.event_id
+    assert original.event_id == follower.parent_id
 
 
 # -- our own events ---------------------------------------------------------------------------
@@ -208,12 +208,12 @@ def test_blocks_of_one_record_are_chained() -> None:
     prompt = draft.prompt("go")
     draft.reply("one", Draft.call("c1", "Bash", command="ls"), "two")
     draft.result("c1", "files")
-    asked, one, call, two, result = normal(draft)
+    asked, intro, call, closing, result = normal(draft)
 
     assert prompt == asked.native_id
-    assert [0, 1, 2] == [one.block, call.block, two.block]
-    assert [None, asked.event_id, one.event_id, call.event_id, two.event_id] == [
-        e.parent_id for e in (asked, one, call, two, result)
+    assert [0, 1, 2] == [intro.block, call.block, closing.block]
+    assert [None, asked.event_id, intro.event_id, call.event_id, closing.event_id] == [
+        e.parent_id for e in (asked, intro, call, closing, result)
     ]
 
 
@@ -306,10 +306,10 @@ def test_bill_stands_on_the_first_block_alone() -> None:
     """One record repeats its usage for none of its blocks."""
     draft = Draft()
     draft.reply("one", "two", usage=(30, 12))
-    one, two = normal(draft)
+    first, second = normal(draft)
 
-    assert (Usage(30, 12), "msg_0000", 42) == (one.usage, one.usage_key, one.tokens)
-    assert (None, None, 0) == (two.usage, two.usage_key, two.tokens)
+    assert (Usage(30, 12), "msg_0000", 42) == (first.usage, first.usage_key, first.tokens)
+    assert (None, None, 0) == (second.usage, second.usage_key, second.tokens)
 
 
 def test_bill_without_a_response_is_known_by_its_record() -> None:

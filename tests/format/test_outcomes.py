@@ -11,7 +11,7 @@ from thence.format.outcomes import CallOutcome, judge_call
 
 
 def judged(
-    *, ended: bool = True, told: CallStatus | None = None, tool: str = "Bash", **asked: str
+    *, ended: bool = True, status: CallStatus | None = None, tool: str = "Bash", **asked: str
 ) -> CallOutcome:
     """Return the outcome of a call a minute before its result, which ended with code 0."""
     effect = tools.effect_of(tool, asked)
@@ -21,7 +21,7 @@ def judged(
         effect,
         result=result,
         evidence=errors.Evidence(is_structured=True, exit_code=0) if ended else None,
-        status=told,
+        status=status,
         started="2026-01-01T00:00:00Z",
         finished="2026-01-01T00:01:00Z",
     )
@@ -29,7 +29,7 @@ def judged(
 
 def test_what_another_record_tells_comes_first() -> None:
     """Exit code, time, failure."""
-    outcome = judged(told=CallStatus("c", failed=True, exit_code=2, took_ms=5))
+    outcome = judged(status=CallStatus("c", failed=True, exit_code=2, took_ms=5))
 
     assert (2, 5, True, True) == (
         outcome.exit_code,
@@ -57,7 +57,7 @@ def test_a_failure_that_any_record_tells_stands() -> None:
 
 def test_time_is_measured_or_taken_from_the_clock() -> None:
     """But not for what is done at once: there it is the time somebody took to allow it."""
-    assert 9 == judged(told=CallStatus("c", took_ms=9)).duration_ms
+    assert 9 == judged(status=CallStatus("c", took_ms=9)).duration_ms
     assert 60_000 == judged(command="make").duration_ms
     assert 60_000 == judged(command="make > log.txt").duration_ms
     assert None is judged(tool="Edit", file_path="a").duration_ms
@@ -72,8 +72,8 @@ def test_call_ended_if_anybody_says_so() -> None:
         for outcome in (
             judged(),
             judged(ended=False),
-            judged(ended=False, told=CallStatus("c")),
-            judged(ended=False, told=CallStatus("c", ended=False)),
+            judged(ended=False, status=CallStatus("c")),
+            judged(ended=False, status=CallStatus("c", ended=False)),
         )
     ]
 
@@ -81,8 +81,8 @@ def test_call_ended_if_anybody_says_so() -> None:
 def test_effects_that_try_the_same_share_a_key() -> None:
     """The same tests in any folder, the same files, or the very same arguments."""
     keys = [
-        tools.effect_of(tool, given).retry_key
-        for tool, given in (
+        tools.effect_of(tool, arguments).retry_key
+        for tool, arguments in (
             ("Bash", {"command": "pytest -q"}),
             ("Bash", {"command": "cd a && pytest tests/b.py"}),
             ("Bash", {"command": "ls  -l"}),

@@ -41,9 +41,9 @@ def test_results_of_every_shape_have_a_text(result: Any, expected: str) -> None:
 
 def test_of_a_long_result_both_ends_are_kept() -> None:
     """A cut text is longer than any whole one, so that the cut can be told."""
-    whole = "a" * CLIP + "b" * CLIP
+    text = "a" * CLIP + "b" * CLIP
 
-    assert whole == output.text(whole)
+    assert text == output.text(text)
     assert "a" * CLIP + "\n" + "b" * CLIP == output.text("a" * CLIP + "-" + "b" * CLIP)
 
 

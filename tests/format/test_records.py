@@ -201,10 +201,10 @@ def test_only_what_a_type_cannot_do_without_is_required(kind: str, payload: Any)
 @pytest.mark.parametrize("payload", [None, 1, "x", [], {}, {"session_id": 1, "to": [], "path": 2}])
 def test_payload_of_the_wrong_shape_is_a_value(kind: str, payload: Any) -> None:
     """What a type promises and a line does not keep is told, never raised."""
-    told = parse_payload(event(kind, payload))
+    parsed = parse_payload(event(kind, payload))
 
-    assert isinstance(told, Malformed)
-    assert told.why
+    assert isinstance(parsed, Malformed)
+    assert parsed.why
 
 
 def test_unknown_fields_of_a_payload_do_no_harm() -> None:
@@ -222,21 +222,21 @@ def test_unknown_type_has_no_struct() -> None:
 
 def test_boundary_is_read_in_the_other_spelling() -> None:
     """`headUuid` and its kin, which other writers of this format use, mean the same."""
-    told = parse_payload(
+    boundary = parse_payload(
         event(
             "boundary",
             {"headUuid": "h", "anchorUuid": "a", "tailUuid": "t", "summaryEventUuid": "s"},
         )
     )
 
-    assert Boundary("a", "s", "h", "t") == told
+    assert Boundary("a", "s", "h", "t") == boundary
 
 
 def test_older_name_of_the_summary_is_read() -> None:
     """Version 2 called it `summary_uuid`."""
-    told = parse_payload(event("boundary", {"anchor_uuid": "a", "summary_uuid": "s"}))
+    boundary = parse_payload(event("boundary", {"anchor_uuid": "a", "summary_uuid": "s"}))
 
-    assert Boundary("a", "s") == told
+    assert Boundary("a", "s") == boundary
 
 
 @pytest.mark.parametrize("cache", [5, "text", {"a": 1}, [[1, "x"]], [None]])
@@ -259,9 +259,9 @@ def test_other_spelling_is_renamed_and_nothing_else() -> None:
 @given(st.sampled_from([*PAYLOADS, "permission_grant", "deploy"]), JSON)
 def test_no_payload_makes_reading_raise(kind: str, payload: Any) -> None:
     """Arbitrary JSON is the promised struct, malformed, or not ours."""
-    told = parse_payload(event(kind, payload))
+    parsed = parse_payload(event(kind, payload))
 
-    assert isinstance(told, (PAYLOADS.get(kind, type(None)), Malformed))
+    assert isinstance(parsed, (PAYLOADS.get(kind, type(None)), Malformed))
 
 
 def test_payload_nested_beyond_all_sense_does_not_raise() -> None:
@@ -272,9 +272,9 @@ def test_payload_nested_beyond_all_sense_does_not_raise() -> None:
 
     for payload in (deep, {"role": "user", "content": [deep]}, {"to": deep}, {"todos": deep}):
         for kind in PAYLOADS:
-            told = parse_payload(event(kind, payload))
+            parsed = parse_payload(event(kind, payload))
 
-            assert isinstance(told, (PAYLOADS[kind], Malformed))
+            assert isinstance(parsed, (PAYLOADS[kind], Malformed))
 
 
 @given(JSON)

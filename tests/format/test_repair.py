@@ -36,7 +36,12 @@ names = st.sampled_from(["a", "b", "c", ""])
 any_block = st.one_of(
     st.builds(lambda text: {"type": "text", "text": text}, st.sampled_from(["hi", " ", ""])),
     st.builds(
-        lambda call, given, name: {"type": "tool_use", "id": call, "name": name, "input": given},
+        lambda call, arguments, name: {
+            "type": "tool_use",
+            "id": call,
+            "name": name,
+            "input": arguments,
+        },
         names | json,
         st.just({}) | json,
         st.just("Bash") | json,
@@ -117,7 +122,7 @@ def test_every_history_is_valid_in_all_three_ways(script: Script, way: Orphans) 
 @given(any_messages)
 def test_no_real_result_of_a_kept_call_is_lost(messages: list[Message]) -> None:
     """What a tool said, wherever it stood, is there when its call is."""
-    said = {
+    answered = {
         b["tool_use_id"]
         for m in messages
         if m["role"] == "user"
@@ -129,7 +134,7 @@ def test_no_real_result_of_a_kept_call_is_lost(messages: list[Message]) -> None:
 
     for message in mended:
         for block in blocks(message["content"]):
-            if block["type"] == "tool_result" and block["tool_use_id"] in said:
+            if block["type"] == "tool_result" and block["tool_use_id"] in answered:
                 assert not is_synthetic(block) or any(
                     is_synthetic(b) for m in messages for b in blocks(m["content"])
                 )
@@ -157,9 +162,9 @@ def test_an_orphan_can_be_shown_as_interrupted() -> None:
     """In words, naming the tool."""
     mended = mend([user({"type": "text", "text": "go"}), assistant(call("x"))], "mark")
 
-    said = mended.messages[1]["content"][0]["text"]
-    assert said.startswith(INTERRUPTED[:12])
-    assert "Bash" in said
+    text = mended.messages[1]["content"][0]["text"]
+    assert text.startswith(INTERRUPTED[:12])
+    assert "Bash" in text
 
 
 def test_results_are_put_right_after_their_calls() -> None:
@@ -220,10 +225,10 @@ def test_calls_that_share_an_id_stay_with_their_own_results(name: str) -> None:
 
     mended = mend(messages)
     pairs = [
-        (said["content"][0]["input"]["n"], answer["content"][0]["content"])
-        for said, answer in zip(mended.messages[1::2], mended.messages[2::2], strict=True)
+        (request["content"][0]["input"]["n"], answer["content"][0]["content"])
+        for request, answer in zip(mended.messages[1::2], mended.messages[2::2], strict=True)
     ]
-    names = [said["content"][0]["id"] for said in mended.messages[1::2]]
+    names = [request["content"][0]["id"] for request in mended.messages[1::2]]
     again = [answer["content"][0]["tool_use_id"] for answer in mended.messages[2::2]]
 
     assert [(0, "out 0"), (1, "out 1"), (2, "out 2")] == pairs
@@ -235,8 +240,8 @@ def test_calls_that_share_an_id_stay_with_their_own_results(name: str) -> None:
 
 def test_parallel_calls_without_ids_are_answered_in_order() -> None:
     """Nothing but the order tells which result is whose."""
-    one, two = {**call(""), "input": {"n": 1}}, {**call(""), "input": {"n": 2}}
-    messages = [user({"type": "text", "text": "go"}), assistant(one, two)]
+    first, second = {**call(""), "input": {"n": 1}}, {**call(""), "input": {"n": 2}}
+    messages = [user({"type": "text", "text": "go"}), assistant(first, second)]
     mended = mend([*messages, user(result("", "first"), result("", "second"))]).messages
 
     assert ["first", "second"] == [block["content"] for block in mended[2]["content"]]
@@ -305,12 +310,12 @@ def test_a_history_that_begins_with_the_model_gets_an_opening() -> None:
 
 def test_two_repairers_make_the_same_event() -> None:
     """The id follows from session and call, so that a second one is a known double."""
-    one = synthetic("s", "toolu_1", ts="2026-01-01T00:00:00.000Z", prev_uuid=None)
-    two = synthetic("s", "toolu_1", ts="2026-01-02T00:00:00.000Z", prev_uuid="p")
+    first = synthetic("s", "toolu_1", ts="2026-01-01T00:00:00.000Z", prev_uuid=None)
+    second = synthetic("s", "toolu_1", ts="2026-01-02T00:00:00.000Z", prev_uuid="p")
 
-    assert one.uuid == two.uuid
-    assert one.uuid != synthetic("s", "toolu_2", ts="", prev_uuid=None).uuid
-    assert one.fields["synthetic"] is True
+    assert first.uuid == second.uuid
+    assert first.uuid != synthetic("s", "toolu_2", ts="", prev_uuid=None).uuid
+    assert first.fields["synthetic"] is True
 
 
 @pytest.mark.parametrize("answered", [0, 5_000, 10_000])

@@ -33,7 +33,7 @@ def upcast(version: int, record: schema.Record) -> schema.Record:
     return record if step is None else step(record)
 
 
-def one(kind: str, payload: JSON, ts: JSON = 0) -> schema.Record:
+def old_record(kind: str, payload: JSON, ts: JSON = 0) -> schema.Record:
     """Make up a record of an old version."""
     return {"type": kind, "ts": ts, "uuid": "u", "prev_uuid": None, "payload": payload}
 
@@ -153,11 +153,11 @@ def test_an_upcast_record_is_a_fixed_point(version: int, path: Path) -> None:
 
 def test_steps_leave_what_they_were_given_alone() -> None:
     """A record is read, not changed in place."""
-    given_, kept = records(OLD[1]), records(OLD[1])
-    for record in given_:
+    originals, untouched = records(OLD[1]), records(OLD[1])
+    for record in originals:
         upcast(1, record)
 
-    assert kept == given_
+    assert untouched == originals
 
 
 @pytest.mark.parametrize(
@@ -175,12 +175,12 @@ def test_steps_leave_what_they_were_given_alone() -> None:
 )
 def test_seconds_become_text(seconds: JSON, text: str) -> None:
     """Times are RFC 3339 UTC with milliseconds; absurd ones are unknown, not fatal."""
-    assert text == upcast(1, one("user", {}, seconds))["ts"]
+    assert text == upcast(1, old_record("user", {}, seconds))["ts"]
 
 
 def test_an_origin_becomes_an_object() -> None:
     """A header that named a session names a session and, as yet, no event."""
-    header = upcast(2, one("header", {"session_id": "new", "resumed_from": "old"}))
+    header = upcast(2, old_record("header", {"session_id": "new", "resumed_from": "old"}))
 
     assert {"session": "old", "event": None} == header["payload"]["resumed_from"]
 

@@ -25,22 +25,22 @@ from thence.memory.readouts import readout_of
 UID = "codex:s"
 
 
-def text(said: str, role: str = "user") -> Block:
+def text(content: str, role: str = "user") -> Block:
     """What a human or the model says."""
     kind: Any = f"{role}_msg"
-    return Block(kind, role, said, {"type": "text", "text": said})
+    return Block(kind, role, content, {"type": "text", "text": content})
 
 
-def prompt(said: str, line: int, **more: Any) -> Fact:
+def prompt(content: str, line: int, **more: Any) -> Fact:
     """A prompt in a log without links."""
-    node = Node(line_name(more.get("file", ""), said.encode()), PREVIOUS, Is.PROMPT)
-    return Fact(node, "user", blocks=(text(said),), line=line, offset=100 * line, **more)
+    node = Node(line_name(more.get("file", ""), content.encode()), PREVIOUS, Is.PROMPT)
+    return Fact(node, "user", blocks=(text(content),), line=line, offset=100 * line, **more)
 
 
-def reply(said: str, line: int, **more: Any) -> Fact:
+def reply(content: str, line: int, **more: Any) -> Fact:
     """An answer in a log without links."""
-    node = Node(line_name(more.get("file", ""), said.encode()), PREVIOUS, Is.REPLY | Is.ENDS)
-    blocks = (text(said, "assistant"),)
+    node = Node(line_name(more.get("file", ""), content.encode()), PREVIOUS, Is.REPLY | Is.ENDS)
+    blocks = (text(content, "assistant"),)
     return Fact(node, "assistant", blocks=blocks, line=line, offset=100 * line, **more)
 
 
@@ -51,14 +51,14 @@ def mark(line: int, **more: Any) -> Fact:
     return Fact(node, "mark", blocks=(Block("lifecycle", "system"),), line=line, **more)
 
 
-def said(whole: SessionGraph) -> list[str]:
+def visible_texts(session: SessionGraph) -> list[str]:
     """The texts the model sees."""
-    return [b["text"] for m in readout_of(whole).messages().messages for b in m["content"]]
+    return [b["text"] for m in readout_of(session).messages().messages for b in m["content"]]
 
 
-def states(whole: SessionGraph) -> dict[str, State | None]:
+def states(session: SessionGraph) -> dict[str, State | None]:
     """What became of each text."""
-    return {e.summary: e.state for e in whole.events if e.summary}
+    return {e.summary: e.state for e in session.events if e.summary}
 
 
 def own(script: Script) -> tuple[Transcript, list[Fact]]:
@@ -76,11 +76,11 @@ def own(script: Script) -> tuple[Transcript, list[Fact]]:
 def test_own_events_are_the_same_session(script: Script) -> None:
     """The facts of our events tell the same states and messages as the transcript does."""
     transcript, facts = own(script)
-    whole = SessionGraph("thence:s", facts)
+    session = SessionGraph("thence:s", facts)
 
-    assert transcript.states == whole.states
-    assert transcript.messages().messages == readout_of(whole).messages().messages
-    assert transcript.turn().state == whole.turn().state
+    assert transcript.states == session.states
+    assert transcript.messages().messages == readout_of(session).messages().messages
+    assert transcript.turn().state == session.turn().state
 
 
 @given(scripts, st.randoms(use_true_random=False), st.integers(1, 4))
@@ -98,21 +98,23 @@ def test_order_and_pieces_do_not_matter(script: Script, chance: Any, copies: int
 
 def test_log_without_links_is_one_line() -> None:
     """Each record goes on from the one before."""
-    whole = SessionGraph(UID, [reply("b", 2), prompt("a", 1), prompt("c", 3)])
+    session = SessionGraph(UID, [reply("b", 2), prompt("a", 1), prompt("c", 3)])
 
-    assert ["a", "b", "c"] == said(whole)
-    assert [None, *(e.event_id for e in whole.events[:2])] == [e.parent_id for e in whole.events]
+    assert ["a", "b", "c"] == visible_texts(session)
+    assert [None, *(e.event_id for e in session.events[:2])] == [
+        e.parent_id for e in session.events
+    ]
 
 
 def test_rollback_takes_turns_off_the_line() -> None:
     """What is undone stays, rolled back, and is still billed."""
     undone = reply("b2", 4, usage=Usage(5, 5), usage_key="x")
     facts = [prompt("a", 1), reply("b", 2), prompt("a2", 3), undone]
-    whole = SessionGraph(UID, [*facts, mark(5, undo=Undo(turns=1)), prompt("a3", 6)])
+    session = SessionGraph(UID, [*facts, mark(5, undo=Undo(turns=1)), prompt("a3", 6)])
 
-    assert ["a", "b", "a3"] == said(whole)
-    assert {"a2", "b2"} == {t for t, s in states(whole).items() if s is State.ROLLED_BACK}
-    assert (Usage(), Usage(5, 5)) == (whole.spent.live, whole.spent.dead)
+    assert ["a", "b", "a3"] == visible_texts(session)
+    assert {"a2", "b2"} == {t for t, s in states(session).items() if s is State.ROLLED_BACK}
+    assert (Usage(), Usage(5, 5)) == (session.spent.live, session.spent.dead)
 
 
 def test_second_log_goes_on_from_inside_the_first() -> None:
@@ -120,11 +122,11 @@ def test_second_log_goes_on_from_inside_the_first() -> None:
     first = [prompt("a", 1), reply("b", 2), prompt("old", 3), reply("older", 4)]
     base = Base("", offset=300)
     second = [mark(1, file="2", base=base), prompt("new", 2, file="2")]
-    whole = SessionGraph(UID, [*second, *first])
+    session = SessionGraph(UID, [*second, *first])
 
-    assert ["a", "b", "new"] == said(whole)
+    assert ["a", "b", "new"] == visible_texts(session)
     assert {"old": State.DEAD, "older": State.DEAD} == {
-        t: s for t, s in states(whole).items() if s is State.DEAD
+        t: s for t, s in states(session).items() if s is State.DEAD
     }
 
 
@@ -152,22 +154,22 @@ def test_ordinals_tell_the_base_where_offsets_do_not() -> None:
     first = [prompt("a", 1, ordinal=0), prompt("b", 2, ordinal=1)]
     second = [mark(1, file="2", base=Base("", ordinal=1)), prompt("c", 2, file="2")]
 
-    assert ["a", "c"] == said(SessionGraph(UID, [*first, *second]))
+    assert ["a", "c"] == visible_texts(SessionGraph(UID, [*first, *second]))
 
 
 def test_base_in_another_session_is_a_root() -> None:
     """What cannot be found here is the ancestor's, whose messages are given."""
     facts = [mark(1, base=Base("elsewhere", offset=9)), prompt("mine", 2)]
     above = SessionGraph("codex:elsewhere", [prompt("theirs", 1), prompt("later", 2)])
-    whole = SessionGraph(UID, facts, origin=(above, 0))
+    session = SessionGraph(UID, facts, origin=(above, 0))
 
-    assert ["theirs", "mine"] == said(whole)
+    assert ["theirs", "mine"] == visible_texts(session)
 
 
 def test_messages_before_a_base_are_those_of_its_line() -> None:
     """A fork sees what its ancestor's model saw at that place, not what came later."""
-    whole = SessionGraph(UID, [prompt("a", 1), reply("b", 2), prompt("later", 3)])
-    before = readout_of(whole).messages(to=whole.place_before(Base("", offset=300))).messages
+    session = SessionGraph(UID, [prompt("a", 1), reply("b", 2), prompt("later", 3)])
+    before = readout_of(session).messages(to=session.place_before(Base("", offset=300))).messages
 
     assert ["a", "b"] == [t for m in before for t in texts(m)]
 
@@ -176,12 +178,12 @@ def test_summary_stands_for_what_was_before_it() -> None:
     """A compaction's replacement is what the model sees; what it replaced is live all the same."""
     node = Node("c#1", PREVIOUS, Is.SUMMARY)
     blocks = (Block("lifecycle", "user", "sum", {"type": "text", "text": "sum"}),)
-    whole = SessionGraph(
+    session = SessionGraph(
         UID, [prompt("a", 1), Fact(node, "compacted", blocks=blocks, line=2), reply("b", 3)]
     )
 
-    assert ["sum", "b"] == said(whole)
-    assert {State.LIVE} == set(states(whole).values())
+    assert ["sum", "b"] == visible_texts(session)
+    assert {State.LIVE} == set(states(session).values())
 
 
 # -- the same record again ------------------------------------------------------------------
@@ -189,9 +191,9 @@ def test_summary_stands_for_what_was_before_it() -> None:
 
 def test_same_line_written_twice_is_two_events() -> None:
     """Records without an id are known by their bytes and by how often they came."""
-    whole = SessionGraph(UID, [prompt("yes", 1), prompt("yes", 2)])
+    session = SessionGraph(UID, [prompt("yes", 1), prompt("yes", 2)])
 
-    assert 2 == len({event.event_id for event in whole.events})
+    assert 2 == len({event.event_id for event in session.events})
 
 
 def test_same_line_read_twice_is_one_event() -> None:
@@ -201,12 +203,12 @@ def test_same_line_read_twice_is_one_event() -> None:
 
 def test_same_id_with_other_content_is_another_event() -> None:
     """Nothing vanishes: the second is told apart by its occurrence, and is no copy to follow."""
-    one = Fact(Node("u", None, Is.PROMPT), "user", blocks=(text("one"),), line=1)
-    two = Fact(Node("u", None, Is.PROMPT), "user", blocks=(text("two"),), line=2)
-    whole = SessionGraph(UID, [one, two, msgspec.structs.replace(one, line=3)])
+    first = Fact(Node("u", None, Is.PROMPT), "user", blocks=(text("one"),), line=1)
+    second = Fact(Node("u", None, Is.PROMPT), "user", blocks=(text("two"),), line=2)
+    session = SessionGraph(UID, [first, second, msgspec.structs.replace(first, line=3)])
 
-    assert ["one", "two"] == [event.summary for event in whole.events]
-    assert 2 == len({event.event_id for event in whole.events})
+    assert ["one", "two"] == [event.summary for event in session.events]
+    assert 2 == len({event.event_id for event in session.events})
 
 
 # -- rewritten logs -------------------------------------------------------------------------
@@ -216,21 +218,23 @@ def test_what_a_rewritten_log_no_longer_holds_is_dead() -> None:
     """G9, X2: it stays, says why, and keeps its id; what is still there is the same event."""
     before = [prompt("a", 1), reply("b", 2), prompt("lost", 3)]
     after = [prompt("a", 1, generation=1), prompt("new", 2, generation=1)]
-    whole = SessionGraph(UID, [*before, *after])
+    session = SessionGraph(UID, [*before, *after])
     ids = {e.summary: e.event_id for e in SessionGraph(UID, before).events}
 
-    assert ["a", "new"] == said(whole)
-    assert {"b": REWRITTEN, "lost": REWRITTEN} == {e.summary: e.why for e in whole.events if e.why}
-    assert ids == {e.summary: e.event_id for e in whole.events if e.summary in ids}
+    assert ["a", "new"] == visible_texts(session)
+    assert {"b": REWRITTEN, "lost": REWRITTEN} == {
+        e.summary: e.why for e in session.events if e.why
+    }
+    assert ids == {e.summary: e.event_id for e in session.events if e.summary in ids}
 
 
 def test_rewritten_document_leaves_nothing_behind() -> None:
     """A fact that is no event is only about the session, and the newest word counts."""
     old = Fact(Node("d"), "summary", file="d", about={"cwd": "/old"})
     new = Fact(Node("d"), "summary", file="d", about={"cwd": "/new"}, generation=1)
-    whole = SessionGraph(UID, [old, new])
+    session = SessionGraph(UID, [old, new])
 
-    assert ([], "/new") == (whole.events, whole.session().cwd)
+    assert ([], "/new") == (session.events, session.session().cwd)
 
 
 # -- other sessions -------------------------------------------------------------------------
@@ -241,9 +245,9 @@ def test_copies_of_another_session_are_replayed_and_not_billed() -> None:
     copied = Fact(
         Node("u", None, Is.REPLY), blocks=(text("a", "assistant"),), line=1, usage=Usage(9, 9)
     )
-    whole = SessionGraph("claude:s", [copied], replayed={"u"})
+    session = SessionGraph("claude:s", [copied], replayed={"u"})
 
-    assert ([State.REPLAYED], Usage()) == (whole.states, whole.spent.live)
+    assert ([State.REPLAYED], Usage()) == (session.states, session.spent.live)
 
 
 def test_record_that_names_its_owner_is_a_copy() -> None:
@@ -328,16 +332,16 @@ def test_running_totals_of_several_logs_are_added_up() -> None:
 # -- what is said of the session ------------------------------------------------------------
 
 
-def about(*said: dict[str, Any]) -> SessionGraph:
+def about(*descriptions: dict[str, Any]) -> SessionGraph:
     """A session whose records say these things of it."""
-    return SessionGraph(UID, [mark(n, about=a) for n, a in enumerate(said)])
+    return SessionGraph(UID, [mark(n, about=a) for n, a in enumerate(descriptions)])
 
 
 def test_first_word_counts_and_of_titles_the_last() -> None:
     """R8."""
-    whole = about({"cwd": "", "title:ai": "one"}, {"cwd": "/a", "title:ai": "two"}, {"cwd": "/b"})
+    session = about({"cwd": "", "title:ai": "one"}, {"cwd": "/a", "title:ai": "two"}, {"cwd": "/b"})
 
-    assert ("/a", "two") == (whole.session().cwd, whole.title)
+    assert ("/a", "two") == (session.session().cwd, session.title)
 
 
 def test_given_title_beats_a_made_up_one() -> None:
@@ -349,7 +353,7 @@ def test_given_title_beats_a_made_up_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "title"),
+    ("content", "title"),
     [
         (
             "Implement the following plan:\n\n# Plan: Mend the gauge\n\n## Goal\n\nNo gap.",
@@ -362,10 +366,10 @@ def test_given_title_beats_a_made_up_one() -> None:
         ("#!/bin/sh\nset -eu", "#!/bin/sh set -eu"),
     ],
 )
-def test_a_prompt_that_begins_with_a_heading_is_named_by_it(said: str, title: str) -> None:
+def test_a_prompt_that_begins_with_a_heading_is_named_by_it(content: str, title: str) -> None:
     """Though a lead-in stands before it; what only looks like one is left as it is."""
-    fact = prompt(said, 1)
-    block = msgspec.structs.replace(fact.blocks[0], summary=one_line(said))
+    fact = prompt(content, 1)
+    block = msgspec.structs.replace(fact.blocks[0], summary=one_line(content))
 
     assert title == SessionGraph(UID, [msgspec.structs.replace(fact, blocks=(block,))]).title
 
@@ -390,14 +394,14 @@ def test_bill_that_is_due_and_follows_is_not_missing() -> None:
     due = reply("a", 2, bill_due="cut off")
     bill = mark(3, usage=Usage(1))
 
-    def told(*facts: Fact) -> list[str]:
+    def missing(*facts: Fact) -> list[str]:
         return [notice.detail for notice in SessionGraph(UID, facts).unbilled]
 
-    assert [] == told(prompt("p", 1), due, bill)
-    assert ["cut off"] == told(prompt("p", 1), due)
-    assert ["cut off"] == told(due, mark(1, usage=Usage(1)))
-    assert ["cut off"] == told(due, prompt("q", 3), mark(4, usage=Usage(1)))
-    assert ["cut off"] == told(due, mark(3, usage=Usage(1), file="other"))
+    assert [] == missing(prompt("p", 1), due, bill)
+    assert ["cut off"] == missing(prompt("p", 1), due)
+    assert ["cut off"] == missing(due, mark(1, usage=Usage(1)))
+    assert ["cut off"] == missing(due, prompt("q", 3), mark(4, usage=Usage(1)))
+    assert ["cut off"] == missing(due, mark(3, usage=Usage(1), file="other"))
 
 
 def test_ties_of_a_copied_record_are_its_owners() -> None:
@@ -448,30 +452,30 @@ def after(base: Base, *own: Fact) -> SessionGraph:
 
 def test_session_that_names_an_event_sees_its_line_only() -> None:
     """What the other one said later, or beside it, is none of it; its events stay its own."""
-    whole = after(NAMED, linked("four", "head", 2, file="b"))
+    session = after(NAMED, linked("four", "head", 2, file="b"))
 
-    assert ["one", "four"] == [b for b in said(whole) if b != "head"]
-    assert {"head", "four"} == {fact.node.id for fact in whole.facts}
+    assert ["one", "four"] == [b for b in visible_texts(session) if b != "head"]
+    assert {"head", "four"} == {fact.node.id for fact in session.facts}
 
 
 def test_session_that_said_nothing_yet_sees_what_it_names() -> None:
     """Up to the event, wherever the other one's tip is."""
-    assert ["one"] == said(after(NAMED))
+    assert ["one"] == visible_texts(after(NAMED))
 
 
 def test_event_that_is_not_there_is_taken_for_the_place_before_it() -> None:
     """What stood before the offset counts, what came after does not."""
     lost = Base("a", offset=250, session="a", event="lost")
 
-    assert ["one", "two"] == said(after(lost))
+    assert ["one", "two"] == visible_texts(after(lost))
 
 
 def test_tip_may_be_moved_to_what_another_session_said() -> None:
     """The line goes on from there, inside the other one."""
     moved = linked("moved", "head", 2, flags=Is.INTERNAL, file="b", tip="one")
-    whole = after(Base("a", session="a", event="two"), moved)
+    session = after(Base("a", session="a", event="two"), moved)
 
-    assert ["one"] == said(whole)
+    assert ["one"] == visible_texts(session)
 
 
 def test_lineage_of_three_is_read_through() -> None:
@@ -483,12 +487,14 @@ def test_lineage_of_three_is_read_through() -> None:
         "x:c", [first, linked("five", "start", 2, file="c")], before=second.up_to(base)
     )
 
-    assert ["one", "four", "five"] == [t for t in said(third) if t not in ("head", "start")]
+    assert ["one", "four", "five"] == [
+        t for t in visible_texts(third) if t not in ("head", "start")
+    ]
 
 
 def test_summary_leaves_out_what_an_ancestor_said() -> None:
     """It stands for that as well."""
-    whole = SessionGraph(
+    session = SessionGraph(
         "codex:b",
         [
             prompt("in short", 1, file="b"),
@@ -501,24 +507,24 @@ def test_summary_leaves_out_what_an_ancestor_said() -> None:
         origin=(SessionGraph("codex:a", [prompt("long ago", 1)]), 0),
     )
 
-    assert ["all in all"] == said(whole)
+    assert ["all in all"] == visible_texts(session)
 
 
 def test_repeated_records_of_a_rewritten_log_are_kept_apart() -> None:
     """Two of them once, one of them now: the other one is dead."""
-    whole = SessionGraph(UID, [prompt("a", 1), prompt("a", 2), prompt("a", 1, generation=1)])
+    session = SessionGraph(UID, [prompt("a", 1), prompt("a", 2), prompt("a", 1, generation=1)])
 
-    assert [None, REWRITTEN] == [event.why for event in whole.events]
-    assert 2 == len({event.event_id for event in whole.events})
+    assert [None, REWRITTEN] == [event.why for event in session.events]
+    assert 2 == len({event.event_id for event in session.events})
 
 
 def test_session_that_names_book_keeping_sees_the_line_to_it() -> None:
     """Not the last thing said before it, which may stand on another branch."""
     older = [*OLDER, linked("beside", "one", 3, flags=Is.INTERNAL, file="a")]
     base = Base("a", session="a", event="beside")
-    whole = SessionGraph("x:b", [begun(base)], before=SessionGraph("x:a", older).up_to(base))
+    session = SessionGraph("x:b", [begun(base)], before=SessionGraph("x:a", older).up_to(base))
 
-    assert ["one"] == [text for text in said(whole) if text != "beside"]
+    assert ["one"] == [text for text in visible_texts(session) if text != "beside"]
 
 
 def test_moves_of_an_ancestors_tip_do_not_move_ours() -> None:
@@ -530,9 +536,11 @@ def test_moves_of_an_ancestors_tip_do_not_move_ours() -> None:
     ]
     base = Base("a", session="a", event="late")
     own = [begun(base), linked("ours", "head", 2, file="b")]
-    whole = SessionGraph("x:b", own, before=SessionGraph("x:a", older).up_to(base))
+    session = SessionGraph("x:b", own, before=SessionGraph("x:a", older).up_to(base))
 
-    assert ["one", "two", "late", "ours"] == [text for text in said(whole) if text != "head"]
+    assert ["one", "two", "late", "ours"] == [
+        text for text in visible_texts(session) if text != "head"
+    ]
 
 
 def test_result_that_an_ancestor_got_later_is_not_ours() -> None:
@@ -546,6 +554,6 @@ def test_result_that_an_ancestor_got_later_is_not_ours() -> None:
     ]
     base = Base("a", session="a", event="ask")
     before = SessionGraph("x:a", older).up_to(base)
-    whole = SessionGraph("x:b", [begun(base), linked("ours", "head", 2, file="b")], before=before)
+    session = SessionGraph("x:b", [begun(base), linked("ours", "head", 2, file="b")], before=before)
 
-    assert ["c"] == [block["id"] for block in readout_of(whole).messages().open_calls]
+    assert ["c"] == [block["id"] for block in readout_of(session).messages().open_calls]

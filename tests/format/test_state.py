@@ -214,8 +214,8 @@ def test_edit_that_failed_changed_nothing() -> None:
 def bill(draft: Draft, response: str, output: int, **more: JSON) -> None:
     """One event of a response, with the usage it repeats."""
     usage = {"input_tokens": 100, "output_tokens": output, **more}
-    said = {"role": "assistant", "content": f"part {output}", "id": response, "usage": usage}
-    draft.add("assistant", said)
+    payload = {"role": "assistant", "content": f"part {output}", "id": response, "usage": usage}
+    draft.add("assistant", payload)
 
 
 def test_response_over_several_events_is_counted_once_with_its_highest_output() -> None:
@@ -303,13 +303,13 @@ def test_change_before_any_prompt_belongs_to_no_turn() -> None:
 def test_domain_that_fails_leaves_the_others(name: str) -> None:
     """Each in turn: all other values are what they would have been."""
     line = worked().events
-    whole = Domains().fold(line)
+    expected = Domains().fold(line)
     domains = Domains()
     domains.register(Domain(name, list, raising))
     state = domains.fold(line)
 
     assert {name: "ValueError: cannot fold header"} == state.failed
-    assert {n: v for n, v in whole.values.items() if n != name} == state.values
+    assert {n: v for n, v in expected.values.items() if n != name} == state.values
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -538,10 +538,10 @@ RIGHT = st.one_of(*(st.tuples(st.just(kind), made) for kind, made in PAYLOADS.it
 WRONG: st.SearchStrategy[Any] = st.tuples(st.sampled_from(sorted(PAYLOADS)), SMALL | st.just({}))
 
 
-def chain(told: list[tuple[str, Any]]) -> list[Event]:
+def chain(payloads: list[tuple[str, Any]]) -> list[Event]:
     """A chain of events from what they tell."""
     draft = Draft()
-    for kind, payload in told:
+    for kind, payload in payloads:
         draft.add(kind, payload)
     return draft.events
 
@@ -557,10 +557,10 @@ def stored(snapshot: JSON) -> JSON:
     st.integers(0, 30),
 )
 def test_snapshot_and_the_rest_equal_the_fold_from_the_root(
-    told: list[tuple[str, Any]], first: int, second: int
+    payloads: list[tuple[str, Any]], first: int, second: int
 ) -> None:
     """Wherever boundaries fall, and whatever failed before or after them."""
-    line = chain(told)
+    line = chain(payloads)
     early, late = sorted(min(at, len(line)) for at in (first, second))
     domains = Domains()
 

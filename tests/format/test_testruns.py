@@ -116,10 +116,10 @@ HEREDOCS = (
 @pytest.mark.parametrize("row", testruns.RUNNERS, ids=lambda row: row.name or row.yes)
 def test_every_runner_finds_its_example_and_not_its_near_miss(row: Row) -> None:
     """A row of the runners is found by its own example and leaves its near miss alone."""
-    found = testruns.test_runner(row.yes)
+    runner = testruns.test_runner(row.yes)
 
-    assert (row.name or found, None) == (found, testruns.test_runner(row.no))
-    assert found
+    assert (row.name or runner, None) == (runner, testruns.test_runner(row.no))
+    assert runner
 
 
 @pytest.mark.parametrize("form", testruns.FORMATS, ids=lambda form: form.name)
@@ -144,9 +144,9 @@ def test_every_counted_line_is_found_by_its_own_row_first(row: Row) -> None:
 
 def test_runs_are_told_from_near_misses_without_error() -> None:
     """Over the labelled commands precision and recall are both one."""
-    found = {line for line in [*RUNS, *NEAR_MISSES, *HEREDOCS] if testruns.test_runner(line)}
+    runs = {line for line in [*RUNS, *NEAR_MISSES, *HEREDOCS] if testruns.test_runner(line)}
 
-    assert (set(), set()) == (set(RUNS) - found, found - set(RUNS))
+    assert (set(), set()) == (set(RUNS) - runs, runs - set(RUNS))
     assert min(len(RUNS), len(NEAR_MISSES)) > 30
 
 
@@ -209,9 +209,9 @@ def test_counts_of_a_cut_output_are_not_invented() -> None:
 def test_nothing_raises_on_any_json(command: Any, result: Any) -> None:
     """Commands and outputs of every shape are answered, as values and as JSON text."""
     for value in (command, json.dumps(command)):
-        found = testruns.test_runner(value)
+        runner = testruns.test_runner(value)
 
-        assert (found is None) == (testruns.tests(value, result) is None)
+        assert (runner is None) == (testruns.tests(value, result) is None)
     assert testruns.tests("pytest", result)
 
 
@@ -231,7 +231,7 @@ def test_hostile_text_costs_little(unit: str) -> None:
 
 def test_letters_that_only_fold_to_ours_do_not_raise() -> None:
     """A long s matches a pattern that ignores case; it counts as the letter it folds to."""
-    found = testruns.tests("npm test", "Tests: 1 pa\u017f\u017fed, 1 total")
+    counts = testruns.tests("npm test", "Tests: 1 pa\u017f\u017fed, 1 total")
 
-    assert found is not None
-    assert 1 == found.passed
+    assert counts is not None
+    assert 1 == counts.passed

@@ -38,9 +38,15 @@ def says(text: str) -> dict[str, Any]:
     return {"role": "assistant", "text": text}
 
 
-def call(tool: str, given: Any, result: Any = None, *, failed: bool = False) -> dict[str, Any]:
+def call(tool: str, arguments: Any, result: Any = None, *, failed: bool = False) -> dict[str, Any]:
     """Something the assistant does."""
-    return {"role": "assistant", "tool": tool, "input": given, "result": result, "failed": failed}
+    return {
+        "role": "assistant",
+        "tool": tool,
+        "input": arguments,
+        "result": result,
+        "failed": failed,
+    }
 
 
 def bash(command: str, *, failed: bool = False) -> dict[str, Any]:
@@ -97,13 +103,13 @@ def score(split: str, find: Finder) -> Score:
     """
     hits = reported = wanted = closed = fulfilled = 0
     for case in planted(split):
-        found = find([Step(**step) for step in case["steps"]])
+        candidates = find([Step(**step) for step in case["steps"]])
         about = [
             todo
-            for todo in found
+            for todo in candidates
             if todo.opened_by == case.get("opened_by") and case["expect"] in todo.text.casefold()
         ]
-        reported += sum(todo.status in ("pending", "in_progress") for todo in found)
+        reported += sum(todo.status in ("pending", "in_progress") for todo in candidates)
         if case["kind"] == "open":
             wanted += 1
             hits += any(todo.status in ("pending", "in_progress") for todo in about)
@@ -149,10 +155,10 @@ def test_planted_set_is_balanced_and_labelled() -> None:
     counts: dict[tuple[str, str], int] = {}
     for case in planted():
         counts[case["split"], case["kind"]] = counts.get((case["split"], case["kind"]), 0) + 1
-        said = {step["id"]: step.get("text", "") for step in case["steps"]}
+        texts = {step["id"]: step.get("text", "") for step in case["steps"]}
         where = case.get("opened_by")
 
-        assert case["sentence"] in (said[where] if where else "\n".join(said.values()))
+        assert case["sentence"] in (texts[where] if where else "\n".join(texts.values()))
 
     kinds = {"open": 10, "closed": 10, "distractor": 14}
 
@@ -403,28 +409,28 @@ def test_a_ticked_box_closes_and_an_empty_one_reopens() -> None:
 
 def test_an_edit_of_the_named_file_fulfils() -> None:
     """The right file closes, another does not, and looking at it does not either."""
-    said = says("I still need to raise the limit in `conf/limits.yaml`.")
-    got = todos(chain(said, edit("deploy/conf/limits.yaml")))
+    announcement = says("I still need to raise the limit in `conf/limits.yaml`.")
+    got = todos(chain(announcement, edit("deploy/conf/limits.yaml")))
 
     assert [("done", "s2")] == [(todo.status, todo.closed_by) for todo in got]
     for other in (edit("limits.py"), call("Read", {"file_path": "conf/limits.yaml"})):
-        assert ["raise the limit in `conf/limits.yaml`"] == open_texts(said, other)
+        assert ["raise the limit in `conf/limits.yaml`"] == open_texts(announcement, other)
 
 
 def test_an_announcement_made_good_in_its_turn_is_no_todo() -> None:
     """What was said and done at once leaves no trace at all."""
-    said = says("I'll fix the parser now.")
+    announcement = says("I'll fix the parser now.")
 
-    assert [] == todos(chain(said, edit("src/other.py")))
-    assert [] == todos(chain(said | edit("src/other.py")))
+    assert [] == todos(chain(announcement, edit("src/other.py")))
+    assert [] == todos(chain(announcement | edit("src/other.py")))
 
 
 def test_an_announcement_cut_short_is_pending() -> None:
     """Nothing was done, or only looked at, before the user or a crash interrupted."""
-    said = says("I'll fix the parser now.")
+    announcement = says("I'll fix the parser now.")
     look = call("Read", {"file_path": "src/parser.py"})
     for cut in ((), (look,), (look, user("[Request interrupted by user]"))):
-        assert ["fix the parser"] == open_texts(said, *cut)
+        assert ["fix the parser"] == open_texts(announcement, *cut)
 
 
 @pytest.mark.parametrize(
@@ -473,25 +479,27 @@ def test_an_account_at_the_end_of_the_turn_settles_its_announcements() -> None:
 
 def test_what_comes_next_is_only_the_very_next_call() -> None:
     """With something else said in between, a call has to share words with it."""
-    said = says("I'll rename the `tmp` module next.")
+    announcement = says("I'll rename the `tmp` module next.")
 
-    assert [] == open_texts(said, edit("any.py"))
-    assert 1 == len(open_texts(said, says("The lock comes first."), edit("any.py")))
+    assert [] == open_texts(announcement, edit("any.py"))
+    assert 1 == len(open_texts(announcement, says("The lock comes first."), edit("any.py")))
 
 
 def test_a_command_that_was_announced_is_not_settled_by_an_account() -> None:
     """Commands leave a trace; without it, nothing was run."""
-    said = says("I'm inlining the hash. After that, I'll run the benchmarks.")
+    announcement = says("I'm inlining the hash. After that, I'll run the benchmarks.")
 
-    assert ["run the benchmarks"] == open_texts(said, edit("hash.rs"), says("It is inlined."))
+    assert ["run the benchmarks"] == open_texts(
+        announcement, edit("hash.rs"), says("It is inlined.")
+    )
 
 
 def test_what_comes_second_waits_for_its_own_evidence() -> None:
     """A push that comes second is not fulfilled by the commit that comes first."""
-    said = says("I'm committing first, then I'll push the branch.")
+    announcement = says("I'm committing first, then I'll push the branch.")
 
-    assert ["push the branch"] == open_texts(said, bash("git commit -am x"))
-    assert [] == open_texts(said, bash("git commit -am x"), bash("git push"))
+    assert ["push the branch"] == open_texts(announcement, bash("git commit -am x"))
+    assert [] == open_texts(announcement, bash("git commit -am x"), bash("git push"))
 
 
 @pytest.mark.parametrize(
@@ -506,28 +514,28 @@ def test_what_comes_second_waits_for_its_own_evidence() -> None:
 )
 def test_a_statement_of_completion_fulfils(text: str) -> None:
     """In any tense and order, as long as it is about the same thing."""
-    said = says("We should also add a retry test for `fetch`.")
+    announcement = says("We should also add a retry test for `fetch`.")
 
-    assert [] == open_texts(said, user("go on"), says(text))
-    assert 1 == len(open_texts(said, user("go on"), says(text.replace("fetch", "store"))))
+    assert [] == open_texts(announcement, user("go on"), says(text))
+    assert 1 == len(open_texts(announcement, user("go on"), says(text.replace("fetch", "store"))))
 
 
 def test_a_statement_that_it_is_not_done_does_not_fulfil() -> None:
     """The same words with a "not" or a "failed" say the opposite."""
-    said = says("We should also add a retry test for `fetch`.")
+    announcement = says("We should also add a retry test for `fetch`.")
     for text in (
         "I tried and failed to add a retry test for `fetch`.",
         "The retry test for `fetch` was dropped from CI and is still not added.",
     ):
-        assert 1 == len(open_texts(said, says(text)))
+        assert 1 == len(open_texts(announcement, says(text)))
 
 
 def test_a_todo_ticked_off_in_the_tool_fulfils_the_intention() -> None:
     """Said in prose, done on the list: both are closed."""
-    said = says("I still need to translate the error messages.")
+    announcement = says("I still need to translate the error messages.")
     listed = todo_write(("Translate error messages", "completed"))
 
-    assert [] == open_texts(said, listed)
+    assert [] == open_texts(announcement, listed)
 
 
 def test_what_is_on_a_list_is_not_reported_again_from_prose() -> None:
@@ -541,18 +549,18 @@ def test_what_is_on_a_list_is_not_reported_again_from_prose() -> None:
 
 def test_an_intention_said_twice_is_one_until_it_is_done() -> None:
     """Said again while open, it is the same; said again when done, it is a new one."""
-    said = says("I still need to tag the release.")
-    got = todos(chain(said, said, bash("git tag v1"), said))
+    announcement = says("I still need to tag the release.")
+    got = todos(chain(announcement, announcement, bash("git tag v1"), announcement))
 
     assert [("s1", "done"), ("s4", "pending")] == [(t.opened_by, t.status) for t in got]
 
 
 def test_an_intention_given_up_is_dropped() -> None:
     """The agent takes back what it said."""
-    said = says("I still need to rename the `tmp` module.")
+    announcement = says("I still need to rename the `tmp` module.")
 
     assert {"rename the `tmp` module": "dropped"} == statuses(
-        said, says("On reflection I won't rename the `tmp` module.")
+        announcement, says("On reflection I won't rename the `tmp` module.")
     )
 
 
@@ -731,9 +739,9 @@ def only(paths: Iterable[Path], holding: str = "") -> Path:
     return path
 
 
-def pairs(found: list[Todo]) -> list[tuple[str, str]]:
+def pairs(entries: list[Todo]) -> list[tuple[str, str]]:
     """Text and status of todos."""
-    return [(todo.text, todo.status) for todo in found]
+    return [(todo.text, todo.status) for todo in entries]
 
 
 def test_real_tasks_agree_with_claudes_own_task_files(shared: Path) -> None:
@@ -803,17 +811,17 @@ def test_real_grok_list_and_plan_are_one(shared: Path) -> None:
 def test_real_sessions_of_strangers_give_well_formed_todos(shared: Path) -> None:
     """Every todo of the public sessions was opened and closed by steps of its session."""
     sessions = sorted((shared / "data" / "public" / "claude").rglob("*.jsonl"))
-    found = 0
+    total = 0
     for path in sessions:
         steps = claude_steps(path)
         ids = {step.id for step in steps}
         got = todos(steps)
-        found += len(got)
+        total += len(got)
 
         assert ids >= {todo.opened_by for todo in got}
         assert ids | {None} >= {todo.closed_by for todo in got}
 
-    assert found > 0
+    assert total > 0
 
 
 def test_a_list_of_a_tool_that_an_agent_names_is_known() -> None:

@@ -31,7 +31,7 @@ def test_no_tool_name_has_two_kinds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "expected"),
+    ("tool", "arguments", "expected"),
     [
         ("Bash", {"command": "ls -la", "description": "list"}, "ls -la"),
         ("shell", '{"command":["bash","-lc","pytest -q"]}', "pytest -q"),
@@ -57,9 +57,11 @@ def test_no_tool_name_has_two_kinds() -> None:
         ("str_replace_editor", {"command": "view", "path": "a"}, None),
     ],
 )
-def test_command_is_found_in_every_shell_tool(tool: str, given: Any, expected: str | None) -> None:
+def test_command_is_found_in_every_shell_tool(
+    tool: str, arguments: Any, expected: str | None
+) -> None:
     """The script of a call is the same text whatever the agent and the shape of its input."""
-    assert expected == tools.command(tool, given)
+    assert expected == tools.command(tool, arguments)
 
 
 PATCH = """*** Begin Patch
@@ -89,7 +91,7 @@ PATCHED = [
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "expected"),
+    ("tool", "arguments", "expected"),
     [
         ("Read", {"file_path": "a.py", "limit": 3}, [Touch("a.py", "read")]),
         ("read_file", {"target_file": "a.py"}, [Touch("a.py", "read")]),
@@ -148,18 +150,18 @@ PATCHED = [
     ],
 )  # fmt: skip
 def test_touched_files_are_those_the_input_names(
-    tool: str, given: Any, expected: list[Touch]
+    tool: str, arguments: Any, expected: list[Touch]
 ) -> None:
     """Files come from edit tools, patches and evident shell edits, with lines where told."""
-    assert expected == tools.touches(tool, given)
-    assert any(touch.how != "read" for touch in expected) == tools.action_of(tool, given).edits
+    assert expected == tools.touches(tool, arguments)
+    assert any(touch.how != "read" for touch in expected) == tools.action_of(tool, arguments).edits
 
 
 # -- summaries -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "expected"),
+    ("tool", "arguments", "expected"),
     [
         ("Bash", {"command": "pytest -q"}, "ran pytest -q"),
         ("shell", '{"command":["bash","-lc","pytest\\n -q"]}', "ran pytest -q"),
@@ -181,9 +183,9 @@ def test_touched_files_are_those_the_input_names(
         ("Bash", {"command": "x" * 500}, "ran " + "x" * 115 + "…"),
     ],
 )
-def test_summary_says_what_was_done(tool: str, given: Any, expected: str) -> None:
+def test_summary_says_what_was_done(tool: str, arguments: Any, expected: str) -> None:
     """A call is one short line a human understands."""
-    assert expected == tools.summary(tool, given)
+    assert expected == tools.summary(tool, arguments)
 
 
 # -- foreign and hostile data --------------------------------------------------------------------
@@ -194,9 +196,9 @@ def test_summary_says_what_was_done(tool: str, given: Any, expected: str) -> Non
     foreign.json_values | foreign.scripts,
     foreign.json_values | foreign.scripts,
 )
-def test_nothing_raises_on_any_json(tool: Any, given: Any, result: Any) -> None:
+def test_nothing_raises_on_any_json(tool: Any, arguments: Any, result: Any) -> None:
     """Every function answers for arguments of every shape, as values and as JSON text."""
-    for value in (given, json.dumps(given)):
+    for value in (arguments, json.dumps(arguments)):
         line = tools.summary(tool, value)
         tools.action_of(tool, value)
         script = tools.command(tool, value)
@@ -204,7 +206,7 @@ def test_nothing_raises_on_any_json(tool: Any, given: Any, result: Any) -> None:
         assert None is script or script.strip()
         assert len(line) <= tools.SUMMARY_LIMIT
         assert [line] == (line.splitlines() or [line])
-    find_ending(tool, result, is_error=given, exit_code=given)
+    find_ending(tool, result, is_error=arguments, exit_code=arguments)
     ended = find_ending(tool, result)
     shape = errors.error_shape(result)
     assert ended.failed == bool(ended.why)

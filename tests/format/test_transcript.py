@@ -36,7 +36,7 @@ def begun() -> Draft:
     return draft
 
 
-def said(transcript: Transcript) -> list[Any]:
+def message_texts(transcript: Transcript) -> list[Any]:
     """The messages for the model, texts alone."""
     messages = transcript.messages().messages
     return [[block.get("text") for block in message["content"]] for message in messages]
@@ -243,7 +243,7 @@ def test_session_without_its_header_is_read() -> None:
 
     assert None is transcript.header
     assert Notice("no header", "the first line is no header") == transcript.notices[0]
-    assert [["go"], ["gone"]] == said(transcript)
+    assert [["go"], ["gone"]] == message_texts(transcript)
 
 
 def test_header_that_makes_no_sense_is_none() -> None:
@@ -259,7 +259,7 @@ def test_header_that_makes_no_sense_is_none() -> None:
         transcript.state.cwd,
         transcript.state.model["model"],
     )
-    assert [["go"]] == said(transcript)
+    assert [["go"]] == message_texts(transcript)
 
 
 def test_header_beside_the_line_is_still_heard() -> None:
@@ -300,7 +300,7 @@ def test_old_session_is_read_as_the_present_one() -> None:
         event.ts for event in transcript.events
     ]
     assert transcript.header is not None
-    assert [["hi"]] == said(transcript)
+    assert [["hi"]] == message_texts(transcript)
 
 
 def test_newer_session_is_read_and_announced() -> None:
@@ -312,14 +312,14 @@ def test_newer_session_is_read_and_announced() -> None:
 
     assert 99 == transcript.version
     assert "newer schema" == transcript.report()[0].what
-    assert [["hi"]] == said(transcript)
+    assert [["hi"]] == message_texts(transcript)
 
 
 # -- two passes -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("payload", "kept"),
+    ("payload", "texts"),
     [
         ({"content": "no role"}, ["go", "no role"]),
         ({"message": {"role": "user", "content": "nested"}}, ["go", "nested"]),
@@ -331,7 +331,7 @@ def test_newer_session_is_read_and_announced() -> None:
     ids=["no role", "nested", "no content", "empty", "text", "null"],
 )
 def test_session_whose_state_cannot_be_read_gives_its_messages_alone(
-    payload: Any, kept: list[str]
+    payload: Any, texts: list[str]
 ) -> None:
     """The second pass takes them from whatever lines still hold one, and says so."""
     draft = Draft()
@@ -343,7 +343,7 @@ def test_session_whose_state_cannot_be_read_gives_its_messages_alone(
 
     assert transcript.degraded is not None
     assert transcript.degraded.startswith("KeyError")
-    assert [kept, ["gone"]] == said(transcript)
+    assert [texts, ["gone"]] == message_texts(transcript)
     assert [] == problems(transcript.messages().messages)
 
 
@@ -374,7 +374,7 @@ def test_whole_session_is_not_degraded() -> None:
     transcript = read(draft)
 
     assert None is transcript.degraded
-    assert [["go"], ["gone"]] == said(transcript)
+    assert [["go"], ["gone"]] == message_texts(transcript)
     assert ["todos"] == list(transcript.state.failed)
 
 
@@ -385,7 +385,7 @@ def test_second_pass_takes_no_message_from_what_is_none(kind: str) -> None:
     draft.add("user", {})
     draft.add(kind, {"role": "user", "content": "allow all", "cwd": "/w", "todos": []})
 
-    assert [["go"], ["gone"]] == said(read(draft))
+    assert [["go"], ["gone"]] == message_texts(read(draft))
 
 
 def test_second_pass_answers_open_calls_too() -> None:
@@ -485,7 +485,7 @@ def test_model_sees_the_summary_and_what_came_after() -> None:
     """The originals stay readable on the whole line."""
     transcript = read(compacted(None))
 
-    assert [["so far", "and now"]] == said(transcript)
+    assert [["so far", "and now"]] == message_texts(transcript)
     assert 2 == sum(event.type == "user" for event in transcript.events)
 
 
@@ -497,7 +497,7 @@ def test_boundary_that_points_nowhere_is_told_at_once() -> None:
     transcript = read(draft)
 
     assert [Notice("boundary link", uuid), OPEN] == transcript.report()
-    assert [["go"], ["gone"], ["and now"]] == said(transcript)
+    assert [["go"], ["gone"], ["and now"]] == message_texts(transcript)
 
 
 def test_broken_links_are_told() -> None:
@@ -507,7 +507,7 @@ def test_broken_links_are_told() -> None:
     transcript = read(draft)
 
     assert [Notice("bridged link", uuid), OPEN] == transcript.report()
-    assert [["go"], ["gone"], ["who?"]] == said(transcript)
+    assert [["go"], ["gone"], ["who?"]] == message_texts(transcript)
 
 
 # -- what a crash leaves half done ------------------------------------------------------------
@@ -530,7 +530,7 @@ def test_half_a_compaction_is_told() -> None:
     transcript = read(draft)
 
     assert Notice("half a compaction", uuid) in transcript.report()
-    assert [["go"], ["gone"]] == said(transcript)
+    assert [["go"], ["gone"]] == message_texts(transcript)
 
 
 def test_compaction_in_the_other_spelling_is_whole() -> None:
@@ -558,7 +558,7 @@ def test_report_is_given_whatever_the_books_hold(payload: Any) -> None:
     for kind in ("boundary", "sidechain", "summary", "header", "terminator", "tip"):
         draft.add(kind, payload, moves=False)
 
-    assert [["go"], ["gone"]] == said(read(draft))
+    assert [["go"], ["gone"]] == message_texts(read(draft))
     assert read(draft).report()
 
 
@@ -781,8 +781,8 @@ def test_every_prefix_of_a_session_is_a_session(length: int) -> None:
     """A kill at any byte costs the last line at most."""
     data = sample()[:length]
     transcript = Transcript.read(data)
-    whole = Transcript.read(sample()).events
+    events = Transcript.read(sample()).events
 
     assert data.count(b"\n") <= len(transcript.events) <= data.count(b"\n") + 1
-    assert whole[: len(transcript.events)] == transcript.events
+    assert events[: len(transcript.events)] == transcript.events
     answer_all(transcript)

@@ -271,10 +271,14 @@ def test_turn_that_is_done_stays_done(alive: bool | None) -> None:
 @pytest.mark.parametrize("alive", [None, True, False])
 def test_torn_line_is_a_flag_beside_the_state(draft: Draft, alive: bool | None) -> None:
     """It never replaces what the whole lines say."""
-    whole, torn = now(draft, alive=alive), now(draft, torn=True, alive=alive)
+    intact, torn = now(draft, alive=alive), now(draft, torn=True, alive=alive)
 
-    assert (whole.state, whole.open_calls, whole.since) == (torn.state, torn.open_calls, torn.since)
-    assert (False, True) == (whole.torn, torn.torn)
+    assert (intact.state, intact.open_calls, intact.since) == (
+        torn.state,
+        torn.open_calls,
+        torn.since,
+    )
+    assert (False, True) == (intact.torn, torn.torn)
 
 
 IDS = st.sampled_from("abcdef")

@@ -169,9 +169,9 @@ class Run:
     def _kept_all(self, boundary: str) -> None:
         """The session wrote a boundary of its own that keeps everything."""
         first = self.session._chain[0]
-        said = Event("summary", "", first.uuid, None, {"role": "user", "content": ""})
-        self.line = [*self.line, said, Event("boundary", "", boundary, None, {})]
-        self.seen = [said, *self.seen]
+        summary = Event("summary", "", first.uuid, None, {"role": "user", "content": ""})
+        self.line = [*self.line, summary, Event("boundary", "", boundary, None, {})]
+        self.seen = [summary, *self.seen]
         self._stands(self.line[-1])
 
     def branch(self, a: int, b: int) -> None:
@@ -183,14 +183,14 @@ class Run:
     def compact(self, a: int, b: int) -> None:
         """A compaction, with or without events kept."""
         starts = [k for k, e in enumerate(self.seen) if e.type != "summary" and _is_rest(e)]
-        kept = self.seen[starts[a % len(starts)] :] if starts and b % 3 else []
+        remaining = self.seen[starts[a % len(starts)] :] if starts and b % 3 else []
         text = f"summary {self.steps}"
-        receipt = self.session.compact(text, keep_from=kept[0].uuid if kept else None)
+        receipt = self.session.compact(text, keep_from=remaining[0].uuid if remaining else None)
         chain = self.session._chain
-        said = Event("summary", "", chain[0].uuid, None, {"role": "user", "content": text})
+        summary = Event("summary", "", chain[0].uuid, None, {"role": "user", "content": text})
         boundary = Event("boundary", "", receipt.uuid, None, {})
-        self.line = [*self.line, said, boundary]
-        self.seen = [said, *kept]
+        self.line = [*self.line, summary, boundary]
+        self.seen = [summary, *remaining]
         self._stands(boundary)
 
     # -- ends and beginnings ------------------------------------------------------------
@@ -309,13 +309,13 @@ class Run:
     def check(self) -> None:
         """The session in hand says what is true, and no file lost a byte."""
         after = snapshot(self.root)
-        said = [{"role": e.fields["role"], "content": e.fields["content"]} for e in self.seen]
+        messages = [{"role": e.fields["role"], "content": e.fields["content"]} for e in self.seen]
         began = [e for e in self.line[:1] if e.type == "header"]
         state = Domains().fold([*began, *(e for e in self.line if e.type != "header")], [])
         state.values.pop("messages")
 
         assert [e.uuid for e in self.seen] == [e.uuid for e in self.session._chain]
-        assert repair.mend(said, self.orphans).messages == self.session.messages
+        assert repair.mend(messages, self.orphans).messages == self.session.messages
         assert [] == repair.problems(self.session.messages)
         assert state.values == self.session.state.values
         assert {} == self.session.state.failed
@@ -327,8 +327,8 @@ class Run:
 def open_calls(seen: list[Event]) -> list[str]:
     """Calls that nothing in a list of messages answers, in order."""
     asked = [b for e in seen for b in blocks(e.fields["content"]) if b["type"] == "tool_use"]
-    given = {b.get("tool_use_id") for e in seen for b in blocks(e.fields["content"])}
-    return [b["id"] for b in asked if b["id"] not in given]
+    answered = {b.get("tool_use_id") for e in seen for b in blocks(e.fields["content"])}
+    return [b["id"] for b in asked if b["id"] not in answered]
 
 
 def _is_rest(event: Event, seen: list[Event] | None = None) -> bool:

@@ -67,10 +67,10 @@ def test_the_loop_keeps_ticking_while_the_disk_syncs(tmp_path: Path) -> None:
         waiting = not flush.done() and not behind.done()
         disk.finish.set()
         await flush
-        said = await behind
+        messages = await behind
         await session.close()
         assert waiting
-        assert 1 == len(said)
+        assert 1 == len(messages)
         return ticks
 
     assert 100 == asyncio.run(story())
@@ -124,10 +124,10 @@ def test_every_verb_reaches_the_session(tmp_path: Path) -> None:
     async def story() -> str | None:
         async with AsyncSession(session) as s:
             await s.record("user", prompt("one"))
-            kept = await s.record("user", prompt("two"), uuid="mine")
-            await s.compact("one was said", keep_from=kept.uuid)
+            receipt = await s.record("user", prompt("two"), uuid="mine")
+            await s.compact("one was said", keep_from=receipt.uuid)
             await s.flush()
-            assert "mine" == kept.uuid
+            assert "mine" == receipt.uuid
             assert session.transcript_flushed
             return await s.run(lambda: session.tip)
 

@@ -80,15 +80,15 @@ def faults(run: Callable[[Disk], None]) -> Iterator[tuple[int, ThenceError | Non
     for fault in FAULTS:
         for nth in itertools.count(1):
             disk, failed = broken(nth, fault)
-            said = None
+            raised = None
             try:
                 run(disk)
             except ThenceError as error:
-                said = error
+                raised = error
             if not failed:
-                assert said is None
+                assert raised is None
                 break
-            yield fault, said
+            yield fault, raised
 
 
 def order_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Disk, list[str]]:
@@ -103,12 +103,12 @@ def order_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Disk, list[str]]:
             synced = Path(f"/proc/self/fd/{args[0]}").readlink().name
             order.append(f"sync {'scratch' if synced.startswith('.thence-') else synced}")
 
-    def told(name: str, real: Callable[..., None], *args: Any, **options: Any) -> None:
+    def note(name: str, real: Callable[..., None], *args: Any, **options: Any) -> None:
         order.append(f"{name} {args[-1]}")
         real(*args, **options)
 
     for name in ("rename", "unlink"):
-        monkeypatch.setattr(os, name, partial(told, name, getattr(os, name)))
+        monkeypatch.setattr(os, name, partial(note, name, getattr(os, name)))
     return watched(sync), order
 
 
@@ -124,7 +124,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def kept(folder: Path, data: bytes = b"some bytes") -> tuple[Blobs, Blob, Path]:
+def stored(folder: Path, data: bytes = b"some bytes") -> tuple[Blobs, Blob, Path]:
     """A folder with one blob in it, and the file that holds it."""
     blobs = Blobs(folder / "blobs")
     blob = blobs.add([data])
@@ -146,7 +146,7 @@ def test_any_bytes_come_back(blocks: list[bytes]) -> None:
 def test_bytes_of_many_blocks_come_back(tmp_path: Path) -> None:
     """What is longer than a block is read in blocks."""
     data = os.urandom(2 * BLOCK_BYTES + 17)
-    blobs, blob, _ = kept(tmp_path, data)
+    blobs, blob, _ = stored(tmp_path, data)
 
     assert data == blobs.load(blob.hash)
     assert [BLOCK_BYTES, BLOCK_BYTES, 17] == [len(block) for block in blobs.read(blob.hash)]
@@ -154,7 +154,7 @@ def test_bytes_of_many_blocks_come_back(tmp_path: Path) -> None:
 
 def test_the_same_bytes_are_kept_once(tmp_path: Path) -> None:
     """A second copy leaves the first one in place, untouched."""
-    blobs, blob, path = kept(tmp_path)
+    blobs, blob, path = stored(tmp_path)
     first = path.stat()
 
     again = blobs.add([b"some ", b"bytes"])
@@ -171,7 +171,7 @@ def test_blobs_are_for_the_owner_alone(tmp_path: Path, umask: int) -> None:
     try:
         (tmp_path / "blobs").mkdir(mode=0o700)
         (tmp_path / "blobs").chmod(0o700)
-        _, _, path = kept(tmp_path)
+        _, _, path = stored(tmp_path)
     finally:
         os.umask(old)
 
@@ -193,7 +193,7 @@ def test_a_folder_that_has_to_be_made_is_for_the_owner_alone(tmp_path: Path) -> 
 )
 def test_what_does_not_verify_is_never_read(tmp_path: Path, harm: str) -> None:
     """Damage of any kind is an error with a hint, and no pipe keeps a reader waiting."""
-    blobs, blob, path = kept(tmp_path)
+    blobs, blob, path = stored(tmp_path)
     damage(path, harm)
 
     with pytest.raises(ThenceError, match=r"is missing|damaged|regular|cannot be read") as caught:
@@ -228,7 +228,7 @@ def damage(path: Path, harm: str) -> None:
 @pytest.mark.parametrize("harm", ["flip", "cut", "grow", "empty", "missing", "link", "pipe"])
 def test_a_damaged_copy_is_replaced_by_a_whole_one(tmp_path: Path, harm: str) -> None:
     """Adding the bytes again heals the blob, and nothing is written through a link."""
-    blobs, blob, path = kept(tmp_path)
+    blobs, blob, path = stored(tmp_path)
     damage(path, harm)
 
     blobs.add([b"some bytes"])
@@ -240,7 +240,7 @@ def test_a_damaged_copy_is_replaced_by_a_whole_one(tmp_path: Path, harm: str) ->
 
 def test_a_file_that_was_blown_up_is_not_read(tmp_path: Path) -> None:
     """The size is asked for before the first byte."""
-    _, blob, path = kept(tmp_path)
+    _, blob, path = stored(tmp_path)
     os.truncate(path, 1 << 40)
     calls: list[str] = []
     blobs = Blobs(path.parent, disk=watched(lambda name, *_: calls.append(name)))
@@ -290,12 +290,12 @@ def test_a_fault_leaves_a_blob_whole_or_not_there(tmp_path: Path) -> None:
         blobs.sync()
 
     met = 0
-    for fault, said in faults(run):
+    for fault, error in faults(run):
         met += 1
         if used[-1].is_dir():
             assert_whole(used[-1])
             assert not [name for name in names(used[-1]) if name.startswith(".")]
-        assert said is None or (fault != SHORT and "cannot write" in said.message and said.hint)
+        assert error is None or (fault != SHORT and "cannot write" in error.message and error.hint)
 
     assert met > 20
     assert [] == open_below(tmp_path)
@@ -346,15 +346,15 @@ def leftover(folder: Path, *, age: float) -> Path:
 
 def test_only_old_leftovers_that_nobody_holds_are_removed(tmp_path: Path) -> None:
     """A young one may be another writer's, and a locked one is; other files are not ours."""
-    old, young, held = (leftover(tmp_path, age=age) for age in (2 * LEFTOVER_AGE_S, 0, 2e6))
+    old, young, open_file = (leftover(tmp_path, age=age) for age in (2 * LEFTOVER_AGE_S, 0, 2e6))
     other = tmp_path / ".thence-mine.tmp"
     other.touch()
     os.utime(other, (0, 0))
-    with held.open("rb") as holder:
+    with open_file.open("rb") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         blob = Blobs(tmp_path).add([b"x"])
 
-    assert sorted([blob.hash, young.name, held.name, other.name]) == names(tmp_path)
+    assert sorted([blob.hash, young.name, open_file.name, other.name]) == names(tmp_path)
     assert not old.exists()
 
 

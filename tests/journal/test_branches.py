@@ -23,7 +23,7 @@ from thence.journal.session import Session
 FEWER = settings(max_examples=(settings.default or settings()).max_examples // 3)
 
 
-def told(back: ReadBack) -> dict[str, Any]:
+def summary_of(back: ReadBack) -> dict[str, Any]:
     """What a session takes from what was read: messages, their places, and the state they led to.
 
     The state may come from a boundary's snapshot or from the whole line; it is one state.
@@ -58,7 +58,7 @@ def test_a_walk_leads_where_reading_does(script: Script) -> None:
         for event in reversed(codec.decode(session._log.path.read_bytes()).events):
             read = session._parts.reread(event.uuid, None)
 
-            assert told(read) == told(index.back(event.uuid))
+            assert summary_of(read) == summary_of(index.back(event.uuid))
 
 
 ODD: dict[str, list[Event]] = {
@@ -112,7 +112,9 @@ def test_what_is_no_plain_walk_is_left_to_the_graph(odd: str, tmp_path: Path) ->
     index = branches_of(session)
 
     for event in codec.decode(path.read_bytes()).events:
-        assert told(session._parts.reread(event.uuid, None)) == told(index.back(event.uuid))
+        assert summary_of(session._parts.reread(event.uuid, None)) == summary_of(
+            index.back(event.uuid)
+        )
 
 
 def test_a_log_is_decoded_once_however_often_the_tip_moves(
@@ -120,7 +122,7 @@ def test_a_log_is_decoded_once_however_often_the_tip_moves(
 ) -> None:
     """Work goes with what was written, not with how often one went back."""
     session = Journal(tmp_path, durability="none").create()
-    said = [say(session, f"{n}") for n in range(300)]
+    uuids = [say(session, f"{n}") for n in range(300)]
     decoded: list[int] = []
     plain = codec.decode
 
@@ -130,9 +132,9 @@ def test_a_log_is_decoded_once_however_often_the_tip_moves(
 
     monkeypatch.setattr(codec, "decode", watched)
     for n in range(100):
-        say(session, f"aside {n}", parent=said[n])
+        say(session, f"aside {n}", parent=uuids[n])
     for n in range(100):
-        session.rewind(said[n])
+        session.rewind(uuids[n])
     path = session.transcript_path
     assert path is not None
 

@@ -32,21 +32,21 @@ def test_an_id_is_found_without_reading_a_folder_of_sessions(
 
     monkeypatch.setattr(segments, "names_in", watched)
     monkeypatch.setattr(catalog, "names_in", watched)
-    found = [journal._catalog.path_of(session.id) for session in made]
+    paths = [journal._catalog.path_of(session.id) for session in made]
 
-    assert [session.transcript_path for session in made] == found
+    assert [session.transcript_path for session in made] == paths
     assert {"sessions"} == set(listed)
 
 
 def test_an_id_that_stands_in_two_projects_needs_one_of_them(journal: Journal) -> None:
     """Nobody guesses which was meant."""
-    one = journal.create(cwd="/one", session="same")
-    two = journal.create(cwd="/two", session="same")
+    first = journal.create(cwd="/one", session="same")
+    second = journal.create(cwd="/two", session="same")
     with pytest.raises(SessionNotFound, match="names 2 sessions"):
         journal.resume("same")
-    found = [journal._catalog.find("same", project) for project in ("/one", "/two")]
+    paths = [journal._catalog.find("same", project) for project in ("/one", "/two")]
 
-    assert [one.transcript_path, two.transcript_path] == found
+    assert [first.transcript_path, second.transcript_path] == paths
 
 
 def test_an_id_is_not_hidden_by_longer_ones(journal: Journal) -> None:

@@ -764,9 +764,9 @@ def test_a_save_that_fails_touches_nothing(tmp_path: Path) -> None:
     case.write("deep/b", "two")
     before = case.tree()
     met = 0
-    for fault, said in faults(lambda disk: assert_saved(case, disk)):
+    for fault, error in faults(lambda disk: assert_saved(case, disk)):
         met += 1
-        assert said is None or (fault != SHORT and said.hint)
+        assert error is None or (fault != SHORT and error.hint)
         assert before == case.tree()
         if case.store.exists():
             assert_whole(case.store)
@@ -779,9 +779,9 @@ def test_a_save_that_fails_touches_nothing(tmp_path: Path) -> None:
 def assert_saved(case: Case, disk: Disk) -> None:
     """Save two files; when that works, it must have been done."""
     point = case.checkpoints(disk=disk).save(["a", "deep/b", "new"])
-    kept = [case.store / saved.blob for saved in point.files if saved.blob]
+    blobs = [case.store / saved.blob for saved in point.files if saved.blob]
 
-    assert [3000, 3] == [blob.stat().st_size for blob in kept]
+    assert [3000, 3] == [blob.stat().st_size for blob in blobs]
 
 
 def empty(folder: Path) -> None:
@@ -806,12 +806,12 @@ def test_a_rewind_that_fails_leaves_each_file_old_or_new(tmp_path: Path) -> None
         set_state(case, new)
         rewound.append(case.checkpoints(disk=disk).rewind(point, []))
 
-    for fault, said in faults(run):
+    for fault, error in faults(run):
         met += 1
         assert_old_or_new(case, old, new)
         assert_whole(case.store)
         assert not list(case.root.rglob(".thence-*"))
-        if said is not None:
+        if error is not None:
             assert fault != SHORT
             assert new == case.tree()
         elif "cannot" in whats(rewound[-1].changes).values():
@@ -969,9 +969,9 @@ def test_a_big_file_is_never_whole_in_memory(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    said, grown = done.stdout.splitlines()
+    shown, grown = done.stdout.splitlines()
 
-    assert f"write large, {BIG} → {BIG} bytes" == said
+    assert f"write large, {BIG} → {BIG} bytes" == shown
     assert int(grown) < 16 << 10
     assert BIG == (case.root / "big").stat().st_size
 

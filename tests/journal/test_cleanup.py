@@ -70,87 +70,89 @@ def removed(steps: list[CleanupStep]) -> list[SessionFiles]:
     return [step.files for step in steps if step.what == "remove"]
 
 
-def kept(steps: list[CleanupStep]) -> list[SessionFiles]:
+def remaining(steps: list[CleanupStep]) -> list[SessionFiles]:
     """The sessions a plan keeps."""
     return [step.files for step in steps if step.what == "keep"]
 
 
-@given(held=homes(), cap=st.integers(0, 4))
-def test_no_ancestor_of_a_kept_session_is_removed(held: list[SessionFiles], cap: int) -> None:
+@given(sessions=homes(), cap=st.integers(0, 4))
+def test_no_ancestor_of_a_kept_session_is_removed(sessions: list[SessionFiles], cap: int) -> None:
     """Whatever the shape of the lineages, circles included."""
-    steps = plan(held, max_sessions=cap, now=DAY)
-    gone = {one.session for one in removed(steps)}
+    steps = plan(sessions, max_sessions=cap, now=DAY)
+    gone = {member.session for member in removed(steps)}
 
-    assert set() == {one.resumed_from for one in kept(steps)} & gone
+    assert set() == {member.resumed_from for member in remaining(steps)} & gone
 
 
-@given(held=homes(), cap=st.integers(0, 4))
+@given(sessions=homes(), cap=st.integers(0, 4))
 def test_every_session_has_one_fate_and_every_step_a_reason(
-    held: list[SessionFiles], cap: int
+    sessions: list[SessionFiles], cap: int
 ) -> None:
     """Nothing is passed over in silence."""
-    steps = plan(held, max_sessions=cap, now=DAY)
+    steps = plan(sessions, max_sessions=cap, now=DAY)
     fates = [step.session for step in steps if step.what != "seal"]
 
-    assert sorted(one.session for one in held) == sorted(fates)
+    assert sorted(member.session for member in sessions) == sorted(fates)
     assert all(step.reason for step in steps)
 
 
-@given(held=homes(), cap=st.integers(0, 4))
-def test_no_more_is_removed_than_the_cap_asks_for(held: list[SessionFiles], cap: int) -> None:
+@given(sessions=homes(), cap=st.integers(0, 4))
+def test_no_more_is_removed_than_the_cap_asks_for(sessions: list[SessionFiles], cap: int) -> None:
     """Lineages are counted and go whole; running ones stay, and only they may exceed the cap."""
-    gone = {one.session for one in removed(plan(held, max_sessions=cap, now=DAY))}
+    gone = {member.session for member in removed(plan(sessions, max_sessions=cap, now=DAY))}
     for project in ("p", "q", "r"):
-        mine = [line for line in lineages(held) if line[-1].project == project]
-        free = [line for line in mine if not any(one.running for one in line)]
-        went = [line for line in mine if {one.session for one in line} & gone]
+        mine = [line for line in lineages(sessions) if line[-1].project == project]
+        free = [line for line in mine if not any(member.running for member in line)]
+        went = [line for line in mine if {member.session for member in line} & gone]
 
         assert min(max(0, len(mine) - cap), len(free)) == len(went)
-        assert all({one.session for one in line} <= gone for line in went)
+        assert all({member.session for member in line} <= gone for line in went)
         assert all(line in free for line in went)
 
 
-@given(held=homes(), cap=st.integers(0, 4))
-def test_the_longest_unused_lineage_goes_first(held: list[SessionFiles], cap: int) -> None:
+@given(sessions=homes(), cap=st.integers(0, 4))
+def test_the_longest_unused_lineage_goes_first(sessions: list[SessionFiles], cap: int) -> None:
     """What goes was last used no later than whatever could have gone instead."""
-    steps = plan(held, max_sessions=cap, now=DAY)
-    gone = {one.session for one in removed(steps)}
-    order = [one.session for one in removed(steps)]
+    steps = plan(sessions, max_sessions=cap, now=DAY)
+    gone = {member.session for member in removed(steps)}
+    order = [member.session for member in removed(steps)]
     for project in ("p", "q", "r"):
-        mine = [line for line in lineages(held) if line[-1].project == project]
-        free = [line for line in mine if not any(one.running for one in line)]
+        mine = [line for line in lineages(sessions) if line[-1].project == project]
+        free = [line for line in mine if not any(member.running for member in line)]
         went = [line for line in free if line[0].session in gone]
         stayed = [line for line in free if line[0].session not in gone]
-        firsts = [min(order.index(one.session) for one in line) for line in went]
+        firsts = [min(order.index(member.session) for member in line) for line in went]
 
         assert all(a[-1].modified <= b[-1].modified for a in went for b in stayed)
         assert sorted(firsts) == firsts
 
 
-@given(held=homes(), cap=st.integers(0, 4), shuffle=st.randoms())
+@given(sessions=homes(), cap=st.integers(0, 4), shuffle=st.randoms())
 def test_a_plan_does_not_depend_on_the_order_of_the_inventory(
-    held: list[SessionFiles], cap: int, shuffle: Any
+    sessions: list[SessionFiles], cap: int, shuffle: Any
 ) -> None:
     """The same home gives the same plan, step by step."""
-    mixed = list(held)
+    mixed = list(sessions)
     shuffle.shuffle(mixed)
 
-    assert plan(held, max_sessions=cap, now=DAY) == plan(mixed, max_sessions=cap, now=DAY)
+    assert plan(sessions, max_sessions=cap, now=DAY) == plan(mixed, max_sessions=cap, now=DAY)
 
 
-@given(held=homes())
-def test_after_a_plan_was_done_there_is_nothing_left_to_remove(held: list[SessionFiles]) -> None:
+@given(sessions=homes())
+def test_after_a_plan_was_done_there_is_nothing_left_to_remove(
+    sessions: list[SessionFiles],
+) -> None:
     """Planning again over what was kept removes nothing."""
-    left = kept(plan(held, max_sessions=2, now=DAY))
+    left = remaining(plan(sessions, max_sessions=2, now=DAY))
 
     assert [] == removed(plan(left, max_sessions=2, now=DAY))
 
 
-@given(held=homes(), cap=st.integers(0, 4))
-def test_descendants_go_before_their_ancestors(held: list[SessionFiles], cap: int) -> None:
+@given(sessions=homes(), cap=st.integers(0, 4))
+def test_descendants_go_before_their_ancestors(sessions: list[SessionFiles], cap: int) -> None:
     """A removal that is stopped half way leaves no session whose ancestor is gone."""
-    order = [one.session for one in removed(plan(held, max_sessions=cap, now=DAY))]
-    above = {one.session: one.resumed_from for one in held}
+    order = [member.session for member in removed(plan(sessions, max_sessions=cap, now=DAY))]
+    above = {member.session: member.resumed_from for member in sessions}
     for at, name in enumerate(order):
         later = set(order[at + 1 :])
         seen, up = {name}, above[name]
@@ -162,18 +164,18 @@ def test_descendants_go_before_their_ancestors(held: list[SessionFiles], cap: in
         assert circle or not any(above[other] == name for other in later)
 
 
-@given(held=homes(), cap=st.integers(0, 4))
+@given(sessions=homes(), cap=st.integers(0, 4))
 def test_only_segments_that_nobody_will_write_are_sealed(
-    held: list[SessionFiles], cap: int
+    sessions: list[SessionFiles], cap: int
 ) -> None:
     """Old ones, and a last one over the cap of a session at rest; of kept sessions only."""
-    steps = plan(held, max_sessions=cap, max_bytes=100, now=DAY)
+    steps = plan(sessions, max_sessions=cap, max_bytes=100, now=DAY)
     expected = [
-        (one.session, file.number)
-        for one in kept(steps)
-        for file in one.segments
+        (member.session, file.number)
+        for member in remaining(steps)
+        for file in member.segments
         if not file.sealed and not file.running
-        if file is not one.segments[-1] or (file.size > 100 and not one.running)
+        if file is not member.segments[-1] or (file.size > 100 and not member.running)
     ]
 
     assert expected == [(s.session, s.segment.number) for s in steps if s.segment is not None]
@@ -199,8 +201,8 @@ def talk(session: Session, turns: int) -> Session:
     """Say something in so many turns, and close."""
     for n in range(turns):
         session.record("user", {"role": "user", "content": f"{n} " * 40})
-        said = [{"type": "text", "text": f"answer {n}"}]
-        session.record("assistant", {"role": "assistant", "content": said})
+        content = [{"type": "text", "text": f"answer {n}"}]
+        session.record("assistant", {"role": "assistant", "content": content})
         session.flush()
     session.close()
     return session
@@ -214,7 +216,7 @@ def tree(root: Path) -> dict[str, bytes | None]:
     }
 
 
-def whole(folder: Path, session: str) -> bytes:
+def bytes_of(folder: Path, session: str) -> bytes:
     """All bytes of a session as one run."""
     with Segments(parts_of(folder, session)) as segments:
         return segments.read(0, segments.size)
@@ -249,15 +251,15 @@ def folder_of(journal: Journal) -> Path:
 
 def test_the_inventory_tells_what_is_there(journal: Journal) -> None:
     """Sizes, segments, lineage, side files; nobody writes."""
-    held = {one.session: one for one in inventory(journal.root)}
-    child = next(one for one in held.values() if one.resumed_from is not None)
+    sessions = {member.session: member for member in inventory(journal.root)}
+    child = next(member for member in sessions.values() if member.resumed_from is not None)
 
-    assert 3 == len(held)
+    assert 3 == len(sessions)
     assert "old" == child.resumed_from
-    assert held["old"].size == len(whole(folder_of(journal), "old"))
-    assert len(held["old"].segments) > 2
-    assert {"sidechains", "spill", "checkpoints"} == {p.parent.name for p in held["old"].beside}
-    assert [False] * 3 == [one.running for one in held.values()]
+    assert sessions["old"].size == len(bytes_of(folder_of(journal), "old"))
+    assert len(sessions["old"].segments) > 2
+    assert {"sidechains", "spill", "checkpoints"} == {p.parent.name for p in sessions["old"].beside}
+    assert [False] * 3 == [member.running for member in sessions.values()]
 
 
 def test_a_dry_run_changes_nothing(journal: Journal) -> None:
@@ -274,13 +276,13 @@ def test_a_removed_lineage_leaves_its_audit_and_nothing_else(journal: Journal) -
     audit = journal.root / layout.AUDIT / "old.jsonl"
     audit.parent.mkdir(exist_ok=True)
     audit.write_text("{}\n")
-    young = whole(folder_of(journal), "young")
+    young = bytes_of(folder_of(journal), "young")
     steps = journal.cleanup(max_sessions=1)
-    gone = {one.session for one in removed(steps)}
+    gone = {member.session for member in removed(steps)}
 
     assert 2 == len(gone)
     assert ["young"] == [listed.session_id for listed in journal.sessions()]
-    assert young == whole(folder_of(journal), "young")
+    assert young == bytes_of(folder_of(journal), "young")
     assert ["audit/old.jsonl"] == [p for p in tree(journal.root) if any(g in p for g in gone)]
 
 
@@ -292,7 +294,7 @@ def test_a_running_session_is_neither_removed_nor_its_last_segment_sealed(
     steps = journal.cleanup(max_sessions=0)
     names = sorted(path.name for path in parts_of(folder_of(journal), "old"))
 
-    assert ["young"] == [one.session for one in removed(steps)]
+    assert ["young"] == [member.session for member in removed(steps)]
     assert going.transcript_path is not None
     assert [going.transcript_path.name] == [name for name in names if name.endswith(".jsonl")]
     going.record("user", {"role": "user", "content": "still here"})
@@ -304,12 +306,12 @@ def test_a_session_with_a_running_subagent_is_running(journal: Journal) -> None:
     going = journal.resume("young", mode="continue")
     child = going.sidechain("helper")
     going.close()
-    held = {one.session: one for one in inventory(journal.root)}
+    sessions = {member.session: member for member in inventory(journal.root)}
 
-    assert held["young"].running
+    assert sessions["young"].running
     assert child._log is not None
     child._log.close()
-    assert not {one.session: one for one in inventory(journal.root)}["young"].running
+    assert not {member.session: member for member in inventory(journal.root)}["young"].running
 
 
 def test_who_writes_makes_it_busy(journal: Journal) -> None:
@@ -343,19 +345,19 @@ def test_a_session_that_was_used_since_the_plan_is_not_removed(journal: Journal)
 def test_a_sealed_session_reads_the_same_and_resumes_the_same(journal: Journal) -> None:
     """Byte for byte through segments; the same messages, state and cost on resuming."""
     folder = folder_of(journal)
-    before = whole(folder, "old")
+    before = bytes_of(folder, "old")
     back = journal._load(folder, "old")
-    listed = {one.session_id: one.modified for one in journal.sessions()}
+    listed = {entry.session_id: entry.modified for entry in journal.sessions()}
     steps = journal.cleanup()
     names = [path.name for path in parts_of(folder, "old")]
     after = journal._load(folder, "old")
 
     assert {"keep", "seal"} == {step.what for step in steps}
     assert len(names) - 1 == sum(name.endswith(".zst") for name in names) > 1
-    assert before == whole(folder, "old")
+    assert before == bytes_of(folder, "old")
     assert back.chain == after.chain
     assert (back.snapshot, back.since, back.end) == (after.snapshot, after.since, after.end)
-    assert listed == {one.session_id: one.modified for one in journal.sessions()}
+    assert listed == {entry.session_id: entry.modified for entry in journal.sessions()}
     assert [] == [path for path in folder.iterdir() if path.suffix == ".tmp"]
 
 
@@ -366,14 +368,14 @@ def test_a_last_segment_over_the_cap_is_sealed_and_the_session_goes_on(tmp_path:
         session.record("user", large)
     journal = Journal(tmp_path, max_bytes=SMALL)
     folder = folder_of(journal)
-    before = whole(folder, "one")
+    before = bytes_of(folder, "one")
     journal.cleanup()
     with journal.resume("one", mode="continue") as going:
         going.record("user", {"role": "user", "content": "more"})
 
         assert ["one.0002.jsonl", "one.jsonl.zst"] == sorted(p.name for p in folder.iterdir())
         assert [large["content"], "more"] == [e.fields["content"] for e in going._chain]
-    assert whole(folder, "one").startswith(before)
+    assert bytes_of(folder, "one").startswith(before)
 
 
 class Stop(Exception):
@@ -396,18 +398,18 @@ def test_sealing_stopped_at_any_step_leaves_the_session_whole(
 ) -> None:
     """It reads, lists and resumes the same, and the next clean-up finishes the work."""
     folder = folder_of(journal)
-    before, names = whole(folder, "old"), [one.session_id for one in journal.sessions()]
+    before, names = bytes_of(folder, "old"), [entry.session_id for entry in journal.sessions()]
     chain = journal._load(folder, "old").chain
     with monkeypatch.context() as patch:
         patch.setattr(*STEPS[when], _stop(when))
         with pytest.raises(Stop):
             journal.cleanup()
 
-    assert before == whole(folder, "old")
-    assert names == [one.session_id for one in journal.sessions()]
+    assert before == bytes_of(folder, "old")
+    assert names == [entry.session_id for entry in journal.sessions()]
     assert chain == journal._load(folder, "old").chain
     journal.cleanup()
-    assert before == whole(folder, "old")
+    assert before == bytes_of(folder, "old")
     assert chain == journal._load(folder, "old").chain
     left = [path.name for path in folder.iterdir() if path.name.startswith("old.")]
     assert 1 == sum(not name.endswith(".zst") for name in left)
@@ -464,11 +466,11 @@ def test_a_file_beside_its_sealed_copy_is_sealed_again(journal: Journal) -> None
     sealed = seal(path)
     path.write_bytes(copy)
     talk(journal.resume("young", mode="continue"), 1)
-    grown = whole(folder_of(journal), "young")
+    grown = bytes_of(folder_of(journal), "young")
     seal(path)
 
     assert copy in grown
-    assert grown == whole(folder_of(journal), "young")
+    assert grown == bytes_of(folder_of(journal), "young")
     assert sealed.exists()
     assert not path.exists()
 

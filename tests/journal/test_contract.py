@@ -82,12 +82,12 @@ def test_a_spilled_result_is_found_from_an_adopted_session(
     journal: Journal, workspace: Path
 ) -> None:
     """The placeholder is the ancestor's, the bytes are the lineage's."""
-    whole = "x" * 50_000
+    content = "x" * 50_000
     with journal.create(cwd=workspace) as session:
         session.record("user", {"role": "user", "content": "go"})
         call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}
         session.record("assistant", {"role": "assistant", "content": [call]})
-        result = {"type": "tool_result", "tool_use_id": "c", "content": whole}
+        result = {"type": "tool_result", "tool_use_id": "c", "content": content}
         session.record("user", {"role": "user", "content": [result]})
     with journal.resume(session.id) as later:
         shown = later.messages[-1]["content"][0]["content"]
@@ -95,7 +95,7 @@ def test_a_spilled_result_is_found_from_an_adopted_session(
 
         assert len(shown) < 10_000
         assert session.messages == later.messages
-        assert whole.encode() in later.full_result(spilled)
+        assert content.encode() in later.full_result(spilled)
 
 
 def test_an_id_that_is_taken_is_refused(journal: Journal, workspace: Path) -> None:
@@ -125,11 +125,11 @@ def test_a_session_yields_the_outputs_of_its_contract(journal: Journal, workspac
 
 def test_an_idle_session_is_closed_and_says_why(journal: Journal, workspace: Path) -> None:
     """The turn ended and nobody came: flushed, a terminator, the handle let go, then the call."""
-    now, told = [0.0], []
+    now, calls = [0.0], []
     session = journal.create(cwd=workspace)
     session.record("user", {"role": "user", "content": "hello"})
     session.record("assistant", {"role": "assistant", "content": "hi"})
-    idle = session.idle(300, clock=lambda: now[0], on_idle=lambda: told.append(session.closed))
+    idle = session.idle(300, clock=lambda: now[0], on_idle=lambda: calls.append(session.closed))
     idle.turn_started()
     now[0] = 1000.0
     assert [] == idle.poll()
@@ -139,7 +139,7 @@ def test_an_idle_session_is_closed_and_says_why(journal: Journal, workspace: Pat
     now[0] += 1
     idle.poll()
 
-    assert [True] == told
+    assert [True] == calls
     assert session.transcript_path is not None
     last = session.transcript_path.read_bytes().split(b"\n")[-2]
     assert b'"reason":"idle"' in last

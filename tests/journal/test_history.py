@@ -157,7 +157,7 @@ def texts(prompts: list[Prompt]) -> list[str]:
 def everything(folder: Path) -> list[str]:
     """All prompts there are, oldest first, read both ways to the same end."""
     history = History(folder)
-    forwards = [found["prompt"] for found in history.read(EVERYTHING, reverse=False)]
+    forwards = [row["prompt"] for row in history.read(EVERYTHING, reverse=False)]
 
     assert forwards == texts(history.recent(EVERYTHING))[::-1]
 
@@ -233,8 +233,8 @@ def test_every_text_survives(tmp_path: Path, text: str) -> None:
     fill(history, ["after"])
 
     assert ["before", text, "after"] == everything(tmp_path)
-    found = history.recent()[1]
-    assert (text[:99], text[:99], 0) == (found.session_id, found.project, history.skipped)
+    prompt = history.recent()[1]
+    assert (text[:99], text[:99], 0) == (prompt.session_id, prompt.project, history.skipped)
 
 
 @pytest.mark.slow
@@ -311,7 +311,7 @@ def test_recent_is_the_end_of_what_was_added(
         fill(history, prompts)
 
         assert prompts[::-1][:limit] == texts(history.recent(limit))
-        first = [found["prompt"] for found in history.read(limit, reverse=False)]
+        first = [row["prompt"] for row in history.read(limit, reverse=False)]
         assert prompts[:limit] == first
 
 
@@ -377,7 +377,7 @@ def test_prompts_past_their_time_are_hidden(tmp_path: Path) -> None:
     history = History(tmp_path, retain_days=7, now=clock(), disk=disk)
 
     assert ["younger"] * 3 + ["young"] * 3 == texts(history.recent())
-    assert ["young"] * 3 == [found["prompt"] for found in history.read(3, reverse=False)]
+    assert ["young"] * 3 == [row["prompt"] for row in history.read(3, reverse=False)]
     assert 12 == len(History(tmp_path).recent())
     assert 12 == len(History(tmp_path, retain_days=1e300, now=clock()).recent())
     fill(History(tmp_path, now=clock(START - timedelta(days=30))), ["x" * 5000] * 300)
@@ -399,7 +399,7 @@ def test_a_cursor_goes_up_and_down_like_a_shell(tmp_path: Path) -> None:
     walked = [moves[step]() for step in "dduuuudduddu"]
 
     expected = [None, None, "a", "b", "a", "a", "b", "a", "b", "a", None, "a"]
-    assert expected == [found.prompt if found else None for found in walked]
+    assert expected == [prompt.prompt if prompt else None for prompt in walked]
 
 
 def test_a_cursor_back_at_the_empty_line_sees_what_came_since(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_a_cursor_back_at_the_empty_line_sees_what_came_since(tmp_path: Path) ->
     fill(history, ["three"])
     walked = [cursor.up(), cursor.down(), cursor.down(), cursor.up()]
 
-    assert ["one", "two", None, "three"] == [found.prompt if found else None for found in walked]
+    assert ["one", "two", None, "three"] == [prompt.prompt if prompt else None for prompt in walked]
 
 
 def test_a_cursor_with_a_prefix_meets_only_what_starts_with_it(tmp_path: Path) -> None:
@@ -448,11 +448,11 @@ def test_a_full_file_is_renamed_before_the_next_prompt(tmp_path: Path) -> None:
     fill(History(by_bytes, limit_bytes=150), list("abcde"))
 
     for folder in (by_entries, by_bytes):
-        said = [
+        prompts = [
             "".join(json.loads(line)["prompt"] for line in path.read_bytes().splitlines())
             for path in (folder / rollover(number) for number in range(3))
         ]
-        assert ["e", "cd", "ab"] == said
+        assert ["e", "cd", "ab"] == prompts
 
 
 def test_prompts_of_other_writers_count(tmp_path: Path) -> None:
@@ -475,13 +475,13 @@ def test_prompts_of_other_writers_count(tmp_path: Path) -> None:
 
 def test_a_writer_notices_that_another_rolled_over(tmp_path: Path) -> None:
     """Nobody goes on writing into a file that has a number, or into one that was removed."""
-    one, other = History(tmp_path, limit_entries=2), History(tmp_path, limit_entries=2)
-    fill(one, ["a", "b"])
-    fill(other, ["c"])
-    fill(one, ["d", "e"])
+    first, second = History(tmp_path, limit_entries=2), History(tmp_path, limit_entries=2)
+    fill(first, ["a", "b"])
+    fill(second, ["c"])
+    fill(first, ["d", "e"])
     (tmp_path / "history.jsonl").unlink()
-    fill(other, ["f"])
-    fill(one, ["g"])
+    fill(second, ["f"])
+    fill(first, ["g"])
 
     assert ["a", "b", "c", "d", "f", "g"] == everything(tmp_path)
 
@@ -637,12 +637,12 @@ def test_a_sweep_removes_rolled_files_of_a_month_ago(tmp_path: Path) -> None:
 @pytest.mark.sampled
 def test_damage_costs_only_what_it_touches(tmp_path: Path) -> None:
     """Random bytes changed anywhere: the other prompts are there, in order, and nothing raises."""
-    fill(History(tmp_path), said := [f"prompt {n} " + "é\u2028" * (n % 7) for n in range(40)])
+    fill(History(tmp_path), prompts := [f"prompt {n} " + "é\u2028" * (n % 7) for n in range(40)])
     path = tmp_path / "history.jsonl"
-    whole = path.read_bytes()
-    ends = [0, *itertools.accumulate(len(line) + 1 for line in whole.split(b"\n")[:-1])]
+    undamaged = path.read_bytes()
+    ends = [0, *itertools.accumulate(len(line) + 1 for line in undamaged.split(b"\n")[:-1])]
     for seed in range(by_pace(everyday=60, whole=100, prove=600)):
-        chance, data = Random(seed), bytearray(whole)
+        chance, data = Random(seed), bytearray(undamaged)
         hits = [chance.randrange(len(data)) for _ in range(chance.randrange(1, 6))]
         for at in hits:
             data[at] = chance.randrange(256)
@@ -650,11 +650,11 @@ def test_damage_costs_only_what_it_touches(tmp_path: Path) -> None:
         # A line is touched by a change in it or in the LF before it.
         safe = [n for n in range(40) if not any(ends[n] - 1 <= at < ends[n + 1] for at in hits)]
 
-        found = everything(tmp_path)
-        assert [said[n] for n in safe] == [
-            text for text in found if text in {said[n] for n in safe}
+        left = everything(tmp_path)
+        assert [prompts[n] for n in safe] == [
+            text for text in left if text in {prompts[n] for n in safe}
         ]
-        assert len(found) <= 40, seed
+        assert len(left) <= 40, seed
 
 
 @pytest.mark.slow
@@ -662,18 +662,20 @@ def test_a_file_cut_anywhere_keeps_what_was_whole(tmp_path: Path) -> None:
     """At every byte: whole lines are read, nothing is cut off, the next prompt stands alone."""
     fill(History(tmp_path), ["a", "b \u2028", "c"])
     path = tmp_path / "history.jsonl"
-    whole = path.read_bytes()
-    for cut in range(len(whole) + 1):
-        path.write_bytes(whole[:cut])
+    undamaged = path.read_bytes()
+    for cut in range(len(undamaged) + 1):
+        path.write_bytes(undamaged[:cut])
         # A last line that lacks nothing but its LF is whole.
-        expected = ["a", "b \u2028", "c"][: (whole[:cut] + b"\n").count(b"}\n")]
+        expected = ["a", "b \u2028", "c"][: (undamaged[:cut] + b"\n").count(b"}\n")]
 
         assert expected == everything(tmp_path)
         with contextlib.closing(History(tmp_path, disk=Faulty(syncs=False))) as history:
             fill(history, ["next"])
         data = path.read_bytes()
         assert [*expected, "next"] == everything(tmp_path)
-        assert data.startswith(whole[:cut] + b"\n" * (whole[cut - 1 : cut] not in (b"", b"\n")))
+        assert data.startswith(
+            undamaged[:cut] + b"\n" * (undamaged[cut - 1 : cut] not in (b"", b"\n"))
+        )
 
 
 def test_bad_lines_are_counted_and_blank_ones_are_not(tmp_path: Path) -> None:
@@ -717,7 +719,7 @@ def test_no_content_raises(data: bytes, ts: str) -> None:
 
         assert "next" == history.recent()[0].prompt
         assert "next" == history.search("")[0].prompt
-        assert {"next"} <= {found["prompt"] for found in history.read(reverse=False)}
+        assert {"next"} <= {row["prompt"] for row in history.read(reverse=False)}
         history.sweep(dry_run=True)
         history.warning()
 
@@ -782,10 +784,10 @@ def test_a_failed_write_is_told_and_the_next_one_goes_on(tmp_path: Path) -> None
         disk.faults = {}
         fill(history, [f"after {call}"])
     history.sync()
-    found = everything(tmp_path)
+    prompts = everything(tmp_path)
 
-    assert {"a", "after write", "after datasync", "after open", "after fsync"} <= set(found)
-    assert "during write" not in found
+    assert {"a", "after write", "after datasync", "after open", "after fsync"} <= set(prompts)
+    assert "during write" not in prompts
 
 
 def test_what_a_failed_sync_may_have_lost_is_said_again(tmp_path: Path) -> None:
@@ -847,17 +849,17 @@ def test_many_processes_lose_double_and_tear_nothing(tmp_path: Path) -> None:
     history = History(tmp_path)
     reads = 0
     while any(writer.poll() is None for writer in writers):
-        found = texts(history.recent(EVERYTHING))[::-1]
+        prompts = texts(history.recent(EVERYTHING))[::-1]
         for name in names:
-            numbers = [int(text.split()[1]) for text in found if text.startswith(f"{name} ")]
+            numbers = [int(text.split()[1]) for text in prompts if text.startswith(f"{name} ")]
             assert list(range(len(numbers))) == numbers
         reads += 1
     codes = [(writer.communicate(timeout=60), writer.returncode)[1] for writer in writers]
 
     assert [0] * WRITERS == codes
     expected = {f"{w} {n} " + "x" * (n * 37 % 900) for w in names for n in range(EACH)}
-    found = everything(tmp_path)
-    assert (len(expected), expected) == (len(found), set(found))
+    prompts = everything(tmp_path)
+    assert (len(expected), expected) == (len(prompts), set(prompts))
     assert reads > 3
     assert len(list(tmp_path.iterdir())) > 8
 
@@ -888,18 +890,18 @@ def test_threads_share_one_history(tmp_path: Path) -> None:
 def test_a_killed_writer_loses_and_doubles_nothing_it_had_kept(tmp_path: Path) -> None:
     """At random times, with lines of many sizes: what `add` returned for is there, once, whole."""
     output, _ = python(KILLED, tmp_path, KILLS, 20).communicate(timeout=600)
-    kept = [int(line) for line in output.split()]
+    counts = [int(line) for line in output.split()]
     history = History(tmp_path)
-    found = [text.split(" ") for text in texts(history.recent(EVERYTHING))[::-1]]
+    prompts = [text.split(" ") for text in texts(history.recent(EVERYTHING))[::-1]]
 
-    assert KILLS == len(kept)
-    assert list(range(KILLS)) == [int(number) for name, number, _ in found if name == "steady"]
-    for name, least in enumerate(kept):
-        mine = [int(number) for writer, number, _ in found if writer == str(name)]
+    assert KILLS == len(counts)
+    assert list(range(KILLS)) == [int(number) for name, number, _ in prompts if name == "steady"]
+    for name, least in enumerate(counts):
+        mine = [int(number) for writer, number, _ in prompts if writer == str(name)]
         assert list(range(len(mine))) == mine
         assert least <= len(mine) <= least + 1  # one may have been written and not yet told
     assert history.skipped <= KILLS
-    assert {1, 10, 3_000, 200_000, 4_000_000} >= {len(text) for *_, text in found}
+    assert {1, 10, 3_000, 200_000, 4_000_000} >= {len(text) for *_, text in prompts}
 
 
 @pytest.mark.slow
@@ -910,7 +912,7 @@ def test_a_forked_child_finds_its_history_at_rest(tmp_path: Path) -> None:
 
     assert 0 == process.returncode
     expected = {f"parent {n}" for n in range(400)} | {f"child {n}" for n in range(20)}
-    assert (420, expected) == (len(found := everything(tmp_path)), set(found))
+    assert (420, expected) == (len(prompts := everything(tmp_path)), set(prompts))
 
 
 def test_forgotten_prompts_are_gone_from_all_files_and_others_stay(tmp_path: Path) -> None:
@@ -931,6 +933,6 @@ def test_forgotten_prompts_are_gone_from_all_files_and_others_stay(tmp_path: Pat
     assert [11, 0] == counts
     assert b"secret" not in body
     assert size == len(body)
-    assert {"stays": 12} == Counter(one.session_id for one in history.recent(EVERYTHING))
+    assert {"stays": 12} == Counter(prompt.session_id for prompt in history.recent(EVERYTHING))
     assert 0 == history.skipped
     assert 0 == History(tmp_path / "nowhere").forget("gone")

@@ -256,14 +256,14 @@ class Model:
 def test_any_run_fires_what_the_model_says(steps: list[tuple[str, Any]]) -> None:
     """Idle outside of turns only and once per rest; questions on their own; deadlines agree."""
     clock, model = Clock(), Model()
-    told: list[tuple[str, str | None]] = []
+    notified: list[tuple[str, str | None]] = []
     in_turn, rests = False, 0
 
     def on_idle() -> None:
         assert not in_turn
-        told.append(("idle", None))
+        notified.append(("idle", None))
 
-    idle = Idle(10, 5, clock, on_idle, lambda call: told.append(("approval", call)))
+    idle = Idle(10, 5, clock, on_idle, lambda call: notified.append(("approval", call)))
     for verb, what in steps:
         in_turn = verb == "turn_started" or (in_turn and verb != "turn_ended")
         rests += verb == "turn_ended"
@@ -271,8 +271,8 @@ def test_any_run_fires_what_the_model_says(steps: list[tuple[str, Any]]) -> None
             clock.now += what
         else:
             getattr(idle, verb)(*([] if what is None else [what]))
-        fired = sorted(told, key=str)
-        told.clear()
+        fired = sorted(notified, key=str)
+        notified.clear()
         rests -= ("idle", None) in fired
         deadline = idle.next_deadline()
 

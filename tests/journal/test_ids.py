@@ -15,8 +15,8 @@ def test_an_id_is_a_version_7_uuid() -> None:
     """Any library reads it as one: version, variant, lower case."""
     made = [UUID(uuid7()) for _ in range(300)]
 
-    assert {7} == {one.version for one in made}
-    assert {"specified in RFC 4122"} == {one.variant for one in made}
+    assert {7} == {uuid.version for uuid in made}
+    assert {"specified in RFC 4122"} == {uuid.variant for uuid in made}
 
 
 def test_ids_sort_by_time() -> None:
@@ -42,7 +42,7 @@ def test_threads_never_get_the_same_id() -> None:
     for thread in threads:
         thread.join()
 
-    assert 16_000 == len({one for mine in made for one in mine})
+    assert 16_000 == len({uuid for mine in made for uuid in mine})
 
 
 def test_a_forked_child_draws_its_own_ids() -> None:

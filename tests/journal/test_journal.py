@@ -66,8 +66,8 @@ def texts(session: Session) -> list[str]:
 
 def results(session: Session) -> dict[str, Any]:
     """What tools answered, by call."""
-    said = (b for m in session.messages for b in m["content"] if b["type"] == "tool_result")
-    return {block["tool_use_id"]: block["content"] for block in said}
+    results = (b for m in session.messages for b in m["content"] if b["type"] == "tool_result")
+    return {block["tool_use_id"]: block["content"] for block in results}
 
 
 def path_of(session: Session) -> Path:
@@ -345,11 +345,11 @@ def test_one_session_can_be_resumed_many_times(journal: Journal) -> None:
     last = say(session, "go")
     session.close()
     made = [journal.resume(session.id) for _ in range(3)]
-    for n, one in enumerate(made):
-        say(one, f"line {n}")
-    origins = [events_of(one)[0].fields["resumed_from"] for one in made]
+    for n, resumed in enumerate(made):
+        say(resumed, f"line {n}")
+    origins = [events_of(resumed)[0].fields["resumed_from"] for resumed in made]
 
-    assert [["go", f"line {n}"] for n in range(3)] == [texts(one) for one in made]
+    assert [["go", f"line {n}"] for n in range(3)] == [texts(resumed) for resumed in made]
     assert [(session.id, last)] * 3 == [(o["session"], o["event"]) for o in origins]
     assert {"session", "event", "segment", "offset", "length", "prefix_hash"} == set(origins[0])
 
@@ -506,10 +506,10 @@ def test_deep_ancestry_opens_with_a_boundary_of_its_own(
         session = journal.resume(session.id)
         say(session, f"{n}")
     expected = [str(n) for n in range(3 * MAX_ANCESTRY_DEPTH)]
-    held = [session]
-    while origin := events_of(held[-1])[0].fields["resumed_from"]:
-        held.append(journal.resume(origin["session"], mode="continue"))
-    with_boundary = [any(e.type == "boundary" for e in events_of(one)) for one in held]
+    sessions = [session]
+    while origin := events_of(sessions[-1])[0].fields["resumed_from"]:
+        sessions.append(journal.resume(origin["session"], mode="continue"))
+    with_boundary = [any(e.type == "boundary" for e in events_of(member)) for member in sessions]
 
     assert expected == texts(session)
     assert expected == texts(journal.resume(session.id))
@@ -532,13 +532,13 @@ def test_deep_ancestry_opens_with_a_boundary_of_its_own(
 
 def test_the_latest_of_a_project_is_found(journal: Journal) -> None:
     """Without an id: the newest of that project, else the newest of all."""
-    one, two = journal.create(cwd="/one"), journal.create(cwd="/two")
-    say(one, "one")
-    say(two, "two")
-    os.utime(path_of(one), (2e9, 2e9))
+    first, second = journal.create(cwd="/one"), journal.create(cwd="/two")
+    say(first, "one")
+    say(second, "two")
+    os.utime(path_of(first), (2e9, 2e9))
 
     assert ["two"] == texts(journal.resume(project="/two"))
-    os.utime(path_of(one), (3e9, 3e9))
+    os.utime(path_of(first), (3e9, 3e9))
     assert ["one"] == texts(journal.resume())
 
 
@@ -556,32 +556,32 @@ def test_an_ambiguous_prefix_is_an_error_that_names_them(journal: Journal) -> No
     """Never a guess."""
     for name in ("abc1", "abc2"):
         journal.create(session=name)
-    with pytest.raises(SessionNotFound) as told:
+    with pytest.raises(SessionNotFound) as caught:
         journal.resume("abc")
 
-    assert "abc1" in told.value.message
-    assert "abc2" in told.value.message
-    assert told.value.hint
+    assert "abc1" in caught.value.message
+    assert "abc2" in caught.value.message
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["nowhere", "../../etc", "*", "\x00", "a" * 5000])
 def test_an_unknown_id_is_an_error_with_a_hint(journal: Journal, name: str) -> None:
     """Whatever the text: not found, and what to do."""
     journal.create()
-    with pytest.raises(SessionNotFound) as told:
+    with pytest.raises(SessionNotFound) as caught:
         journal.resume(name)
 
-    assert 10 == told.value.exit_code
-    assert told.value.hint
-    assert 200 > len(told.value.message)
+    assert 10 == caught.value.exit_code
+    assert caught.value.hint
+    assert 200 > len(caught.value.message)
 
 
 def test_an_empty_home_has_no_latest(journal: Journal) -> None:
     """Nothing yet is an error with a hint, and makes no folder."""
-    with pytest.raises(SessionNotFound) as told:
+    with pytest.raises(SessionNotFound) as caught:
         journal.resume()
 
-    assert told.value.hint
+    assert caught.value.hint
     assert not journal.root.exists()
 
 
@@ -592,10 +592,10 @@ def test_an_unknown_event_is_an_error_with_a_hint(journal: Journal, mode: Mode) 
     say(old, "old")
     new = journal.resume(old.id)
     before = snapshot(journal.root)
-    with pytest.raises(SessionNotFound) as told:
+    with pytest.raises(SessionNotFound) as caught:
         journal.resume(new.id, mode=mode, at="nowhere")
 
-    assert told.value.hint
+    assert caught.value.hint
     assert before == snapshot(journal.root)
 
 
@@ -608,8 +608,8 @@ def test_sessions_are_listed_newest_first(journal: Journal) -> None:
         made = journal.create(cwd=f"/p{n % 2}", session=f"s{n}")
         os.utime(path_of(made), (2e9 - n, 2e9 - n))
 
-    assert ["s0", "s1", "s2"] == [one.session_id for one in journal.sessions(limit=3)]
-    assert ["s1", "s3", "s5"] == [one.session_id for one in journal.sessions("/p1")]
+    assert ["s0", "s1", "s2"] == [entry.session_id for entry in journal.sessions(limit=3)]
+    assert ["s1", "s3", "s5"] == [entry.session_id for entry in journal.sessions("/p1")]
 
 
 def test_a_listed_session_says_what_it_is(journal: Journal) -> None:
@@ -622,13 +622,13 @@ def test_a_listed_session_says_what_it_is(journal: Journal) -> None:
     session.flush()
     session.close()
     child = journal.resume(session.id)
-    listed = {one.session_id: one for one in journal.sessions()}
-    told = listed[session.id]
+    listed = {entry.session_id: entry for entry in journal.sessions()}
+    entry = listed[session.id]
 
-    assert ("Tides", "fix the tide table", "m2") == (told.title, told.first_prompt, told.model)
-    assert (0.5, "tides", "/w", True) == (told.usd, told.branch, told.cwd, told.closed)
+    assert ("Tides", "fix the tide table", "m2") == (entry.title, entry.first_prompt, entry.model)
+    assert (0.5, "tides", "/w", True) == (entry.usd, entry.branch, entry.cwd, entry.closed)
     assert (session.id, False) == (listed[child.id].resumed_from, listed[child.id].closed)
-    assert path_of(session).stat().st_size == told.size
+    assert path_of(session).stat().st_size == entry.size
 
 
 def test_a_large_session_is_listed_from_its_ends(
@@ -650,10 +650,10 @@ def test_a_large_session_is_listed_from_its_ends(
         return data
 
     monkeypatch.setattr(Segments, "read", counted)
-    told = journal.sessions()[0]
+    entry = journal.sessions()[0]
 
-    assert ("Large", "the first") == (told.title, told.first_prompt)
-    assert 20 << 20 < told.size
+    assert ("Large", "the first") == (entry.title, entry.first_prompt)
+    assert 20 << 20 < entry.size
     assert 3 << 20 > sum(read)
 
 
@@ -683,7 +683,7 @@ def test_damaged_files_are_listed_and_harm_no_other(journal: Journal) -> None:
     (folder / "folder.jsonl").mkdir()
     (folder / "link.jsonl").symlink_to("/etc/hosts")
     (folder / "gone.jsonl").symlink_to("/nowhere")
-    names = {one.session_id for one in journal.sessions()}
+    names = {entry.session_id for entry in journal.sessions()}
 
     assert {"good", "empty", "binary", "sealed", "hostile"} <= names
     assert "folder" not in names
@@ -719,12 +719,12 @@ def test_a_local_layout_is_ignored_by_git_from_the_start(tmp_path: Path) -> None
     child = session.sidechain("helper")
     child.record("user", {"role": "user", "content": "x"})
     status = ["git", "status", "--porcelain", "--untracked-files=all"]
-    told = subprocess.run(status, cwd=project, env=environment, capture_output=True, check=True)
+    done = subprocess.run(status, cwd=project, env=environment, capture_output=True, check=True)
 
-    assert b"" == told.stdout
+    assert b"" == done.stdout
     assert project / ".transcripts" / f"{session.id}.jsonl" == session.transcript_path
     assert (project / ".sidechains" / f"{child.agent_id}.jsonl").is_file()
-    assert [session.id] == [one.session_id for one in journal.sessions()]
+    assert [session.id] == [entry.session_id for entry in journal.sessions()]
 
 
 def test_every_folder_and_file_is_the_owners_alone(journal: Journal) -> None:

@@ -45,9 +45,9 @@ def path_of(session: Session) -> Path:
 
 def origin_of(session: Session) -> dict[str, Any]:
     """What a session's header says that it goes on from."""
-    told = codec.decode(path_of(session).read_bytes()).events[0].fields["resumed_from"]
-    assert isinstance(told, dict)
-    return told
+    origin = codec.decode(path_of(session).read_bytes()).events[0].fields["resumed_from"]
+    assert isinstance(origin, dict)
+    return origin
 
 
 def large(journal: Journal) -> Session:

@@ -40,9 +40,9 @@ class Watched(Disk):
         self.closed: list[int] = []
         self.guard = threading.Lock()
 
-    def _note(self, what: str, told: Any) -> None:
+    def _note(self, what: str, detail: Any) -> None:
         with self.guard:
-            self.calls.append((what, told))
+            self.calls.append((what, detail))
             due = self.fail.get(what)
             code = due.pop(0) if due else 0
         if code:
@@ -93,11 +93,11 @@ def test_a_line_is_one_write_with_its_lf(path: Path) -> None:
 def test_an_offset_is_where_the_line_stands(path: Path) -> None:
     """Offsets and line numbers hold, others' lines included."""
     ours, others = Log(path), Log(path)
-    told = [(log.append(b"%d\n" % n), b"%d\n" % n) for n in range(8, 12) for log in (ours, others)]
+    lines = [(log.append(b"%d\n" % n), b"%d\n" % n) for n in range(8, 12) for log in (ours, others)]
     data = path.read_bytes()
 
-    assert [line for _, line in told] == [data[at : at + len(line)] for at, line in told]
-    assert list(range(1, 9)) == [ours.line_at(at) for at, _ in told]
+    assert [line for _, line in lines] == [data[at : at + len(line)] for at, line in lines]
+    assert list(range(1, 9)) == [ours.line_at(at) for at, _ in lines]
     assert 1 == ours.line_at(0)
 
 
@@ -141,14 +141,14 @@ def test_a_failed_write_kills_the_handle_and_the_next_append_works(path: Path) -
     log.append(b"first\n")
     disk.most = 3
     disk.fail["write"] = [0, errno.ENOSPC]
-    with pytest.raises(NotAppendable) as told:
+    with pytest.raises(NotAppendable) as caught:
         log.append(b"second\n")
     disk.most = 1 << 40
     log.append(b"third\n")
 
     assert b"first\nsec\nthird\n" == path.read_bytes()
     assert 1 == len(disk.closed)
-    assert told.value.hint
+    assert caught.value.hint
 
 
 def test_a_failed_sync_is_never_asked_again_of_the_same_handle(path: Path) -> None:
@@ -333,10 +333,10 @@ def test_a_log_that_is_being_sealed_is_busy(path: Path) -> None:
     path.write_bytes(b"")
     with path.open("ab") as sealing:
         fcntl.flock(sealing, fcntl.LOCK_EX)
-        with pytest.raises(SessionBusy) as told:
+        with pytest.raises(SessionBusy) as caught:
             Log(path)
 
-    assert 11 == told.value.exit_code
+    assert 11 == caught.value.exit_code
 
 
 def test_a_forked_child_keeps_no_lock_of_its_parent(path: Path) -> None:
@@ -472,7 +472,7 @@ def test_a_folder_for_what_needs_no_disk_is_not_synced(tmp_path: Path) -> None:
     assert 0 == disk.count("fsync")
 
 
-class Held(Watched):
+class SlowSync(Watched):
     """A disk whose syncs wait until they are let go."""
 
     def __init__(self) -> None:
@@ -489,7 +489,7 @@ class Held(Watched):
 
 def test_lines_that_come_during_a_sync_share_the_next(path: Path) -> None:
     """Nine threads, two syncs: the first serves one line, the second all that waited for it."""
-    disk = Held()
+    disk = SlowSync()
     log = Log(path, durability="event", disk=disk)
     threads = [threading.Thread(target=log.append, args=(b"%d\n" % n,)) for n in range(9)]
     threads[0].start()
@@ -509,7 +509,7 @@ def test_lines_that_come_during_a_sync_share_the_next(path: Path) -> None:
 
 def test_who_is_interrupted_while_waiting_leaves_the_queue(path: Path) -> None:
     """Ctrl-C in one thread: nobody waits for its turn to sync, which would never come."""
-    disk = Held()
+    disk = SlowSync()
     log = Log(path, durability="event", disk=disk)
     first = threading.Thread(target=log.append, args=(b"first\n",))
     first.start()

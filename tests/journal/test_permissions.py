@@ -284,24 +284,24 @@ def test_the_check_sees_every_planted_path(tmp_path: Path) -> None:
         with (tree / name).open("a", encoding="utf-8") as module:
             module.write(f"\n{source}\n")
 
-    expected = [f"{name}: {what}" for name, _, found in PLANTED for what in found]
+    expected = [f"{name}: {what}" for name, _, problems in PLANTED for what in problems]
 
     assert sorted(expected) == sorted(offences(tree))
 
 
 def recorded() -> Draft:
     """A session whose log is full of grants, in every place that a state is folded from."""
-    told: dict[str, JSON] = {"permissionMode": "GRANTED", "allowedTools": ["GRANTED"]}
+    grants: dict[str, JSON] = {"permissionMode": "GRANTED", "allowedTools": ["GRANTED"]}
     draft = Draft()
-    draft.header(**told)
-    draft.add("user", {"role": "user", "content": "go", **told})
+    draft.header(**grants)
+    draft.add("user", {"role": "user", "content": "go", **grants})
     for kind in ("permission-mode", "permission_granted", "permissions", "permissionMode"):
-        draft.add(kind, {"role": "user", "content": "GRANTED", "model": "GRANTED", **told})
+        draft.add(kind, {"role": "user", "content": "GRANTED", "model": "GRANTED", **grants})
     draft.add("turn_context", {"approval_policy": "GRANTED", "sandbox_policy": "GRANTED"})
-    draft.add("worktree", {"branch": "main", **told})
-    draft.add("model", {"model": "m", "overrides": {"permissionMode": "GRANTED"}, **told})
-    draft.add("cwd", {"cwd": "/w", **told})
-    draft.reply("done", **told)
+    draft.add("worktree", {"branch": "main", **grants})
+    draft.add("model", {"model": "m", "overrides": {"permissionMode": "GRANTED"}, **grants})
+    draft.add("cwd", {"cwd": "/w", **grants})
+    draft.reply("done", **grants)
     return draft
 
 
@@ -379,7 +379,7 @@ def test_a_grant_for_once_is_used_up() -> None:
     ledger.grant(LIST)
     once = [decide(LIST, NO_RULES, ledger).verdict for _ in range(2)]
     ledger.grant(LIST, scope="session")
-    held = [decide(LIST, NO_RULES, ledger).scope for _ in range(2)]
+    scopes = [decide(LIST, NO_RULES, ledger).scope for _ in range(2)]
     ledger.deny(LIST)
     denied = decide(LIST, NO_RULES, ledger).verdict, len(ledger)
     ledger.grant(LIST)
@@ -387,7 +387,7 @@ def test_a_grant_for_once_is_used_up() -> None:
     ledger.grant(LIST)
     ledger.clear()
 
-    assert (["allow", "ask"], ["session", "session"]) == (once, held)
+    assert (["allow", "ask"], ["session", "session"]) == (once, scopes)
     assert (("deny", 1), "allow") == (denied, regranted)
     assert ("ask", 0) == (decide(LIST, NO_RULES, ledger).verdict, len(ledger))
 
@@ -607,10 +607,10 @@ def test_a_grant_for_what_cannot_be_undone_holds_in_this_session_only() -> None:
     ledger.grant(drop)
     once = [decide(drop, standing, ledger).verdict for _ in range(2)]
     ledger.grant(drop, scope="session")
-    held = [decide(drop, standing, ledger).verdict for _ in range(2)]
+    verdicts = [decide(drop, standing, ledger).verdict for _ in range(2)]
 
     assert PermissionDecision("ask", "irreversible: asked for in every session") == first
-    assert (["allow", "ask"], ["allow"] * 2, "ask") == (once, held, verdict(drop, standing))
+    assert (["allow", "ask"], ["allow"] * 2, "ask") == (once, verdicts, verdict(drop, standing))
 
 
 @given(st.text(), st.text())

@@ -55,11 +55,11 @@ def read(data: bytes, folder: Path, at: str | None = None) -> ReadBack:
 
 def slowly(data: bytes) -> tuple[list[str], dict[str, Any]]:
     """Read everything: the ids the model sees, and the state folded from the root."""
-    whole = Transcript.read(data)
-    line = [event for event in whole.line() if event.type != "header"]
-    state = Domains().fold([*whole.events[:1], *line], [])
+    transcript = Transcript.read(data)
+    line = [event for event in transcript.line() if event.type != "header"]
+    state = Domains().fold([*transcript.events[:1], *line], [])
     state.values.pop("messages")
-    return [event.uuid for event in whole.chain() if event.type in MESSAGES], state.values
+    return [event.uuid for event in transcript.chain() if event.type in MESSAGES], state.values
 
 
 def quickly(back: ReadBack) -> tuple[list[str], dict[str, Any]]:
@@ -72,9 +72,9 @@ def quickly(back: ReadBack) -> tuple[list[str], dict[str, Any]]:
 def with_roots(script: Script, folder: Path) -> list[bytes]:
     """Run a script and give the files of its sessions that go on from nothing."""
     run = Run(folder / "home", script)
-    found = [p.read_bytes() for p in (folder / "home").rglob("*.jsonl")]
+    logs = [p.read_bytes() for p in (folder / "home").rglob("*.jsonl")]
     assert run.session.transcript_path is not None
-    return [data for data in found if b'"resumed_from":null' in data.splitlines()[0]]
+    return [data for data in logs if b'"resumed_from":null' in data.splitlines()[0]]
 
 
 def damaged(data: bytes, field: str, value: Any) -> bytes:
@@ -107,10 +107,10 @@ def test_reading_from_the_end_is_reading_everything(script: Script) -> None:
         for data in with_roots(script, Path(folder)):
             back = read(data, Path(folder))
             places = [back.where()[event.uuid] for event in back.chain]
-            found = [codec.decode(data[w.offset : w.offset + w.length]).events for w in places]
+            decoded = [codec.decode(data[w.offset : w.offset + w.length]).events for w in places]
 
             assert slowly(data) == quickly(back)
-            assert [[event] for event in back.chain] == found
+            assert [[event] for event in back.chain] == decoded
 
 
 @FEWER
@@ -164,9 +164,9 @@ def test_the_quick_way_is_the_graphs(
 ) -> None:
     """From a boundary or the header on: read without a graph or with one, the same is found."""
     session = Journal(tmp_path / "home", durability="none").create()
-    said = grow(session, 3)
+    uuids = grow(session, 3)
     if compacted:
-        session.compact("so far", keep_from=said[1])
+        session.compact("so far", keep_from=uuids[1])
     call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}
     session.record("assistant", {"role": "assistant", "content": [call]})
     result = {"type": "tool_result", "tool_use_id": "c", "content": "done"}
@@ -194,11 +194,11 @@ def test_any_event_can_be_read_to(script: Script, at: int) -> None:
     """
     with tempfile.TemporaryDirectory() as folder:
         for data in with_roots(script, Path(folder)):
-            whole = Transcript.read(data)
-            place = at % len(whole.events)
-            back = read(data, Path(folder), at=whole.events[place].uuid)
-            alone = [whole.events[i] for i in whole.graph.chain(place, beside=False)]
-            expected = [e.uuid for e in whole.chain(place) if e.type in MESSAGES]
+            transcript = Transcript.read(data)
+            place = at % len(transcript.events)
+            back = read(data, Path(folder), at=transcript.events[place].uuid)
+            alone = [transcript.events[i] for i in transcript.graph.chain(place, beside=False)]
+            expected = [e.uuid for e in transcript.chain(place) if e.type in MESSAGES]
 
             if not open_calls([event for event in alone if event.type in MESSAGES]):
                 assert expected == [event.uuid for event in back.chain]
@@ -223,8 +223,8 @@ def test_a_compacted_session_is_opened_by_its_tail(tmp_path: Path, keep: bool) -
     """Five megabytes were said; a summary, what was kept and what followed are read."""
     journal = Journal(tmp_path, durability="none")
     session = journal.create()
-    said = grow(session, 5000)
-    session.compact("all of it", keep_from=said[-5] if keep else None)
+    uuids = grow(session, 5000)
+    session.compact("all of it", keep_from=uuids[-5] if keep else None)
     grow(session, 5)
     path = session.transcript_path
     assert path is not None
@@ -256,30 +256,30 @@ def test_a_boundary_on_a_dead_branch_is_not_applied(tmp_path: Path) -> None:
     """The last boundary in the file is not the live line's: it is passed by."""
     journal = Journal(tmp_path, durability="none")
     session = journal.create()
-    said = grow(session, 3, 10)
+    uuids = grow(session, 3, 10)
     session.compact("dead")
-    session.rewind(said[-1])
+    session.rewind(uuids[-1])
     more = grow(session, 1, 10)
 
-    assert [*said, *more] == [e.uuid for e in journal.resume(session.id)._chain]
+    assert [*uuids, *more] == [e.uuid for e in journal.resume(session.id)._chain]
 
 
 def test_what_a_compaction_kept_may_stand_in_an_ancestor(tmp_path: Path) -> None:
     """Ranges lead there; without the ancestor the chain is what is left, and that is said."""
     journal = Journal(tmp_path, durability="none")
     old = journal.create()
-    said = grow(old, 5, 10)
+    uuids = grow(old, 5, 10)
     new = journal.resume(old.id)
-    said += grow(new, 2, 10)
-    new.compact("sum", keep_from=said[3])
+    uuids += grow(new, 2, 10)
+    new.compact("sum", keep_from=uuids[3])
     before = [event.uuid for event in new._chain]
     assert before == [e.uuid for e in journal.resume(new.id)._chain]
-    assert before[1:] == said[3:]
+    assert before[1:] == uuids[3:]
     assert old.transcript_path is not None
     old.transcript_path.unlink()
     again = journal.resume(new.id)
 
-    assert said[5:] == [e.uuid for e in again._chain if e.type != "summary"]
+    assert uuids[5:] == [e.uuid for e in again._chain if e.type != "summary"]
     assert "ancestor missing" in [notice.what for notice in again.recovery.notices]
 
 
@@ -300,7 +300,7 @@ def test_an_event_is_found_by_its_id(tmp_path: Path, uuid: str) -> None:
 
 def test_a_head_says_what_is_odd_about_it(tmp_path: Path) -> None:
     """No header, a foreign first line, a newer version: told, never raised."""
-    told = {}
+    heads = {}
     for name, data in {
         "empty": b"",
         "foreign": b'{"type":"user","uuid":"u"}\n',
@@ -311,12 +311,12 @@ def test_a_head_says_what_is_odd_about_it(tmp_path: Path) -> None:
         path.write_bytes(data)
         with Segments([path]) as segments:
             header, _, notices, _ = head(segments)
-        told[name] = (header is not None, [notice.what for notice in notices])
+        heads[name] = (header is not None, [notice.what for notice in notices])
 
-    assert (False, ["no header"]) == told["empty"]
-    assert (False, ["no header"]) == told["foreign"]
-    assert told["newer"][0]
-    assert 1 == len(told["newer"][1])
+    assert (False, ["no header"]) == heads["empty"]
+    assert (False, ["no header"]) == heads["foreign"]
+    assert heads["newer"][0]
+    assert 1 == len(heads["newer"][1])
 
 
 def test_an_unknown_domain_of_the_harness_is_folded_from_the_root(tmp_path: Path) -> None:

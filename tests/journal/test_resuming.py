@@ -29,9 +29,9 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path / "home", durability="none")
 
 
-def use(session: Session, name: str, tool: str, given: Any, result: str = "ok") -> None:
+def use(session: Session, name: str, tool: str, arguments: Any, result: str = "ok") -> None:
     """Record a call of a tool and its result."""
-    block = {"type": "tool_use", "id": name, "name": tool, "input": given}
+    block = {"type": "tool_use", "id": name, "name": tool, "input": arguments}
     session.record("assistant", {"role": "assistant", "content": [block]})
     answer(session, name, result)
 
@@ -60,15 +60,15 @@ def test_resume_tells_the_open_to_dos_of_every_agents_tool(
     journal: Journal, agent: str, mode: Mode
 ) -> None:
     """And of a session that was compacted since, however often."""
-    tool, given, result = LISTS[agent]
+    tool, arguments, result = LISTS[agent]
     session = journal.create()
     say(session, "look after the tank")
-    use(session, "c1", tool, given, result)
+    use(session, "c1", tool, arguments, result)
     reply(session, "The list is made.")
     session.compact("A list was made.")
     say(session, "go on")
-    kept = reply(session, "Going on.")
-    session.compact("Still at it.", keep_from=kept)
+    reply_uuid = reply(session, "Going on.")
+    session.compact("Still at it.", keep_from=reply_uuid)
     drop(session)
 
     assert ["feed the fish"] == todo_words(journal.resume(session.id, mode=mode))
@@ -126,8 +126,8 @@ def test_half_a_compaction_is_a_notice(journal: Journal, mode: Mode) -> None:
     say(session, "hello")
     session.compact("hello was said")
     assert session.transcript_path is not None
-    whole = session.transcript_path.read_bytes()
-    session.transcript_path.write_bytes(whole[: whole.rindex(b'{"type":"boundary"')])
+    data = session.transcript_path.read_bytes()
+    session.transcript_path.write_bytes(data[: data.rindex(b'{"type":"boundary"')])
     drop(session)
 
     again = journal.resume(session.id, mode=mode)
@@ -157,7 +157,7 @@ def test_a_subagent_that_was_killed_is_told_with_its_last_event(tmp_path: Path, 
     lost = again.recovery.subagents
 
     assert [("task-7", "reviewer", "lost", "user")] == [
-        (one.agent_id, one.name, one.status, one.last_type) for one in lost
+        (subagent.agent_id, subagent.name, subagent.status, subagent.last_type) for subagent in lost
     ]
     assert ["subagent never ended"] == [notice.what for notice in again.recovery.notices]
     assert "reviewer task-7: lost with its process" in again.recovery.notices[0].detail
@@ -169,7 +169,9 @@ def test_a_subagent_that_still_runs_is_told_as_running(journal: Journal) -> None
     session = journal.create()
     side = session.sidechain("reviewer")
 
-    assert ["running"] == [one.status for one in journal.resume(session.id).recovery.subagents]
+    assert ["running"] == [
+        subagent.status for subagent in journal.resume(session.id).recovery.subagents
+    ]
 
     side.finish("fine")
     assert [] == journal.resume(session.id).recovery.subagents
@@ -204,7 +206,7 @@ def test_title_model_and_first_prompt_are_carried_on(journal: Journal, mode: Mod
     name = session.id
     for _ in range(2):
         again = journal.resume(name, mode=mode)
-        listed = next(one for one in journal.sessions() if one.session_id == again.id)
+        listed = next(entry for entry in journal.sessions() if entry.session_id == again.id)
 
         assert "Tide tables" == again.title == listed.title
         assert ("m-2", "Why is the tide low?") == (listed.model, listed.first_prompt)
@@ -213,7 +215,7 @@ def test_title_model_and_first_prompt_are_carried_on(journal: Journal, mode: Mod
         again.flush()
         again.close()
         name = again.id
-        listed = next(one for one in journal.sessions() if one.session_id == name)
+        listed = next(entry for entry in journal.sessions() if entry.session_id == name)
 
         assert ("Tide tables", "m-2") == (listed.title, listed.model)
 
@@ -338,9 +340,9 @@ def test_a_tool_may_name_a_parent_that_nobody_knows(journal: Journal) -> None:
             }
             tools.append_transcript({"session_id": "s-1", "event": event})
     again = journal.resume("s-1", mode="continue")
-    said = [block["text"] for message in again.messages for block in message["content"]]
+    texts = [block["text"] for message in again.messages for block in message["content"]]
 
-    assert ["e1", "e2", "e3"] == said
+    assert ["e1", "e2", "e3"] == texts
     assert [True] == [notice.what.endswith(" link") for notice in again.recovery.notices]
 
 

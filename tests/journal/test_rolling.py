@@ -39,8 +39,8 @@ def prompt(text: str) -> dict[str, Any]:
 def turn(session: Session, text: str) -> str:
     """One turn: a prompt and an answer; the answer's id."""
     session.record("user", prompt(f"{text}?"))
-    said = {"role": "assistant", "content": [{"type": "text", "text": f"{text}!"}]}
-    receipt = session.record("assistant", said)
+    answer = {"role": "assistant", "content": [{"type": "text", "text": f"{text}!"}]}
+    receipt = session.record("assistant", answer)
     session.flush()
     return receipt.uuid
 
@@ -51,7 +51,7 @@ def texts(session: Session) -> list[str]:
     return [block["text"] for content in contents for block in content]
 
 
-def said(*names: object) -> list[str]:
+def turn_texts(*names: object) -> list[str]:
     """What turns of these names come to."""
     return [text for name in names for text in (f"{name}?", f"{name}!")]
 
@@ -64,11 +64,11 @@ def folder_of(session: Session) -> Path:
 
 def numbers(session: Session) -> list[int]:
     """Which segments it has."""
-    found = [segment_of(path.name) for path in parts_of(folder_of(session), session.id)]
-    return [segment.number for segment in found if segment is not None]
+    segments = [segment_of(path.name) for path in parts_of(folder_of(session), session.id)]
+    return [segment.number for segment in segments if segment is not None]
 
 
-def whole(session: Session) -> bytes:
+def bytes_of(session: Session) -> bytes:
     """All its bytes as one run."""
     with Segments(parts_of(folder_of(session), session.id)) as segments:
         return segments.read(0, segments.size)
@@ -99,18 +99,18 @@ def test_a_session_rolls_at_the_end_of_a_turn_and_goes_on(rolled: Session) -> No
     assert [("header", n + 1) for n in range(len(paths))] == [
         (head.type, head.fields.get("segment", 1)) for head in heads
     ]
-    assert said(*range(12)) == texts(rolled)
+    assert turn_texts(*range(12)) == texts(rolled)
 
 
 def test_a_header_says_what_stands_before_its_segment(rolled: Session) -> None:
     """Base offset and base line are the bytes and lines of all earlier segments."""
     paths = parts_of(folder_of(rolled), NAME)
     with Segments(paths) as segments:
-        told = [segments.head_of(n) for n in numbers(rolled)[1:]]
+        heads = [segments.head_of(n) for n in numbers(rolled)[1:]]
     before = [b"".join(path.read_bytes() for path in paths[:n]) for n in range(1, len(paths))]
 
     assert [(len(data), data.count(b"\n")) for data in before] == [
-        (head.base_offset, head.base_line) for head in told if head is not None
+        (head.base_offset, head.base_line) for head in heads if head is not None
     ]
 
 
@@ -122,7 +122,7 @@ def test_receipts_count_bytes_and_lines_of_the_whole_session(journal: Journal) -
             receipts.append(session.record("user", prompt(str(n) * 300)))
             session.flush()
         open_lines = [receipt.line for receipt in receipts]
-    data = whole(session)
+    data = bytes_of(session)
     places = [(r.offset, data[: r.offset].count(b"\n") + 1) for r in receipts]
 
     assert len(numbers(session)) > 2
@@ -134,14 +134,14 @@ def test_receipts_count_bytes_and_lines_of_the_whole_session(journal: Journal) -
 def test_logical_bytes_never_shrink_or_change(journal: Journal) -> None:
     """After every step the run begins with what it was before."""
     with journal.create(session=NAME) as session:
-        before = whole(session)
+        before = bytes_of(session)
         for n in range(12):
             turn(session, str(n))
-            now = whole(session)
+            now = bytes_of(session)
 
             assert now.startswith(before)
             before = now
-    assert whole(session).startswith(before)
+    assert bytes_of(session).startswith(before)
 
 
 @pytest.mark.parametrize("mode", ["adopt", "continue", "fork"])
@@ -151,7 +151,7 @@ def test_a_rolled_session_resumes_whole(rolled: Session, journal: Journal, mode:
     with journal.resume(NAME, mode=mode) as session:
         turn(session, "more")
 
-        assert said(*range(12), "more") == texts(session)
+        assert turn_texts(*range(12), "more") == texts(session)
         assert [] == session.recovery.skipped
         assert [] == session.recovery.notices
 
@@ -167,7 +167,7 @@ def test_a_fork_takes_any_event_of_any_segment(journal: Journal) -> None:
         fork.close()
     again = [journal.resume(name) for name in ids]
 
-    assert [said(*range(n + 1)) for n in range(12)] == seen
+    assert [turn_texts(*range(n + 1)) for n in range(12)] == seen
     assert seen == [texts(fork) for fork in again]
 
 
@@ -180,7 +180,7 @@ def test_a_compaction_keeps_events_of_several_segments(rolled: Session, journal:
     with journal.resume(NAME, mode="continue") as session:
         back = journal._load(folder_of(rolled), NAME)
 
-        assert ["so far", *said(*range(4, 12), "more")] == texts(session)
+        assert ["so far", *turn_texts(*range(4, 12), "more")] == texts(session)
         assert back.starts_with_summary
         assert back.snapshot is not None
 
@@ -196,7 +196,7 @@ def test_a_boundary_read_in_a_later_segment_saves_the_rest(journal: Journal) -> 
     back = journal._load(folder_of(session), NAME)
 
     assert ["so far", "more?"] == [event.fields["content"] for event in back.chain[:2]]
-    assert back.bytes_read < len(whole(session)) / 4
+    assert back.bytes_read < len(bytes_of(session)) / 4
 
 
 def test_addresses_hold_when_an_old_segment_grows_late(journal: Journal) -> None:
@@ -208,13 +208,13 @@ def test_addresses_hold_when_an_old_segment_grows_late(journal: Journal) -> None
     quick.compact("so far", keep_from=quick._chain[6].uuid)
     turn(quick, "more")
     fork = journal.fork(NAME, at=events[-1])
-    told, forked = texts(quick), texts(fork)
+    expected, forked = texts(quick), texts(fork)
     slow.record("user", prompt("late " * 50))
     quick.close()
     fork.close()
 
     assert 1 == slow._run.segment if slow._run else 0
-    assert told == texts(journal.resume(NAME))
+    assert expected == texts(journal.resume(NAME))
     assert forked == texts(journal.resume(fork.id))
     assert journal._load(folder_of(quick), NAME).snapshot is not None
 
@@ -229,7 +229,7 @@ def test_a_late_line_is_never_lost_and_its_writer_follows(journal: Journal) -> N
     late = slow.record("user", prompt("late"))
     slow.flush()
     after = slow.record("user", prompt("after"))
-    events = [event.uuid for event in Transcript.read(whole(slow)).events]
+    events = [event.uuid for event in Transcript.read(bytes_of(slow)).events]
 
     assert (1, last) == (late.segment, after.segment)
     assert last > 1
@@ -239,12 +239,12 @@ def test_a_late_line_is_never_lost_and_its_writer_follows(journal: Journal) -> N
 
 def test_of_two_writers_that_roll_one_writes_the_header(journal: Journal) -> None:
     """Both pass the cap, one begins the next segment, the other follows."""
-    one = journal.create(session=NAME)
-    two = journal.resume(NAME, mode="continue")
+    first = journal.create(session=NAME)
+    second = journal.resume(NAME, mode="continue")
     for n in range(30):
-        turn(one if n % 2 else two, str(n) * 20)
-    one.flush()
-    with Segments(parts_of(folder_of(one), NAME)) as segments:
+        turn(first if n % 2 else second, str(n) * 20)
+    first.flush()
+    with Segments(parts_of(folder_of(first), NAME)) as segments:
         per_file = [
             Transcript.read(segments.read(p.start, p.start + p.size)).events for p in segments.parts
         ]
@@ -290,11 +290,11 @@ def test_processes_that_write_while_old_segments_are_sealed_lose_nothing(tmp_pat
     while any(writer.poll() is None for writer in writers):
         with contextlib.suppress(SessionBusy):
             journal.cleanup()
-    told = [line.split() for writer in writers for line in writer.communicate()[0].splitlines()]
+    receipts = [line.split() for writer in writers for line in writer.communicate()[0].splitlines()]
     with Segments(parts_of(folder, NAME)) as segments:
         read = codec.decode(segments.read(0, segments.size))
         lost = []
-        for uuid, segment, offset in told:
+        for uuid, segment, offset in receipts:
             at = segments.at(int(segment), int(offset), 1)
             line = b"" if at is None else segments.read(at, segments.line_end(at))
             if [uuid] != [event.uuid for event in codec.decode(line).events]:
@@ -302,10 +302,10 @@ def test_processes_that_write_while_old_segments_are_sealed_lose_nothing(tmp_pat
     uuids = [event.uuid for event in read.events]
 
     assert [0] * 3 == [writer.returncode for writer in writers]
-    assert 180 == len(told)
+    assert 180 == len(receipts)
     assert [] == lost
     assert [] == read.skipped
-    assert [1] * 180 == [uuids.count(uuid) for uuid, _, _ in told]
+    assert [1] * 180 == [uuids.count(uuid) for uuid, _, _ in receipts]
     assert sum(path.suffix == ".zst" for path in folder.iterdir()) > 2
 
 
@@ -339,7 +339,7 @@ def test_a_stale_tip_is_seen_across_segments(journal: Journal) -> None:
     receipt = slow.record("user", prompt("fine"), expected_tip=quick.tip, on_stale="conflict")
     assert slow._run is not None
     assert slow._run.segment == receipt.segment > 1
-    assert [*said(*range(6)), "fine"] == texts(slow)[1:]
+    assert [*turn_texts(*range(6)), "fine"] == texts(slow)[1:]
 
 
 def test_a_rewind_goes_to_the_last_segment(journal: Journal) -> None:
@@ -352,7 +352,7 @@ def test_a_rewind_goes_to_the_last_segment(journal: Journal) -> None:
     receipt = slow.rewind(start)
 
     assert receipt.segment == (quick._run.segment if quick._run else 0) > 1
-    assert said("start") == texts(journal.resume(NAME))
+    assert turn_texts("start") == texts(journal.resume(NAME))
 
 
 def test_a_half_made_segment_is_taken_over(rolled: Session, journal: Journal) -> None:
@@ -367,22 +367,22 @@ def test_a_half_made_segment_is_taken_over(rolled: Session, journal: Journal) ->
 
             assert session._run is not None
             assert last == session._run.segment
-            assert session._run.base_offset == len(whole(session)) - path.stat().st_size
-        assert said(*range(12), "more") == texts(journal.resume(NAME))
+            assert session._run.base_offset == len(bytes_of(session)) - path.stat().st_size
+        assert turn_texts(*range(12), "more") == texts(journal.resume(NAME))
         path.unlink()
 
 
 def test_a_sealed_last_segment_is_not_written_again(rolled: Session, journal: Journal) -> None:
     """The session goes on in the next one; nothing hides what was sealed."""
     rolled.close()
-    before = whole(rolled)
+    before = bytes_of(rolled)
     for path in parts_of(folder_of(rolled), NAME):
         seal(path)
     with journal.resume(NAME, mode="continue") as session:
         turn(session, "more")
 
-        assert said(*range(12), "more") == texts(session)
-    assert whole(session).startswith(before)
+        assert turn_texts(*range(12), "more") == texts(session)
+    assert bytes_of(session).startswith(before)
     assert [NAME] == [listed.session_id for listed in journal.sessions()]
 
 
@@ -390,7 +390,7 @@ def test_a_log_that_was_sealed_is_never_made_anew(journal: Journal) -> None:
     """A handle that died let go of its lock; the file was sealed meanwhile."""
     session = journal.create(session=NAME)
     turn(session, "one")
-    before = whole(session)
+    before = bytes_of(session)
     runs.drop(session)
     assert session.transcript_path is not None
     seal(session.transcript_path)
@@ -398,7 +398,7 @@ def test_a_log_that_was_sealed_is_never_made_anew(journal: Journal) -> None:
     run.append(b"{}\n")
 
     assert 2 == run.segment
-    assert whole(session).startswith(before)
+    assert bytes_of(session).startswith(before)
     run.close()
 
 

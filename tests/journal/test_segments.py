@@ -39,13 +39,15 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_segments_read_as_one_run_of_bytes(tmp_path: Path, sealed: tuple[int, ...]) -> None:
     """Any range, across files, compressed or not."""
     pieces = [b"one\n" * 30, b"two\n" * 20, b"three\n" * 10]
-    whole = b"".join(pieces)
+    data = b"".join(pieces)
     with Segments(write(tmp_path, *pieces, sealed=sealed)) as segments:
         size = segments.size
-        found = {(a, b): segments.read(a, b) for a in range(0, 270, 13) for b in range(0, 290, 17)}
+        pieces_read = {
+            (a, b): segments.read(a, b) for a in range(0, 270, 13) for b in range(0, 290, 17)
+        }
 
-    assert len(whole) == size
-    assert {(a, b): whole[a:b] for a, b in found} == found
+    assert len(data) == size
+    assert {(a, b): data[a:b] for a, b in pieces_read} == pieces_read
 
 
 def test_the_original_is_taken_before_its_sealed_copy(tmp_path: Path) -> None:
@@ -144,9 +146,9 @@ def test_a_line_is_found_from_any_of_its_bytes(tmp_path: Path) -> None:
     """Also one longer than a block, across files, and the last one without its LF."""
     data = b"short\n" + b"x" * 50 + b"\n\nend"
     with Segments(write(tmp_path, data[:20], data[20:])) as segments:
-        found = {(segments.line_start(k), segments.line_end(k)) for k in range(len(data))}
+        bounds = {(segments.line_start(k), segments.line_end(k)) for k in range(len(data))}
 
-    assert {(0, 5), (6, 56), (57, 57), (58, 61)} == found
+    assert {(0, 5), (6, 56), (57, 57), (58, 61)} == bounds
 
 
 def test_a_session_that_shrank_under_us_reads_short(tmp_path: Path) -> None:

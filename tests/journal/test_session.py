@@ -254,10 +254,10 @@ def test_the_same_uuid_from_another_process_is_a_no_op(journal: Journal) -> None
         "print(s.record('user', {'role': 'user', 'content': 'x'}, uuid='theirs').offset)"
     )
     run = [sys.executable, "-c", code, str(journal.root), session.id]
-    told = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60)
     receipt = session.record("user", {"role": "user", "content": "x"}, uuid="theirs")
 
-    assert int(told.stdout) == receipt.offset
+    assert int(done.stdout) == receipt.offset
     assert 1 == sum(b'"uuid":"theirs"' in line for line in lines_of(session))
 
 
@@ -266,13 +266,13 @@ def test_a_half_written_line_registers_no_uuid(journal: Journal) -> None:
     session = journal.create()
     path = session.transcript_path
     assert path is not None
-    whole = session.record("user", {"role": "user", "content": "x" * 50}, uuid="torn")
+    earlier = session.record("user", {"role": "user", "content": "x" * 50}, uuid="torn")
     drop(session)
     path.write_bytes(path.read_bytes()[:-20])
     again = journal.resume(session.id, mode="continue")
     receipt = again.record("user", {"role": "user", "content": "x" * 50}, uuid="torn")
 
-    assert receipt.offset > whole.offset
+    assert receipt.offset > earlier.offset
     assert ["x" * 50] == texts(journal.resume(session.id))
 
 
@@ -299,13 +299,13 @@ def test_a_stale_tip_is_a_conflict_when_asked_for(journal: Journal) -> None:
     other = journal.resume(session.id, mode="continue")
     theirs = say(other, "theirs")
     before = lines_of(session)
-    with pytest.raises(Conflict) as told:
+    with pytest.raises(Conflict) as caught:
         say(session, "ours", expected_tip=start, on_stale="conflict")
 
     assert before == lines_of(session)
-    assert theirs in told.value.message
-    assert 11 == told.value.exit_code
-    assert told.value.hint
+    assert theirs in caught.value.message
+    assert 11 == caught.value.exit_code
+    assert caught.value.hint
 
 
 def test_the_tip_another_process_left_can_be_gone_on_from(journal: Journal) -> None:
@@ -371,13 +371,13 @@ def test_processes_share_a_session(journal: Journal) -> None:
         worker.communicate("go\n", timeout=120)
     assert session.transcript_path is not None
     read = Transcript.read(session.transcript_path.read_bytes())
-    said = {event.fields["content"] for event in read.events if event.type == "user"}
+    contents = {event.fields["content"] for event in read.events if event.type == "user"}
     ids = [event.uuid for event in read.events]
 
     assert [0] * 4 == [worker.returncode for worker in workers]
     assert [] == read.skipped
     assert len(set(ids)) == len(ids)
-    assert {f"w{k} {n}" for k in range(4) for n in range(250)} < said
+    assert {f"w{k} {n}" for k in range(4) for n in range(250)} < contents
     assert 25 == sum(uuid.startswith("shared-") for uuid in ids)
     assert start == next(e.uuid for e in read.chain() if e.type == "user")
 
@@ -391,9 +391,9 @@ def test_a_rewind_to_nowhere_changes_nothing(journal: Journal) -> None:
     say(session, "a")
     before = lines_of(session)
     for move in (session.rewind, lambda to: say(session, "b", parent=to)):
-        with pytest.raises(SessionNotFound) as told:
+        with pytest.raises(SessionNotFound) as caught:
             move("nowhere")
-        assert told.value.hint
+        assert caught.value.hint
 
     assert before == lines_of(session)
     assert ["a"] == texts(session)
@@ -489,11 +489,11 @@ def test_switched_off_everything_works_and_nothing_is_on_the_disk(tmp_path: Path
         assert ("/w", ["first"]) == (session.state.cwd, texts(session))
         say(session, "dead")
         say(session, "second", parent=first)
-        kept = say(session, "third", expected_tip=session.tip)
+        third = say(session, "third", expected_tip=session.tip)
         with session.sidechain("helper") as child:
             child.record("user", {"role": "user", "content": "x"})
             child.finish("done")
-        session.compact("sum", keep_from=kept)
+        session.compact("sum", keep_from=third)
         session.flush()
         assert ["sum", "third"] == texts(session)
 

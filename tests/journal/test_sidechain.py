@@ -41,10 +41,10 @@ def events(path: Path | None) -> list[Event]:
     return codec.decode(path.read_bytes()).events
 
 
-def told(parent: Session) -> list[tuple[Any, Any]]:
+def child_reports(parent: Session) -> list[tuple[Any, Any]]:
     """What the parent's log says of its children: how it stands, and the summary."""
-    said = [e.fields for e in events(parent.transcript_path) if e.type == "sidechain"]
-    return [(fields["completion_status"], fields["summary"]) for fields in said]
+    reports = [e.fields for e in events(parent.transcript_path) if e.type == "sidechain"]
+    return [(fields["completion_status"], fields["summary"]) for fields in reports]
 
 
 def work(child: Sidechain, count: int = 3) -> None:
@@ -68,7 +68,7 @@ def test_a_child_that_finished_leaves_its_summary(parent: Session) -> None:
     child.finish("again")
     child.cancel()
 
-    assert [("running", None), ("finished", "three callers")] == told(parent)
+    assert [("running", None), ("finished", "three callers")] == child_reports(parent)
     assert ("finished", "three callers") == (child.completion_status, child.summary)
     assert "finished" == events(child.path)[-1].fields["reason"]
 
@@ -80,7 +80,7 @@ def test_a_child_that_raised_is_told_as_crashed(parent: Session) -> None:
     with pytest.raises(RuntimeError), child:
         raise RuntimeError("out of tokens")
 
-    assert ("crashed", "RuntimeError: out of tokens") == told(parent)[-1]
+    assert ("crashed", "RuntimeError: out of tokens") == child_reports(parent)[-1]
     assert 5 == len(events(child.path))
 
 
@@ -89,7 +89,7 @@ def test_a_child_that_ended_without_a_word_is_told_as_crashed(parent: Session) -
     with parent.sidechain("explorer") as child:
         work(child)
 
-    assert ("crashed", "ended without finish()") == told(parent)[-1]
+    assert ("crashed", "ended without finish()") == child_reports(parent)[-1]
     assert "crashed" == child.completion_status
 
 
@@ -98,7 +98,7 @@ def test_a_child_that_was_cancelled_is_told_as_cancelled(parent: Session) -> Non
     with parent.sidechain("explorer") as child:
         child.cancel("the user pressed escape")
 
-    assert ("cancelled", "the user pressed escape") == told(parent)[-1]
+    assert ("cancelled", "the user pressed escape") == child_reports(parent)[-1]
 
 
 def test_a_child_that_was_lost_is_still_running_in_the_log(
@@ -111,7 +111,7 @@ def test_a_child_that_was_lost_is_still_running_in_the_log(
     assert parent.transcript_path is not None
     read = Transcript.read(parent.transcript_path.read_bytes())
 
-    assert [("running", None)] == told(parent)
+    assert [("running", None)] == child_reports(parent)
     assert child.agent_id in [n.detail for n in read.report() if n.what == "subagent never ended"]
     assert parent.messages == journal.resume(parent.id).messages
 
@@ -178,16 +178,16 @@ def test_children_share_one_cap_and_passing_it_is_an_error(tmp_path: Path) -> No
     """The error says how much and what to do; both children's words stay, the end is told."""
     journal = Journal(tmp_path, durability="none", sidechain_cap=4000)
     parent = journal.create()
-    one, two = parent.sidechain("one"), parent.sidechain("two")
+    first, second = parent.sidechain("one"), parent.sidechain("two")
     with pytest.raises(BudgetExceeded) as error:
-        work_in_turn(one, two)
-    one.finish("as far as it went")
+        work_in_turn(first, second)
+    first.finish("as far as it went")
     size = sum(path.stat().st_size for path in (tmp_path / "sidechains").rglob("*.jsonl"))
 
     assert "4,000" in error.value.message
     assert error.value.hint
     assert 3500 < size < 4000 + 300
-    assert ("finished", "as far as it went") == told(parent)[-1]
+    assert ("finished", "as far as it went") == child_reports(parent)[-1]
 
 
 def test_a_child_that_passes_the_cap_in_its_block_is_told_as_crashed(tmp_path: Path) -> None:
@@ -197,8 +197,8 @@ def test_a_child_that_passes_the_cap_in_its_block_is_told_as_crashed(tmp_path: P
     with pytest.raises(BudgetExceeded), parent.sidechain("one") as child:
         work(child, 100)
 
-    assert "crashed" == told(parent)[-1][0]
-    assert "BudgetExceeded" in told(parent)[-1][1]
+    assert "crashed" == child_reports(parent)[-1][0]
+    assert "BudgetExceeded" in child_reports(parent)[-1][1]
     assert "terminator" == events(child.path)[-1].type
 
 
@@ -208,7 +208,7 @@ def test_a_child_there_is_no_room_for_is_not_begun(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceeded):
         parent.sidechain("one")
 
-    assert [] == told(parent)
+    assert [] == child_reports(parent)
 
 
 def test_the_caps_of_two_sessions_are_apart(tmp_path: Path) -> None:
@@ -254,8 +254,8 @@ def test_the_parent_hears_of_the_end_although_the_log_cannot_be_closed(
     with pytest.raises(NotAppendable, match="cannot sync"):
         getattr(child, end)("so far")
 
-    assert ("running", None) == told(parent)[0]
-    assert (child.completion_status, "so far") == told(parent)[1]
+    assert ("running", None) == child_reports(parent)[0]
+    assert (child.completion_status, "so far") == child_reports(parent)[1]
 
 
 def test_local_to_a_project_each_session_has_its_own_cap(tmp_path: Path) -> None:

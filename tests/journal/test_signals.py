@@ -72,10 +72,10 @@ def test_sessions_and_sidechains_are_synced_before_the_handler_that_was_there(
 ) -> None:
     """The previous handler finds everything on the disk, the child's file first."""
     disk = Watched()
-    found: list[list[int]] = []
+    synced: list[list[int]] = []
 
     def first(number: int, _: object) -> None:
-        found.append(list(disk.synced))
+        synced.append(list(disk.synced))
         heard.append(number)
 
     signal.signal(signal.SIGTERM, first)
@@ -85,7 +85,7 @@ def test_sessions_and_sidechains_are_synced_before_the_handler_that_was_there(
     undo()
     side.finish("done")
 
-    assert [[inode(side.path), inode(session.transcript_path)]] == found
+    assert [[inode(side.path), inode(session.transcript_path)]] == synced
     assert [signal.SIGTERM] == heard
 
 
@@ -267,20 +267,20 @@ def test_a_second_signal_during_the_flush_goes_straight_on(
 @pytest.mark.parametrize("call", [flush_on_signals, lambda _: flush_on_signals([])])
 def test_only_the_main_thread_may_ask(session: Session, call: Callable[[Any], object]) -> None:
     """Python allows no other; the error says so in our words."""
-    said: list[ThenceError] = []
+    errors: list[ThenceError] = []
 
     def elsewhere() -> None:
         try:
             call(session)
         except ThenceError as error:
-            said.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
 
-    assert "main thread" in said[0].message
-    assert said[0].hint
+    assert "main thread" in errors[0].message
+    assert errors[0].hint
 
 
 def test_a_terminated_process_dies_of_the_signal_with_its_turn_written(tmp_path: Path) -> None:

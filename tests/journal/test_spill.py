@@ -231,8 +231,8 @@ def test_any_content_comes_back_and_the_budget_holds(
             assert inline_bytes(recorded(fitted)) == spill.inline_so_far - before
             assert content == spill.restore(fitted)
             assert spilled == spilled_in(fitted) == spilled_in(recorded(fitted))
-            assert [one.hash for one in spilled] == [
-                sha256(spill.load(one.name)).hexdigest() for one in spilled
+            assert [spill_ref.hash for spill_ref in spilled] == [
+                sha256(spill.load(spill_ref.name)).hexdigest() for spill_ref in spilled
             ]
 
 
@@ -370,9 +370,9 @@ def test_a_fault_gives_no_placeholder_without_its_file(tmp_path: Path) -> None:
         done.append((Spill(used[-1]), fitted))
 
     met = 0
-    for fault, said in faults(run):
+    for fault, error in faults(run):
         met += 1
-        assert said is None or (fault != SHORT and said.hint)
+        assert error is None or (fault != SHORT and error.hint)
         if used[-1].exists():
             assert_whole(used[-1])
     for spill, fitted in done:
@@ -485,12 +485,12 @@ def test_real_copies_get_smaller_and_lose_nothing_else(shared: Path) -> None:
     """On real clients' logs: every dropped text stands in the blocks of the same record."""
     dropped = records = 0
     for path in sorted((shared / "data").rglob("*.jsonl")):
-        for found in codec.objects(path.read_bytes()):
-            if not isinstance(found, codec.RawRecord) or "toolUseResult" not in found.value:
+        for record in codec.objects(path.read_bytes()):
+            if not isinstance(record, codec.RawRecord) or "toolUseResult" not in record.value:
                 continue
-            message = found.value.get("message")
+            message = record.value.get("message")
             content = message.get("content") if isinstance(message, dict) else None
-            result = found.value["toolUseResult"]
+            result = record.value["toolUseResult"]
             missing = set(leaves(result)) - set(leaves(slim(result, content)))
             records += 1
             dropped += sum(map(len, missing))

@@ -34,7 +34,7 @@ def event(uuid: str, text: str = "hello", **more: Any) -> dict[str, Any]:
 
 def lines(journal: Journal, session: str) -> list[dict[str, Any]]:
     """The lines of a session's file."""
-    path = next(found.path for found in journal.sessions() if found.session_id == session)
+    path = next(entry.path for entry in journal.sessions() if entry.session_id == session)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -92,9 +92,9 @@ def test_a_session_that_is_open_here_is_written_through(journal: Journal, tools:
         tools.append_transcript({"session_id": session.id, "event": event("e1", "by a tool")})
         tools.close()
         session.record("assistant", {"role": "assistant", "content": "seen"})
-        said = [message["role"] for message in session.messages]
+        roles = [message["role"] for message in session.messages]
 
-    assert ["user", "assistant"] == said
+    assert ["user", "assistant"] == roles
 
 
 def test_an_event_may_name_what_it_goes_on_from(journal: Journal, tools: Tools) -> None:
@@ -146,10 +146,10 @@ def test_the_history_is_read_newest_first_by_default(journal: Journal, tools: To
     newest = tools.read_history()
     oldest = tools.read_history({"limit": 2, "reverse": False})
 
-    assert ["prompt 59", "prompt 58"] == [found["prompt"] for found in newest[:2]]
+    assert ["prompt 59", "prompt 58"] == [row["prompt"] for row in newest[:2]]
     assert 50 == len(newest)
     assert {"prompt", "ts", "session_id", "offset"} == set(newest[0])
-    assert ["prompt 0", "prompt 1"] == [found["prompt"] for found in oldest]
+    assert ["prompt 0", "prompt 1"] == [row["prompt"] for row in oldest]
 
 
 @pytest.mark.parametrize("opts", [{"limit": "many"}, {"order": "new"}, {"reverse": 1}])
@@ -185,8 +185,8 @@ def test_switched_off_it_answers_the_same_and_writes_nothing(tmp_path: Path) -> 
     with Tools(journal) as tools:
         first = tools.append_transcript({"session_id": "s1", "event": event("e1")})
         again = tools.append_transcript({"session_id": "s1", "event": event("e1")})
-        said = journal.open_sessions[0].messages
+        messages = journal.open_sessions[0].messages
 
     assert first == again
-    assert 1 == len(said)
+    assert 1 == len(messages)
     assert not (tmp_path / "home").exists()

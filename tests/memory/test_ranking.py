@@ -253,7 +253,7 @@ def test_both_stores_answer_all_questions_alike(
     from tests.memory.stored import sweep
 
     home = tmp_path / "home"
-    bench_questions.gather(home)
+    bench_questions.copy_logs(home)
     agents = by_pace(("codex",), ("codex",), ("claude", "codex", "grok"))
     sweep(tmp_path / "store", {agent: [home / f".{agent}"] for agent in agents})
     answered = 0
@@ -262,7 +262,7 @@ def test_both_stores_answer_all_questions_alike(
         closing(Postgres(postgres.url(tenant="questions", machine="here"))) as other,
     ):
         copy(one, other)
-        for question in bench_questions.questions()[:: by_pace(everyday=5, whole=5, prove=1)]:
+        for question in bench_questions.load_questions()[:: by_pace(everyday=5, whole=5, prove=1)]:
             query = parse(question.question)
             told = [
                 [(f.session_uid, f.event_id) for f in store.search(query, 20).matches]

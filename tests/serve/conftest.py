@@ -98,10 +98,12 @@ class House:
         wait_s: float = 0.0,
         digests: bool = True,
         digest_limit_s: float | None = None,
+        only_found: bool = False,
     ) -> SweepReport:
         """Sweep as the server does."""
         with self.store.sweeping(wait_s):
-            return self.sweep(known, digests=digests).run(roots, digest_limit_s)
+            sweep = self.sweep(known, digests=digests)
+            return sweep.run(roots, digest_limit_s, only_found=only_found)
 
     def swept(self) -> None:
         """Import what was written."""

@@ -61,11 +61,11 @@ def hashes(store: Store) -> dict[str, str]:
     return {row.session.session_uid: hash_of(store, row) for row in store.sessions()}
 
 
-def found(store: Store, text: str) -> list[tuple[str, int | None, int | None]]:
+def hits(store: Store, text: str) -> list[tuple[str, int | None, int | None]]:
     """What a search finds."""
     return [
-        (one.session_uid, one.event_id, one.seq)
-        for one in store.search(parse(text), limit=1000).matches
+        (hit.session_uid, hit.event_id, hit.seq)
+        for hit in store.search(parse(text), limit=1000).matches
     ]
 
 
@@ -82,11 +82,11 @@ def test_copy_is_the_store(tmp_path: Path, stores: dict[str, Open], way: tuple[s
     )
     assert hashes(source) == hashes(target)
     assert source.totals(["day", "model"]) == target.totals(["day", "model"])
-    assert found(source, "harbour") == found(target, "harbour") != []
+    assert hits(source, "harbour") == hits(target, "harbour") != []
     assert inventory.is_forgotten(f"claude:{logs.name(6)}")
-    assert {uid: (one.cursor, one.pinned) for uid, one in source.known().sessions.items()} == {
-        uid: (one.cursor, one.pinned) for uid, one in inventory.sessions.items()
-    }
+    assert {
+        uid: (entry.cursor, entry.pinned) for uid, entry in source.known().sessions.items()
+    } == {uid: (entry.cursor, entry.pinned) for uid, entry in inventory.sessions.items()}
     with target.sweeping():
         again = Sweep(target, adapters(), Redactor(key=KEY)).run({"claude": [tmp_path / "home"]})
     assert (0, 0) == (again.lines, again.sessions_new)

@@ -59,11 +59,11 @@ class Loud:
         self._do("put", lambda: self.shelf.put_all(objects))
 
     def get(self, name: str, start: int, length: int) -> bytes:
-        """Give a part."""
+        """Return a part."""
         return self.shelf.get(name, start, length)
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Give the sizes."""
+        """Return the sizes."""
         return self.shelf.sizes(prefix)
 
     def delete(self, names: Sequence[str]) -> None:
@@ -71,10 +71,10 @@ class Loud:
         self._do("delete", lambda: self.shelf.delete(names))
 
     def _do(self, what: str, work: Callable[[], None]) -> None:
-        told = self._fails(what)
-        if told != "before":
+        failure = self._fails(what)
+        if failure != "before":
             work()
-        if told:
+        if failure:
             raise BackendError("the line is cut")
 
 
@@ -230,9 +230,9 @@ def test_upload_that_fails_is_told_by_sync(when: str) -> None:
 
 def test_eviction_that_was_cut_short_is_done_by_the_next() -> None:
     """What was deleted before does not matter."""
-    told = iter(["after", ""])
+    failures = iter(["after", ""])
     shelf = shelf_at("memory:")
-    objects = Objects(Loud(shelf, lambda what: next(told) if what == "delete" else ""))
+    objects = Objects(Loud(shelf, lambda what: next(failures) if what == "delete" else ""))
     objects.append(UID, [b"one"])
 
     with pytest.raises(NotAppendable):
@@ -259,7 +259,7 @@ def test_many_threads_share_a_shelf(shelf: Bucket) -> None:
         thread.join()
 
     assert {n: [bodies[n]] * 6 for n in range(8)} == {
-        n: [objects.read(ref) for ref in found] for n, found in refs.items()
+        n: [objects.read(ref) for ref in blob_refs] for n, blob_refs in refs.items()
     }
     objects.close()
 
@@ -319,19 +319,19 @@ def test_objects_named_without_a_tenant_go_with_their_own_tenant_alone(
         store.close()
     shelf = shelf_at(url)
     before = set(shelf.sizes(""))
-    one, two = (open_store(f"{address}#objects={url}") for address in addresses)
-    read = [_payloads(store, uid) for store in (one, two) for uid in uids]
-    one.remove(uids[:1], why={}, forget=True)
+    first, second = (open_store(f"{address}#objects={url}") for address in addresses)
+    read = [_payloads(store, uid) for store in (first, second) for uid in uids]
+    first.remove(uids[:1], why={}, forget=True)
     after_forget = set(shelf.sizes(""))
-    held = one.load_session(uids[1])
-    assert held is not None
-    refs = [block.ref for fact in held.facts for block in fact.blocks if block.ref]
-    with one.blobs.repack(uids[1], refs) as renamed:
+    stored = first.load_session(uids[1])
+    assert stored is not None
+    refs = [block.ref for fact in stored.facts for block in fact.blocks if block.ref]
+    with first.blobs.repack(uids[1], refs) as renamed:
         pass
-    others = [_payloads(two, uid) for uid in uids]
-    sizes = [two.blobs.size(uid) > 0 for uid in uids]
-    one.close()
-    two.close()
+    others = [_payloads(second, uid) for uid in uids]
+    sizes = [second.blobs.size(uid) > 0 for uid in uids]
+    first.close()
+    second.close()
 
     assert 4 == len(before)
     assert read[:2] == read[2:] == others
@@ -343,6 +343,6 @@ def test_objects_named_without_a_tenant_go_with_their_own_tenant_alone(
 
 
 def _payloads(store: Store, uid: str) -> list[bytes]:
-    held = store.load_session(uid)
-    assert held is not None
-    return [store.blobs.read(b.ref) for fact in held.facts for b in fact.blocks if b.ref]
+    stored = store.load_session(uid)
+    assert stored is not None
+    return [store.blobs.read(b.ref) for fact in stored.facts for b in fact.blocks if b.ref]

@@ -36,8 +36,8 @@ _TENANTS = itertools.count()
 
 def opened(cluster: Cluster, database: str = "postgres", **more: str) -> Postgres:
     """An empty store: a tenant of its own."""
-    told = {"tenant": f"t{next(_TENANTS)}", "machine": "here", **more}
-    return Postgres(cluster.url(database, **told))
+    options = {"tenant": f"t{next(_TENANTS)}", "machine": "here", **more}
+    return Postgres(cluster.url(database, **options))
 
 
 def files(cluster: Cluster, database: str) -> list[Path]:
@@ -84,11 +84,11 @@ def test_address_opens_a_store(postgres: Cluster) -> None:
     """By either name of the database; what is ours in it does not reach the server."""
     url = postgres.url(tenant="red", machine="m1")
     both = [open_store(url), open_store(url.replace("postgresql:", "postgres:"))]
-    told = [(one.tenant, one.machine) for one in both if isinstance(one, Postgres)]
-    for one in both:
-        one.close()
+    names = [(store.tenant, store.machine) for store in both if isinstance(store, Postgres)]
+    for store in both:
+        store.close()
 
-    assert [("red", "m1")] * 2 == told
+    assert [("red", "m1")] * 2 == names
 
 
 def test_server_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_texts_that_the_database_refuses_are_kept(store: Postgres) -> None:
     store.write([change])
     listed = list(store.sessions(Filter(project="\0ODD", model="M\0")))
 
-    assert ["/p/\0odd"] == [one.session.cwd for one in listed]
+    assert ["/p/\0odd"] == [row.session.cwd for row in listed]
     assert [1, 1] == [len(store.search(parse(ask)).matches) for ask in ("zero here", "there")]
     assert 0 == len(store.search(parse("zero project:\0x")).matches)
 
@@ -133,10 +133,10 @@ def test_write_that_is_refused_half_way_leaves_nothing(
     there = [len(list(store.sessions())), len(store.search(parse("text")).matches)]
     store._db.execute("DELETE FROM words WHERE tenant=%(tenant)s AND pieces=1 AND id=1", where)
     store.write([change])
-    found = store.search(parse("text"), limit=50).matches
+    hits = store.search(parse("text"), limit=50).matches
 
     assert [0, 0] == there
-    assert [SEQ_STEP * at for at in range(20)] == sorted(one.seq or 0 for one in found)
+    assert [SEQ_STEP * at for at in range(20)] == sorted(hit.seq or 0 for hit in hits)
 
 
 def test_what_is_told_twice_in_one_write_is_there_as_told_last(store: Postgres) -> None:
@@ -162,44 +162,44 @@ def test_what_is_told_twice_in_one_write_is_there_as_told_last(store: Postgres) 
 
 def test_machines_sweep_beside_each_other(postgres: Cluster) -> None:
     """One sweep of each at a time; each knows its own sessions, and all are listed and pinned."""
-    one = opened(postgres, tenant="team", machine="one")
-    two = opened(postgres, tenant="team", machine="two")
-    with one.sweeping(), two.sweeping():
-        one.write([session(one, "a", "hello")])
-        two.write([session(two, "b", "hello")])
+    first = opened(postgres, tenant="team", machine="one")
+    second = opened(postgres, tenant="team", machine="two")
+    with first.sweeping(), second.sweeping():
+        first.write([session(first, "a", "hello")])
+        second.write([session(second, "b", "hello")])
         again = opened(postgres, tenant="team", machine="one")
         with pytest.raises(StoreLocked), again.sweeping():
             pass
     with again.sweeping(wait=20):
         pass
 
-    [row] = two.sessions(Filter(uids=("claude:a",)))
-    two.write([SessionChange(msgspec.structs.replace(row, pinned=True), Cursor())])
+    [row] = second.sessions(Filter(uids=("claude:a",)))
+    second.write([SessionChange(msgspec.structs.replace(row, pinned=True), Cursor())])
 
-    assert [["claude:a"], ["claude:b"]] == [list(s.known().sessions) for s in (one, two)]
-    assert one.known().sessions["claude:a"].pinned
-    assert 2 == len(list(one.sessions())) == len(two.search(parse("hello")).matches)
-    for store in (one, two, again):
+    assert [["claude:a"], ["claude:b"]] == [list(s.known().sessions) for s in (first, second)]
+    assert first.known().sessions["claude:a"].pinned
+    assert 2 == len(list(first.sessions())) == len(second.search(parse("hello")).matches)
+    for store in (first, second, again):
         store.close()
 
 
 def test_session_of_two_machines_is_that_of_the_one_with_more_of_it(postgres: Cluster) -> None:
     """A copy that lags behind changes nothing; one that leads takes over."""
-    one = opened(postgres, tenant="copied", machine="one")
-    two = opened(postgres, tenant="copied", machine="two")
-    one.write([session(one, "a", "first", "second")])
-    two.write([session(two, "a", "first")])
-    lagging = [sorted(s.known().sessions) for s in (one, two)]
-    two.write([session(two, "a", "first", "second", "third")])
-    leading = [sorted(s.known().sessions) for s in (one, two)]
-    held = one.load_session("claude:a")
+    first = opened(postgres, tenant="copied", machine="one")
+    second = opened(postgres, tenant="copied", machine="two")
+    first.write([session(first, "a", "first", "second")])
+    second.write([session(second, "a", "first")])
+    lagging = [sorted(s.known().sessions) for s in (first, second)]
+    second.write([session(second, "a", "first", "second", "third")])
+    leading = [sorted(s.known().sessions) for s in (first, second)]
+    stored = first.load_session("claude:a")
 
     assert [["claude:a"], []] == lagging
     assert [[], ["claude:a"]] == leading
-    assert held is not None
-    assert (3, 3, 2) == (len(held.facts), len(one.events("claude:a")), held.row.change)
-    assert [1, 1] == [len(one.search(parse(word)).matches) for word in ("first", "third")]
-    for store in (one, two):
+    assert stored is not None
+    assert (3, 3, 2) == (len(stored.facts), len(first.events("claude:a")), stored.row.change)
+    assert [1, 1] == [len(first.search(parse(word)).matches) for word in ("first", "third")]
+    for store in (first, second):
         store.close()
 
 
@@ -229,13 +229,13 @@ def test_many_writers_lose_and_double_nothing(postgres: Cluster) -> None:
         thread.join()
     store = opened(postgres, tenant="crowd", machine="looker")
     count = machines * rounds * 3
-    one = store._kin_of("claude:s0-0-0")
+    family = store._kin_of("claude:s0-0-0")
     listed = len(list(store.sessions()))
     store.close()
 
     assert [] == errors
     assert count == listed
-    assert count - 1 == len(one)
+    assert count - 1 == len(family)
     assert [(count,), (count,), (40,)] == [
         row
         for table in ("events", "words", "owners")
@@ -266,16 +266,16 @@ def test_changes_are_told_as_they_happen(postgres: Cluster) -> None:
 
 def test_store_of_all_machines_is_read_alone(postgres: Cluster) -> None:
     """It knows the sessions of each, and names no file of theirs."""
-    one = opened(postgres, tenant="everyone", machine="one")
+    own = opened(postgres, tenant="everyone", machine="one")
     every = opened(postgres, tenant="everyone", machine="*")
-    one.write([session(one, "a", "hello")])
+    own.write([session(own, "a", "hello")])
     known = list(every.known().sessions)
-    paths = [row.session.source_path for store in (one, every) for row in store.sessions()]
+    paths = [row.session.source_path for store in (own, every) for row in store.sessions()]
     with pytest.raises(BadConfig, match="read-only"):
-        every.write([session(one, "b", "hello")])
+        every.write([session(own, "b", "hello")])
     with pytest.raises(BadConfig, match="read-only"), every.sweeping():
         pass
-    for store in (one, every):
+    for store in (own, every):
         store.close()
 
     assert ["claude:a"] == known
@@ -346,10 +346,18 @@ def test_every_statement_names_the_tenant(
         assert 2 == Pusher(source, target, Redactor(key=bytes(32))).run().sessions
     monkeypatch.undo()
 
-    whole = [one for one in seen if not one.startswith(("SET", "RESET", "CREATE TEMP", "VACUUM"))]
-    about = [one for one in whole if any(f" {table}" in one for table in schema.TABLES)]
+    statements = [
+        statement
+        for statement in seen
+        if not statement.startswith(("SET", "RESET", "CREATE TEMP", "VACUUM"))
+    ]
+    about = [
+        statement
+        for statement in statements
+        if any(f" {table}" in statement for table in schema.TABLES)
+    ]
     assert 40 < len(about)
-    assert [] == [one for one in about if _tables(one) > _tenants(one)]
+    assert [] == [statement for statement in about if _tables(statement) > _tenants(statement)]
 
 
 def test_every_join_of_a_function_carries_the_tenant(store: Postgres) -> None:
@@ -452,12 +460,12 @@ def test_fleet_survives_a_migration(
     for thread in threads:
         thread.join()
     listed = len(list(reader.sessions()))
-    found = reader.search(parse("hello"), limit=1000).matches
+    hits = reader.search(parse("hello"), limit=1000).matches
     for store in (old, laptop, reader, source):
         store.close()
 
     assert [] == errors
-    assert counts["sweep"] + counts["push"] == listed == len(found)
+    assert counts["sweep"] + counts["push"] == listed == len(hits)
     assert [(len(schema.MIGRATIONS) + 1,)] == postgres.sql(
         "SELECT max(version) FROM thence.versions", database
     )
@@ -512,13 +520,13 @@ def test_member_of_the_schema_before_searches_after_a_migration(
     owner.write([session(owner, "one", "hello")])
     owner.close()
     member = Postgres(postgres.url(database, role, tenant="early", machine="here"))
-    found = member.search(parse("hello")).matches
+    hits = member.search(parse("hello")).matches
     stored = member.load_session("claude:one")
     member.write([stores._grow(member, stored, "one", "hello", "again")] if stored else [])
     tail = member.tail("claude:one")
     member.close()
 
-    assert ["claude:one"] == [one.session_uid for one in found]
+    assert ["claude:one"] == [hit.session_uid for hit in hits]
     assert tail is not None
     assert (2, 2) == (
         tail.row.events,
@@ -554,12 +562,12 @@ def two_teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
     """Two teams in a new database, each with a reader; and one who may write for the red one."""
     database = postgres.database()
     stored = {name: opened(postgres, database, tenant=name) for name in ("red", "blue")}
-    for name, one in stored.items():
-        one.write([session(one, name, f"{CANARY} of {name}")])
-        one.write(digests=[stores._digest(f"claude:{name}", 1)])
+    for name, store in stored.items():
+        store.write([session(store, name, f"{CANARY} of {name}")])
+        store.write(digests=[stores._digest(f"claude:{name}", 1)])
         for role in (f"{database}_{name}", f"{database}_{name}_writer"):
             postgres.sql(f"CREATE ROLE {role} LOGIN")
-            one.admit(role, writes=role.endswith("writer"))
+            store.admit(role, writes=role.endswith("writer"))
     url = {
         role: postgres.url(database, f"{database}_{role}", tenant=role.partition("_")[0])
         for role in ("red", "blue", "red_writer")
@@ -569,8 +577,8 @@ def two_teams(postgres: Cluster) -> Iterator[dict[str, Postgres]]:
     members["red in blue"] = Postgres(crossed)
     postgres.sql("ANALYZE", database)
     yield members
-    for one in (*members.values(), *stored.values()):
-        one.close()
+    for store in (*members.values(), *stored.values()):
+        store.close()
 
 
 @pytest.fixture(scope="module")
@@ -591,14 +599,14 @@ def test_member_reads_her_team(teams: dict[str, Postgres]) -> None:
     """Lists, digests, payloads and words."""
     for name in ("red", "blue"):
         store = teams[name]
-        found = store.search(parse(CANARY)).matches
-        held = store.load_session(f"claude:{name}")
+        hits = store.search(parse(CANARY)).matches
+        stored = store.load_session(f"claude:{name}")
 
         assert [f"claude:{name}"] == [row.session.session_uid for row in store.sessions()]
-        assert [f"claude:{name}"] == [one.session_uid for one in found]
-        assert [f"claude:{name}"] == [one["uid"] for one in store.read_table("digests")]
-        assert held is not None
-        assert b"of " in store.blobs.read(found[0].ref or "")
+        assert [f"claude:{name}"] == [hit.session_uid for hit in hits]
+        assert [f"claude:{name}"] == [row["uid"] for row in store.read_table("digests")]
+        assert stored is not None
+        assert b"of " in store.blobs.read(hits[0].ref or "")
 
 
 def test_member_sees_nothing_of_another_team(teams: dict[str, Postgres]) -> None:
@@ -669,19 +677,19 @@ def test_no_search_reaches_another_team_or_breaks_out(
     teams: dict[str, Postgres], asked: str
 ) -> None:
     """Whatever signs the words hold, they are words."""
-    found = [one.session_uid for one in teams["red"].search(parse(asked)).matches]
-    again = [one.session_uid for one in teams["red"].search(parse(CANARY)).matches]
+    uids = [hit.session_uid for hit in teams["red"].search(parse(asked)).matches]
+    again = [hit.session_uid for hit in teams["red"].search(parse(CANARY)).matches]
 
-    assert [] == [uid for uid in found if uid != "claude:red"]
+    assert [] == [uid for uid in uids if uid != "claude:red"]
     assert ["claude:red"] == again
 
 
 def _looked(store: Postgres, tenant: str) -> int:
     """How much the function that searches tells of a tenant, by whatever store it is asked."""
     rows = module_search.PostgresWords(store._db, tenant)
-    [found] = rows.lists([parse(CANARY)], 20, 20).rows
+    [lists] = rows.lists([parse(CANARY)], 20, 20).rows
     events = rows.look_up([((number, tenant, 0, 0, 0), 1.0) for number in range(1, 50)])
-    return len(found) + len(events) + len(rows.words(CANARY[:3].lower(), ""))
+    return len(lists) + len(events) + len(rows.words(CANARY[:3].lower(), ""))
 
 
 def test_reader_does_not_write(own_teams: dict[str, Postgres]) -> None:
@@ -709,7 +717,7 @@ def test_what_a_member_removes_is_pending_until_the_owner_comes(
 
     assert ["claude:red"] == pending
     assert store.known().pending
-    assert [] == [one for one in store.search(parse(CANARY)).matches if one.kind != "digest"]
+    assert [] == [hit for hit in store.search(parse(CANARY)).matches if hit.kind != "digest"]
 
 
 # -- removing -------------------------------------------------------------------------------

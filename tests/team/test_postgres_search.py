@@ -230,9 +230,9 @@ def test_long_text_is_cut_where_the_database_would_lose_places(postgres: Cluster
             made = vectors(text, marks_of("kindusermsg", "t", 5))
             counts.append(len(made))
             for vector in made:
-                told = {word: places or None for word, places in unpacked(vector).items()}
+                expected = {word: places or None for word, places in unpacked(vector).items()}
                 rows = db.execute("SELECT lexeme, positions FROM unnest(%s)", (vector,))
-                assert told == dict(rows.fetchall())
+                assert expected == dict(rows.fetchall())
 
     assert [5, 3, 1] == counts
 
@@ -247,8 +247,8 @@ def test_vectors_are_what_the_database_makes_of_their_text(postgres: Cluster) ->
                 word + (f":{','.join(map(str, places))}" if places else "")
                 for word, places in unpacked(vector).items()
             )
-            found = db.execute("SELECT %s = %s::tsvector", (vector, spelled)).fetchone()
-            assert (text, (True,)) == (text, found)
+            answer = db.execute("SELECT %s = %s::tsvector", (vector, spelled)).fetchone()
+            assert (text, (True,)) == (text, answer)
 
 
 def test_name_of_a_tool_may_be_of_any_length(postgres: Cluster) -> None:
@@ -260,10 +260,10 @@ def test_name_of_a_tool_may_be_of_any_length(postgres: Cluster) -> None:
         for event in change.events
     ]
     store.write([change])
-    found = [len(store.search(parse(f"tool:{'t' * size} hello")).matches) for size in (5000, 10)]
+    counts = [len(store.search(parse(f"tool:{'t' * size} hello")).matches) for size in (5000, 10)]
     store.close()
 
-    assert [1, 0] == found
+    assert [1, 0] == counts
 
 
 def test_words_are_those_of_sqlite(tmp_path: Path) -> None:
@@ -321,9 +321,9 @@ def test_rare_and_common_words_are_found_over_many_runs(
     every = [len(store.search(parse(f"word{at}")).matches) for at in range(0, 160, 7)]
     store.close()
 
-    assert (["claude:s0"], False) == ([one.session_uid for one in rare.matches], rare.capped)
+    assert (["claude:s0"], False) == ([hit.session_uid for hit in rare.matches], rare.capped)
     assert ({"claude:s7", "claude:s6"}, 40, True) == (
-        {one.session_uid for one in common.matches},
+        {hit.session_uid for hit in common.matches},
         len(common.matches),
         common.capped,
     )
@@ -343,19 +343,19 @@ def test_no_plan_goes_back_through_the_rows(postgres: Cluster, *, analysed: bool
     if analysed:
         postgres.sql("ANALYZE", database)
     names = ("words", "words_pkey", "words_body", "events", "events_order")
-    told = []
+    scans = []
     for asked in ("common", "word7", "absent", "common word7", "common -word7", "mo*"):
         with store._db.transaction():
             before = _scans(store, names)
             store.search(parse(asked))
             after = _scans(store, names)
-        told.append([after[name] - before[name] for name in names])
+        scans.append([after[name] - before[name] for name in names])
     store.close()
 
-    assert [(0, 0, 0)] * 6 == [(words, key, events) for words, key, _, events, _ in told]
-    assert all(body for _, _, body, _, _ in told)
+    assert [(0, 0, 0)] * 6 == [(words, key, events) for words, key, _, events, _ in scans]
+    assert all(body for _, _, body, _, _ in scans)
     # The newest, how far back that was, and one look for each event that is shown.
-    assert all(0 < order <= 30 for *_, order in told)
+    assert all(0 < order <= 30 for *_, order in scans)
 
 
 def _scans(store: Postgres, names: Sequence[str]) -> dict[str, int]:
@@ -402,18 +402,18 @@ def test_parts_of_names_have_an_index(postgres: Cluster) -> None:
     store.write(changes)
     postgres.sql("ANALYZE", database)
     names = ("sessions_parts", "sessions")
-    told, found = [], []
+    scans, counts = [], []
     for asked in ("s0277", "S00", "%"):
         with store._db.transaction():
             before = _scans(store, names)
-            found.append(len(store.search(parse(f"project:{asked} cat"), limit=1000).matches))
+            counts.append(len(store.search(parse(f"project:{asked} cat"), limit=1000).matches))
             after = _scans(store, names)
-        told.append([after[name] - before[name] for name in names])
+        scans.append([after[name] - before[name] for name in names])
     lacking = store.lacks()
     store.close()
 
-    assert [1, 100, 0] == found
-    assert [1, 0] == told[0]
+    assert [1, 100, 0] == counts
+    assert [1, 0] == scans[0]
     assert [] == lacking
 
 
@@ -430,18 +430,18 @@ def test_without_the_extension_parts_are_found_all_the_same(
         patched.setattr(schema, "MIGRATIONS", tuple(steps))
         store = Postgres(postgres.url(database, tenant="bare", machine="here"))
     store.write([change_of(store, "one", ["cat"]), change_of(store, "two", ["cat"])])
-    found = [one.session_uid for one in store.search(parse("project:TW cat")).matches]
+    uids = [hit.session_uid for hit in store.search(parse("project:TW cat")).matches]
     listed = [row.session.session_uid for row in store.sessions(Filter(project="TW"))]
-    told = [one.words for one in checks.integrity(store, deep=False)]
+    messages = [finding.words for finding in checks.integrity(store, deep=False)]
     store.close()
 
-    assert (["claude:two"], ["claude:two"]) == (found, listed)
-    assert 1 == sum("no index for parts of names" in words for words in told)
+    assert (["claude:two"], ["claude:two"]) == (uids, listed)
+    assert 1 == sum("no index for parts of names" in words for words in messages)
 
 
 def test_amount_of_any_size_is_a_filter(both: list[Store]) -> None:
     """The database's numbers end where a user's need not."""
     texts = (f"cat cost>{'9' * 40}", f"cat cost<{'9' * 40}", f"cat cost>-{'9' * 40}")
-    found = [[len(hits(store, parse(text))) for store in both] for text in texts]
+    counts = [[len(hits(store, parse(text))) for store in both] for text in texts]
 
-    assert [(0, 0), (True, True), (True, True)] == [(a and a == b, b and a == b) for a, b in found]
+    assert [(0, 0), (True, True), (True, True)] == [(a and a == b, b and a == b) for a, b in counts]

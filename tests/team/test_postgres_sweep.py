@@ -91,14 +91,16 @@ def warm() -> Iterator[Warm]:
 
 def test_both_stores_hold_the_same(home: Path, tmp_path: Path) -> None:
     """Rows, events, payloads, facts, spend, digests, families, and words in their places."""
-    one = sweep(tmp_path / "one", {"claude": [home]})
+    first = sweep(tmp_path / "one", {"claude": [home]})
     database = dump(tmp_path / "one")
     stored.use(None)
-    two = sweep(tmp_path / "two", {"claude": [home]})
+    second = sweep(tmp_path / "two", {"claude": [home]})
     file = dump(tmp_path / "two")
-    words = [[word for word in told.pop("words") if word[3] == "body"] for told in (file, database)]
+    words = [
+        [word for word in dumped.pop("words") if word[3] == "body"] for dumped in (file, database)
+    ]
 
-    assert _counts(one) == _counts(two)
+    assert _counts(first) == _counts(second)
     assert file == database
     assert words[0] == words[1] != []
 
@@ -166,7 +168,7 @@ def test_sweep_whose_server_is_killed_converges(
     """What waited to be written is written over another connection; the next sweep finds it so."""
     sweep(tmp_path / "calm", {"claude": [home]})
     calm = dump(tmp_path / "calm")
-    told = []
+    failed = []
     for number in (1, 3):
         place = tmp_path / f"s{number}"
         left = [number]
@@ -181,11 +183,11 @@ def test_sweep_whose_server_is_killed_converges(
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(module, "COMMIT_BYTES", 1)
             patched.setattr(module, "DIGEST_BATCH", 1)
-            told.append(sweep(place, {"claude": [home]}, progress=crash).failed)
+            failed.append(sweep(place, {"claude": [home]}, progress=crash).failed)
         _swept(place, home)
 
         assert calm == dump(place)
-    assert [0, 0] == told
+    assert [0, 0] == failed
 
 
 @pytest.mark.slow
@@ -207,17 +209,19 @@ def test_eviction_that_is_killed_is_done_by_the_next_sweep(
         warm.start(killed_postgres.evicted, stored.address(place), uid, point).wait()
         _swept(place, home)
         store = stored.opened(place)
-        [row] = [one for one in store.sessions() if one.session.session_uid == uid]
+        [row] = [
+            stored_row for stored_row in store.sessions() if stored_row.session.session_uid == uid
+        ]
         size = store.blobs.size(uid)
         pending = store.known().pending
-        found = [one.kind for one in store.search(parse(CANARY)).matches]
+        kinds = [hit.kind for hit in store.search(parse(CANARY)).matches]
         if not row.session.evicted_at:
             store.remove([uid], why={})
         store.close()
 
         assert not pending
         if row.session.evicted_at:
-            assert (0, []) == (size, [kind for kind in found if kind != "digest"])
+            assert (0, []) == (size, [kind for kind in kinds if kind != "digest"])
     postgres.sql("DELETE FROM thence.digests", database)
     postgres.sql("VACUUM FULL", database)
     [(number,)] = postgres.sql(f"SELECT oid FROM pg_database WHERE datname='{database}'")
@@ -225,9 +229,10 @@ def test_eviction_that_is_killed_is_done_by_the_next_sweep(
     left = [path.name for path in files if path.is_file() and CANARY.encode() in path.read_bytes()]
     assert {"sessions", "signals", "pg_statistic"} >= {
         str(name)
-        for one in left
+        for file_name in left
         for (name,) in postgres.sql(
-            f"SELECT relname FROM pg_class WHERE relfilenode={one.partition('.')[0]}", database
+            f"SELECT relname FROM pg_class WHERE relfilenode={file_name.partition('.')[0]}",
+            database,
         )
     }
 
@@ -251,7 +256,7 @@ def written(home: Path, days: Sequence[int]) -> None:
 
 def test_answers_do_not_depend_on_the_order_of_reading(tmp_path: Path) -> None:
     """All that is stored, and the order of hits, whichever sessions are read first."""
-    told, hits = {}, {}
+    contents, hits = {}, {}
     orders = {
         "oldest first": [[day] for day in reversed(range(DAYS))],
         "newest first": [[day] for day in range(DAYS)],
@@ -262,23 +267,25 @@ def test_answers_do_not_depend_on_the_order_of_reading(tmp_path: Path) -> None:
         for days in order:
             written(tmp_path / "homes" / name, days)
             sweep(place, {"claude": [tmp_path / "homes" / name]})
-        told[name] = {
-            what: _without_paths(said) for what, said in dump(place).items() if what != "words"
+        contents[name] = {
+            what: _without_paths(content)
+            for what, content in dump(place).items()
+            if what != "words"
         }
         store = stored.opened(place)
-        found = store.search(parse("harbour"), 100).matches
-        hits[name] = [(hit.session_uid, hit.event_id) for hit in found]
+        matches = store.search(parse("harbour"), 100).matches
+        hits[name] = [(hit.session_uid, hit.event_id) for hit in matches]
         store.close()
 
     assert hits["oldest first"] == hits["newest first"] == hits["at once"] != []
-    assert told["oldest first"] == told["newest first"] == told["at once"]
+    assert contents["oldest first"] == contents["newest first"] == contents["at once"]
 
 
-def _without_paths(told: object) -> object:
-    if isinstance(told, dict):
+def _without_paths(value: object) -> object:
+    if isinstance(value, dict):
         passing = ("source_path", "files")
-        return {k: _without_paths(v) for k, v in told.items() if k not in passing}
-    return told
+        return {k: _without_paths(v) for k, v in value.items() if k not in passing}
+    return value
 
 
 def test_a_first_sweep_reads_the_newest_first(

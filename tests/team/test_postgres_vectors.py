@@ -96,14 +96,14 @@ def test_both_stores_give_the_same_order(
     monkeypatch.delenv("THENCE_STORE")
     desk.sweep()
     path = str(desk.home / "memory" / "thence.db")
-    with closing(Sqlite(path)) as one, team(postgres, tmp_path, "a", encoder) as all_:
-        one.use_encoder(encoder)
+    with closing(Sqlite(path)) as local, team(postgres, tmp_path, "a", encoder) as all_:
+        local.use_encoder(encoder)
         answers = [
             [
                 [(hit.session_uid, hit.event_id, round(hit.score, 6)) for hit in answer.matches]
                 for answer in (store.search(parse(question), 20) for question in QUESTIONS)
             ]
-            for store in (one, all_)
+            for store in (local, all_)
         ]
 
     assert (3, 0) == (swept["embedded"], swept["unembedded"])
@@ -144,7 +144,7 @@ def test_a_program_of_the_schema_before_leaves_no_vector_behind(
 ) -> None:
     """It removes rows that it knows; triggers see to the others."""
     desk.sweep()
-    told = [f"claude:{n}" for n in (LAMP, BOAT, NET)]
+    uids = [f"claude:{n}" for n in (LAMP, BOAT, NET)]
     with psycopg.connect(postgres.url()) as db:
         for statement, uid in zip(
             (
@@ -152,12 +152,12 @@ def test_a_program_of_the_schema_before_leaves_no_vector_behind(
                 "UPDATE thence.sessions SET evicted=1 WHERE tenant=%s AND uid=%s",
                 "UPDATE thence.digests SET body=body WHERE tenant=%s AND uid=%s",
             ),
-            told,
+            uids,
             strict=True,
         ):
             db.execute(statement, (tenant_of(tmp_path), uid))
 
-    assert {told[1]: (0, 0, True), told[2]: (2, 2 * DIMENSIONS, False)} == rows(postgres, tmp_path)
+    assert {uids[1]: (0, 0, True), uids[2]: (2, 2 * DIMENSIONS, False)} == rows(postgres, tmp_path)
 
 
 def test_one_machine_makes_the_vectors_of_all(
@@ -174,11 +174,11 @@ def test_one_machine_makes_the_vectors_of_all(
         assert other.vectors is not None
         assert third.vectors is not None
         assert reader.vectors is not None
-        told: list[tuple[int, int]] = []
+        progress: list[tuple[int, int]] = []
         during: list[tuple[int, int]] = []
 
         def note(far: tuple[int, int]) -> None:
-            told.append(far)
+            progress.append(far)
             during.append(third.vectors.build(third))  # type: ignore[union-attr]
 
         built = other.vectors.build(other, progress=note)
@@ -187,7 +187,7 @@ def test_one_machine_makes_the_vectors_of_all(
         answers = reader.search(parse("lantern illuminates")).matches
 
     assert ((3, 0), (0, 0), (0, 0)) == (built, after, read)
-    assert [(1, 2), (2, 1), (3, 0)] == told
+    assert [(1, 2), (2, 1), (3, 0)] == progress
     assert [0, 0, 0] == [done for done, _ in during]
     assert f"claude:{LAMP}" == answers[0].session_uid
 
@@ -199,12 +199,12 @@ def test_a_search_reads_only_the_vectors_that_changed(
     desk.sweep()
     with team(postgres, tmp_path, "a", encoder) as store:
         assert store.vectors is not None
-        held = store.vectors._rows
+        vector_rows = store.vectors._rows
         store.search(parse("lantern illuminates"))
-        before = dict(held._read)  # type: ignore[attr-defined]
+        before = dict(vector_rows._read)  # type: ignore[attr-defined]
         store.remove([f"claude:{BOAT}"], why={})
         store.search(parse("vessel sinks"))
-        after = held._read  # type: ignore[attr-defined]
+        after = vector_rows._read  # type: ignore[attr-defined]
 
     assert 3 == len(before) == len(after)
     assert 2 == sum(before[session] is after[session] for session in before)

@@ -82,10 +82,10 @@ def team(tmp_path: Path, postgres: Cluster) -> Iterator[Team]:
     made.close()
 
 
-def held(store: Sqlite | Postgres) -> dict[str, Any]:
+def contents(store: Sqlite | Postgres) -> dict[str, Any]:
     """All that a store holds, but for what each index says of the kinds of events."""
-    told = everything(store)
-    return {**told, "words": [word for word in told["words"] if word[3] == "body"]}
+    dumped = everything(store)
+    return {**dumped, "words": [word for word in dumped["words"] if word[3] == "body"]}
 
 
 def test_what_is_pushed_is_what_is_kept(team: Team) -> None:
@@ -103,7 +103,7 @@ def test_what_is_pushed_is_what_is_kept(team: Team) -> None:
     again = team.push()
 
     assert (5, 0, 5) == (report.sessions, report.unchanged, report.digests)
-    assert held(here) == held(there)
+    assert contents(here) == contents(there)
     assert here.totals(["day", "model"]) == there.totals(["day", "model"])
     assert not there.known().unsettled
     assert (0, 5, 0) == (again.sessions, again.unchanged, again.events)
@@ -127,7 +127,7 @@ def test_session_that_grew_sends_what_is_new(team: Team) -> None:
     assert before < events
     assert packs < now
     assert 1 == len(now - packs)
-    assert held(here) == held(there)
+    assert contents(here) == contents(there)
 
 
 def appended(script: Script, number: int) -> Script:
@@ -151,11 +151,11 @@ def test_pushed_line_by_line_is_pushed_at_once(team: Team, turns: int) -> None:
     there = team.store()
     other = Postgres(team.postgres.url(tenant=f"{team.folder} at once", machine="one"))
     team.push(target=other)
-    at_once = held(other)
+    at_once = contents(other)
     other.close()
 
-    assert [(1, 0)] * 3 == [(one.sessions, one.rebuilt) for one in reports]
-    assert at_once == held(there) == held(here)
+    assert [(1, 0)] * 3 == [(report.sessions, report.rebuilt) for report in reports]
+    assert at_once == contents(there) == contents(here)
 
 
 def test_digest_that_came_later_is_pushed_as_it_is_stored(team: Team) -> None:
@@ -172,7 +172,7 @@ def test_digest_that_came_later_is_pushed_as_it_is_stored(team: Team) -> None:
 
     assert (1, 1, 0) == (grown.sessions, grown.events, grown.digests)
     assert (1, 0, 1) == (report.sessions, report.events, report.digests)
-    assert held(here) == held(team.store())
+    assert contents(here) == contents(team.store())
 
 
 def test_line_that_reaches_far_back_is_pushed_as_well(team: Team) -> None:
@@ -191,7 +191,7 @@ def test_line_that_reaches_far_back_is_pushed_as_well(team: Team) -> None:
 
     assert (1, 1) == (report.sessions, report.rebuilt)
     assert (1, 0) == (after.sessions, after.rebuilt)
-    assert held(here) == held(team.store())
+    assert contents(here) == contents(team.store())
 
 
 def test_state_that_does_not_fit_is_not_continued(team: Team) -> None:
@@ -211,7 +211,7 @@ def test_state_that_does_not_fit_is_not_continued(team: Team) -> None:
     report = team.push()
 
     assert (1, 1) == (report.sessions, report.rebuilt)
-    assert held(here) == held(there)
+    assert contents(here) == contents(there)
 
 
 def straight(number: int, turns: int) -> Script:
@@ -272,11 +272,11 @@ def test_large_session_goes_in_pieces(team: Team, monkeypatch: pytest.MonkeyPatc
     there = team.store()
     part = len(there.events(f"claude:{logs.name(1)}"))
     report = team.push()
-    whole = len(there.events(f"claude:{logs.name(1)}"))
+    total = len(there.events(f"claude:{logs.name(1)}"))
 
-    assert 0 < part < whole
-    assert whole - part <= report.events + 5
-    assert held(here) == held(there)
+    assert 0 < part < total
+    assert total - part <= report.events + 5
+    assert contents(here) == contents(there)
 
 
 def test_rewritten_or_swept_anew_is_sent_in_its_place(team: Team) -> None:
@@ -293,7 +293,7 @@ def test_rewritten_or_swept_anew_is_sent_in_its_place(team: Team) -> None:
     there = team.store()
 
     assert 2 == report.sessions
-    assert held(here) == held(there)
+    assert contents(here) == contents(there)
     assert [len(there.search(parse(word)).matches) > 0 for word in ("harbour", "lantern")]
 
 
@@ -311,8 +311,8 @@ def test_excluded_projects_stay(team: Team) -> None:
     )
 
     assert (1, 1) == (report.sessions, report.excluded)
-    assert ["/home/dev/open"] == [one.project for one in plan.projects]
-    assert ["/home/dev/private/diary"] == [one.project for one in plan.excluded]
+    assert ["/home/dev/open"] == [project.project for project in plan.projects]
+    assert ["/home/dev/private/diary"] == [project.project for project in plan.excluded]
     assert (plan.sessions, plan.events) == (report.sessions, report.events)
     assert [(0,)] == rows
     assert ["/home/dev/open"] == [row.session.cwd for row in there.sessions()]
@@ -329,7 +329,7 @@ def test_rules_of_today_hold_for_what_leaves(team: Team) -> None:
     report = team.push(redactor=Redactor(key=KEY, extra=[rule]))
     there = team.store()
 
-    assert 1 == len({one.session_uid for one in here.search(parse("443322")).matches})
+    assert 1 == len({hit.session_uid for hit in here.search(parse("443322")).matches})
     assert [] == there.search(parse("443322")).matches
     assert report.redactions["ticket"] >= 2
     assert 0 == team.push(redactor=Redactor(key=KEY, extra=[rule])).sessions
@@ -362,7 +362,7 @@ def test_session_of_two_machines_is_pushed_by_the_one_with_more_of_it(team: Team
 
     assert [1, 1, 0, 0] == [report.sessions for report in reports]
     assert [0, 0, 1, 0] == [report.elsewhere for report in reports]
-    assert held(team.local("one")) == held(there)
+    assert contents(team.local("one")) == contents(there)
 
 
 def test_fork_on_another_machine_is_counted_once(team: Team) -> None:

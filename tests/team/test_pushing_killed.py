@@ -90,8 +90,8 @@ class Stage:
         work: Any = killed_postgres.pushed if what == "push" else killed_postgres.swept
         source = self.local if what == "push" else None
         url = self.fresh()
-        given = (source, url, point) if source else (url, str(self.home), point)
-        child = self.warm.start(work, *given)
+        arguments = (source, url, point) if source else (url, str(self.home), point)
+        child = self.warm.start(work, *arguments)
         ended = child.wait()
         test_sweep._gone(child.pid)
         return ended
@@ -244,13 +244,13 @@ def test_many_machines_push_at_once(tmp_path: Path, postgres: Cluster, warm: War
     )
     spent = team.totals()[0].responses
     team.close()
-    one = Sqlite(f"{tmp_path}/all/s.db")
-    with one.sweeping():
+    all_homes = Sqlite(f"{tmp_path}/all/s.db")
+    with all_homes.sweeping():
         homes = [tmp_path / f"{number}" / "home" for number in range(machines)]
-        Sweep(one, adapters(), Redactor(key=KEY)).run({"claude": homes})
-    alone = {row.session.session_uid: row.events for row in one.sessions()}
-    responses = one.totals()[0].responses
-    one.close()
+        Sweep(all_homes, adapters(), Redactor(key=KEY)).run({"claude": homes})
+    alone = {row.session.session_uid: row.events for row in all_homes.sessions()}
+    responses = all_homes.totals()[0].responses
+    all_homes.close()
 
     assert [0] * machines == ends
     assert alone == rows

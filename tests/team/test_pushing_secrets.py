@@ -39,18 +39,18 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]
     clean = Redactor(key=KEY)
     gone: list[bytes] = []
     texts = [
-        (text, found)
-        for _, text, found in list(planted())[:: by_pace(12, 12, 6)]
-        if not any(piece in clean.redact(text) for piece in found)
+        (text, secrets)
+        for _, text, secrets in list(planted())[:: by_pace(12, 12, 6)]
+        if not any(piece in clean.redact(text) for piece in secrets)
     ]
     for number in range(4):
         script = Script(logs.name(number), f"p{number}-")
-        for at, (text, found) in enumerate(texts[number::4]):
+        for at, (text, secrets) in enumerate(texts[number::4]):
             script.user(f"{text}\n{CANARY}")
             call = {"type": "tool_use", "id": f"c{at}", "name": "Bash", "input": {"command": text}}
             script.reply([call], stop="tool_use", usage=usage(3))
             script.result(f"c{at}", f"Error: {text}\n{CANARY}", wrong=at % 3 == 0)
-            gone += [piece.encode() for piece in found]
+            gone += [piece.encode() for piece in secrets]
         logs.write(folder / "home", script)
     store = Sqlite(str(folder / "s.db"))
     with store.sweeping():
@@ -86,10 +86,10 @@ def values(store: Postgres) -> Iterator[tuple[str, bytes]]:
     for table in TABLES:
         for row in store._every(f"SELECT * FROM {table}"):
             for value in row:
-                told = (
+                data = (
                     bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
                 )
-                yield table, looked_into(told)
+                yield table, looked_into(data)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_no_planted_secret_leaves_the_machine(
     store = pushed(
         folder, postgres.url(database, machine="m"), tmp_path / "objects" if objects else None
     )
-    told = list(values(store))
+    cells = list(values(store))
     store.close()
     postgres.sql("CHECKPOINT")
     [(number,)] = postgres.sql(f"SELECT oid FROM pg_database WHERE datname='{database}'")
@@ -112,9 +112,9 @@ def test_no_planted_secret_leaves_the_machine(
     files = [path.read_bytes() for path in base.iterdir() if path.is_file()]
     shelf = [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
     bodies = [looked_into(path.read_bytes()) for path in shelf]
-    everything = b"\n".join([*(body for _, body in told), *files, *bodies])
+    everything = b"\n".join([*(body for _, body in cells), *files, *bodies])
     source = b"".join(path.read_bytes() for path in (folder / "home").rglob("*.jsonl"))
-    holds = {table for table, body in told if CANARY.encode() in body}
+    holds = {table for table, body in cells if CANARY.encode() in body}
 
     assert len(gone) > by_pace(100, 100, 200)
     assert [] == [piece for piece in gone if piece in everything]

@@ -93,7 +93,7 @@ class Claude:
         with self.path.open("a", encoding="utf-8") as log:
             log.write(json.dumps(record) + "\n")
 
-    def said(self, role: str, content: Any, **message: Any) -> None:
+    def say(self, role: str, content: Any, **message: Any) -> None:
         """A record on the line."""
         self.count += 1
         uuid = f"{self.path.stem[-4:]}-{self.count}"
@@ -116,21 +116,21 @@ def claude(root: Path) -> None:
     project = root / "projects" / "-home-dev-tidepool"
     main = Claude(project / f"{CLAUDE}.jsonl")
     main.line("file-history-snapshot", messageId="m", snapshot={})
-    main.said("user", "Why is the build red?")
+    main.say("user", "Why is the build red?")
     usage = {"input_tokens": 10, "output_tokens": 5}
     call = {"type": "tool_use", "id": "c1", "name": "Task", "input": {"prompt": "look"}}
     text = {"type": "text", "text": "Somebody looks."}
     for block in (text, call):
-        main.said("assistant", [block], id="msg_1", model="m-1", usage=usage)
+        main.say("assistant", [block], id="msg_1", model="m-1", usage=usage)
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "One test fails."}
-    main.said("user", [result])
+    main.say("user", [result])
     end = {"type": "text", "text": ANSWER}
-    main.said("assistant", [end], id="msg_2", model="m-1", usage=usage, stop_reason="end_turn")
+    main.say("assistant", [end], id="msg_2", model="m-1", usage=usage, stop_reason="end_turn")
     main.line("custom-title", customTitle="Red build")
     main.line("queue-operation", operation="enqueue", timestamp="2026-01-01T00:00:09.000Z")
     side = Claude(project / CLAUDE / "subagents" / "agent-a1.jsonl", isSidechain=True, agentId="a1")
-    side.said("user", "look")
-    side.said("assistant", [end], id="msg_3", model="m-1", usage=usage, stop_reason="end_turn")
+    side.say("user", "look")
+    side.say("assistant", [end], id="msg_3", model="m-1", usage=usage, stop_reason="end_turn")
 
 
 WRITERS = {"claude": claude, "codex": codex, "grok": grok, "thence": native}

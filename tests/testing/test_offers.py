@@ -77,7 +77,7 @@ def test_an_agent_that_offers_nothing_is_well() -> None:
 )
 def test_what_is_wrong_is_said(check: Any, changes: dict[str, Any], words: str) -> None:
     """One fault each."""
-    assert [] != [said for said in check(agent(**changes)) if words in said]
+    assert [] != [problem for problem in check(agent(**changes)) if words in problem]
 
 
 def test_a_server_that_is_not_found_again_is_said() -> None:

@@ -104,24 +104,24 @@ class Records:
         self.file, self.mark = file, mark
         self.sum = mark.carry if isinstance(mark.carry, int) else 0
 
-    def facts(self, found: codec.RawRecord) -> list[Fact]:
+    def facts(self, record: codec.RawRecord) -> list[Fact]:
         """Trust nothing."""
-        number = found.value.get("n")
+        number = record.value.get("n")
         fact = Fact(
-            Node(self.name(found), PREVIOUS),
+            Node(self.name(record), PREVIOUS),
             "note",
-            blocks=(Block("user_msg", "user", str(self.sum), found.value.get("said")),),
+            blocks=(Block("user_msg", "user", str(self.sum), record.value.get("said")),),
             file=self.file.key,
             generation=self.mark.generation,
-            line=found.place.line,
-            offset=found.place.offset,
+            line=record.place.line,
+            offset=record.place.offset,
         )
         self.sum += number if type(number) is int and abs(number) < 100 else 0
         return [fact]
 
-    def name(self, found: codec.RawRecord) -> str:
+    def name(self, record: codec.RawRecord) -> str:
         """By its bytes."""
-        return line_name(self.file.key, found.raw)
+        return line_name(self.file.key, record.raw)
 
     def carry(self) -> JSON:
         """The sum."""
@@ -130,8 +130,8 @@ class Records:
 
 def complaints(adapter: Adapter, *checks: str) -> set[str]:
     """The checks that an adapter does not stand."""
-    found = AgentSuite(adapter, write_notes, rounds=20, bytewise=100).complaints(*checks)
-    return {complaint.partition(":")[0] for complaint in found}
+    problems = AgentSuite(adapter, write_notes, rounds=20, bytewise=100).complaints(*checks)
+    return {complaint.partition(":")[0] for complaint in problems}
 
 
 def test_a_sound_adapter_passes() -> None:
@@ -198,8 +198,8 @@ def test_one_that_loses_lines_is_found_out() -> None:
     """What it does not know it must tell all the same."""
 
     class Picky(Records):
-        def facts(self, found: codec.RawRecord) -> list[Fact]:
-            return super().facts(found) if "said" in found.value else []
+        def facts(self, record: codec.RawRecord) -> list[Fact]:
+            return super().facts(record) if "said" in record.value else []
 
     class Silent(Notes):
         def records(self, source: Source, file: File, mark: Mark) -> files.Records:
@@ -212,8 +212,8 @@ def test_one_that_names_records_by_their_place_is_found_out() -> None:
     """An id must hold when lines before it go."""
 
     class Placed(Records):
-        def name(self, found: codec.RawRecord) -> str:
-            return f"{self.file.key}-{found.place.offset}"
+        def name(self, record: codec.RawRecord) -> str:
+            return f"{self.file.key}-{record.place.offset}"
 
     class Counting(Notes):
         def records(self, source: Source, file: File, mark: Mark) -> files.Records:
@@ -246,9 +246,9 @@ def test_one_that_trusts_a_type_is_found_out() -> None:
     """The error passes, so that its trace tells where."""
 
     class Trusting(Records):
-        def facts(self, found: codec.RawRecord) -> list[Fact]:
-            found.value["said"].upper()
-            return super().facts(found)
+        def facts(self, record: codec.RawRecord) -> list[Fact]:
+            record.value["said"].upper()
+            return super().facts(record)
 
     class Brittle(Notes):
         def records(self, source: Source, file: File, mark: Mark) -> files.Records:

@@ -6,6 +6,7 @@ A finding is ok, a note (worth knowing, nothing wrong), a warning (something to 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
@@ -226,8 +227,10 @@ def _projects() -> Iterator[Finding]:
 
 def modes(home: Path) -> Iterator[Finding]:
     """Find what others may read, or what is not ours."""
+    from thence.memory.disk import paths_below
+
     wrong: list[tuple[Path, int]] = []
-    for path in [home, *home.rglob("*")] if home.is_dir() else ():
+    for path in chain([home], paths_below(home)):
         try:
             here = path.lstat()
         except OSError:  # removed while we look
@@ -462,7 +465,9 @@ def journals(store: Store | None) -> Iterator[Finding]:
 def other_layouts(known: Mapping[str, Adapter]) -> Iterator[Finding]:
     """Tell of logs in `projects/ID/sessions`, which no client that we know writes."""
     for root in chain.from_iterable(wiring.roots(known).values()):
-        logs = sorted(str(path) for path in root.glob("projects/*/sessions/*.jsonl"))
+        logs: list[str] = []
+        with contextlib.suppress(FileNotFoundError):  # a client removes a folder while we look
+            logs = sorted(str(path) for path in root.glob("projects/*/sessions/*.jsonl"))
         if logs:
             words = f"{several(len(logs), 'log')} in projects/*/sessions below {tilde(str(root))}"
             fix = f"move them up one folder, or thence show {tilde(logs[0])}"

@@ -106,12 +106,14 @@ def _needles(store: Store, row: SessionRow) -> list[str]:
 
 def prove(home: Path, needles: list[str]) -> ErasureProof:
     """Look through every byte of the home."""
+    from thence.memory.disk import paths_below
+
     files: list[Path] = []
     traces: list[tuple[Path, str]] = []
     total = 0
     wanted = [(needle, needle.encode("utf-8", "replace")) for needle in needles]
     longest = max((len(raw) for _, raw in wanted), default=1)
-    for path in sorted(home.rglob("*")):
+    for path in paths_below(home):
         if path.is_symlink() or not path.is_file():
             continue
         files.append(path)

@@ -208,14 +208,12 @@ def install(place: HookPlace, home: Path) -> Edit:
         command = command_of(place, home, "capture")
         return Edit(place.path, body, hook_texts.install(place, body, command))
     data = json_of(place.path, body) if body and body.strip() else {**place.file.more}
-    cleared = _text_without(place, body) if body and now.installed else body
     _without(place, data)
-    entries = [(event, entry) for _, event, entry in place.entries(home)]
-    steps = list(_insertions(entries, data))
+    cleared = _json_text(data, body) if body and now.installed else body
     hooks = data.setdefault("hooks", {})
-    for event, entry in entries:
+    for _, event, entry in place.entries(home):
         hooks.setdefault(event, []).append(entry)
-    return Edit(place.path, body, _insert_items(data, cleared, steps))
+    return Edit(place.path, body, _json_text(data, cleared))
 
 
 def uninstall(place: HookPlace, home: Path) -> Edit:
@@ -232,11 +230,13 @@ def uninstall(place: HookPlace, home: Path) -> Edit:
         return Edit(place.path, body, None if is_new else after)
     data = json_of(place.path, body)
     _without(place, data)
+    # Nobody else changed it since: the very bytes that were there come back.
     if before is not None and _same_json(data, before):
         return Edit(place.path, body, before)
+    # Nothing else in it and no copy beside it: the file was made by us.
     if before is None and data in ({}, place.file.more):
         return Edit(place.path, body, None)
-    return Edit(place.path, body, _check_or_rewrite(data, body, _text_without(place, body)))
+    return Edit(place.path, body, _json_text(data, body))
 
 
 def has_ours(body: bytes | None) -> bool:
@@ -314,6 +314,7 @@ def _without(place: HookPlace, data: dict[str, Any]) -> None:
         left = []
         for entry in entries:
             if _is_our_entry(entry, place.roles):
+                # Somebody may have put a command of theirs into our entry: it stays.
                 rest = [
                     hook
                     for hook in entry.get("hooks", ())
@@ -332,66 +333,11 @@ def _without(place: HookPlace, data: dict[str, Any]) -> None:
             del data["hooks"]
 
 
-def _insertions(
-    entries: list[tuple[str, dict[str, Any]]], data: Mapping[str, Any]
-) -> Iterator[tuple[json_text.Path, str]]:
-    """Yield what is appended where, so that every event has our entries."""
-    hooks = data.get("hooks")
-    if hooks is None:
-        yield [], '"hooks": {}'
-    there = set(hooks or {})
-    for event, entry in entries:
-        if event in there:
-            yield ["hooks", event], json.dumps(entry)
-        else:
-            yield ["hooks"], f'"{event}": {json.dumps([entry])}'
-        there.add(event)
-
-
-def _insert_items(
-    data: dict[str, Any], body: bytes | None, steps: list[tuple[json_text.Path, str]]
-) -> bytes:
-    """Return the file with these items in it, everything else as it was."""
+def _json_text(data: dict[str, Any], body: bytes | None) -> bytes:
+    """Return the file changed in place so that it says this, or made anew where that cannot be."""
     if not (body or b"").strip():
         return _format_json(data, body)
-    text = (body or b"").decode()
-    bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
-    for path, item in steps:
-        text = json_text.append(text, path, item)
-    return _check_or_rewrite(data, body, (bom + text).encode())
-
-
-def _text_without(place: HookPlace, body: bytes) -> bytes:
-    """Return the file without our commands, and what is empty only because of that."""
-    text = body.decode()
-    bom, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
-    while (going := _first_of_ours(place, text)) is not None:
-        text = json_text.remove(text, going)
-        for container in (going[:-1] if len(going) == 3 else [], ["hooks"]):
-            if container and not _value_at(json.loads(text), container):
-                text = json_text.remove(text, container)
-    return (bom + text).encode()
-
-
-def _first_of_ours(place: HookPlace, text: str) -> list[str | int] | None:
-    """Return where the first command of ours stands: with its entry, if that holds no other."""
-    for event, entries in _events(place.path, json.loads(text)):
-        for at, entry in enumerate(entries):
-            ours = [is_ours(command, place.roles) for command in _commands([entry])]
-            if any(ours):
-                entry_path: list[str | int] = ["hooks", event, at]
-                return entry_path if all(ours) else [*entry_path, "hooks", ours.index(True)]
-    return None
-
-
-def _value_at(data: Any, path: json_text.Path) -> Any:
-    for name in path:
-        data = data[name]
-    return data
-
-
-def _check_or_rewrite(data: dict[str, Any], body: bytes | None, after: bytes) -> bytes:
-    """Return the text that was changed in place if it says what it should, else one made anew."""
+    after = json_text.edit((body or b"").decode(), data).encode()
     return after if json.loads(after) == data else _format_json(data, body)
 
 

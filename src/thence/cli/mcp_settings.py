@@ -233,17 +233,16 @@ def _with(place: ServerPlace, body: bytes | None, entry: dict[str, Any]) -> tupl
 
 def _into_json(key: str, text: str, server: dict[str, Any], end: str) -> Iterator[str]:
     entry = f'"{NAME}": {json.dumps(server)}'
-    bom, bare = (hook_settings.BOM, text[1:]) if text.startswith(hook_settings.BOM) else ("", text)
+    bare = text.removeprefix(hook_settings.BOM)
     ours = f'{{\n  "{key}": {{\n    {entry}\n  }}\n}}'
     if not bare.strip():
         yield ours + end
-    elif key in json.loads(bare):
-        after = json_text.append(bare, [key], entry)
-        # A file of our own form goes with our entry; this one was there before.
-        yield bom + (after if after.strip() != ours else f'{{"{key}": {{{entry}}}}}{end}')
-    else:
-        with_key = json_text.append(bare, [], f'"{key}": {{}}')
-        yield bom + json_text.append(with_key, [key], entry)
+        return
+    data = json.loads(bare)
+    after = json_text.edit(text, {**data, key: {**data.get(key, {}), NAME: server}})
+    # A file of our own form goes with our entry; this one was there before.
+    is_ours = key in data and after.strip() == ours
+    yield f'{{"{key}": {{{entry}}}}}{end}' if is_ours else after
 
 
 def _into_yaml(place: ServerPlace, text: str, entry: dict[str, Any], end: str) -> Iterator[str]:
@@ -261,6 +260,7 @@ def _without(place: ServerPlace, body: bytes | None) -> bytes | None:
     """Return the text without our entry; None for a file in which nothing else ever was."""
     entry = _read_entry(place)
     if (ours := _wanted_of(place, entry)) is not None:
+        # Just what we would write into no file, or into an empty one: that is what was there.
         for was in (None, b""):
             if body == _with(place, was, ours)[0]:
                 return was
@@ -287,11 +287,12 @@ def _out_of_yaml(place: ServerPlace, text: str) -> Iterator[str]:
 
 
 def _out_of_json(place: ServerPlace, text: str) -> Iterator[str]:
-    """Yield the text without an entry of our name: with what was made for it, or only itself."""
-    bom, bare = (hook_settings.BOM, text[1:]) if text.startswith(hook_settings.BOM) else ("", text)
-    if json.loads(bare)[place.key].keys() == {NAME}:
-        yield bom + json_text.remove(bare, [place.key])
-    yield bom + json_text.remove(bare, [place.key, NAME])
+    """Yield the text without an entry of our name, and without what is empty because of that."""
+    data = json.loads(text.removeprefix(hook_settings.BOM))
+    del data[place.key][NAME]
+    if not data[place.key]:
+        del data[place.key]
+    yield json_text.edit(text, data)
 
 
 def _out_of_toml(place: ServerPlace, text: str) -> Iterator[str]:

@@ -84,19 +84,15 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
     main = [e for e in events if not e.is_sidechain and e.state is not State.REPLAYED]
     on_line = [event for event in main if event.state not in _GONE]
     counts = Counter([event.state for event in events if event.state is not None])
-    states = dict(before.states)
-    for state, number in counts.items():
-        states[state.value] = states.get(state.value, 0) + number
     models = [event.model for event in on_line if event.model is not None]
     turns, in_prompt = derived_events.count_turns(on_line, inside=before.in_prompt)
     first, last = _bounds(before, main)
     own = session.own(facts)
     own_notes = session.own(notes)
-    prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
     overdue, due = fact_assembly.overdue((*own, *own_notes), before.due)
     return Sums(
         events=before.events + counts.total(),
-        states=states,
+        states=_add_states(before.states, counts),
         first=first,
         last=last,
         model=models[-1] if models else before.model,
@@ -104,7 +100,7 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         retries=before.retries + _retries(events, rows),
         in_prompt=in_prompt,
         spent=_add_spent(before.spent, derived_events.spent(events, _bills(session, events))),
-        prompt=before.prompt or next(filter(None, prompts), None),
+        prompt=before.prompt or _first_prompt(events),
         about=_abouts(before.about, own),
         about_only=_abouts(before.about_only, own_notes),
         edges=_edges(before.edges, own, session.native),
@@ -120,6 +116,18 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         ),
         channels=count_channels(before.channels, events),
     )
+
+
+def _add_states(before: Mapping[str, int], counts: Mapping[State, int]) -> dict[str, int]:
+    out = dict(before)
+    for state, number in counts.items():
+        out[state.value] = out.get(state.value, 0) + number
+    return out
+
+
+def _first_prompt(events: Iterable[SessionEvent]) -> str | None:
+    prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
+    return next(filter(None, prompts), None)
 
 
 def _retries(events: Iterable[SessionEvent], rows: Mapping[int, StoredEvent]) -> int:

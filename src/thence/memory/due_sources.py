@@ -87,6 +87,21 @@ class DueSources:
         self.moved: dict[str, str] = {}
         """Where the sources of sessions are now that came back or moved; empty: nowhere."""
 
+    def known_of_found(self, store: Store, roots: Mapping[str, Sequence[Path]]) -> Inventory:
+        """Return what a store knows of the sessions that the readers find."""
+        sources = [
+            fields.printable_source(source)
+            for name, places in roots.items()
+            for place in places
+            for source in self._adapters[name].find(place)
+        ]
+        known = store.known({source.uid for source in sources})
+        unknown = [source for source in sources if source.uid not in known.sessions]
+        if unknown:  # new, or stored under a name without a secret
+            uids = {fields.clean_source(source, self._redactor).uid for source in unknown}
+            known.sessions |= store.known(uids).sessions
+        return known
+
     def find_jobs(self, roots: Mapping[str, Sequence[Path]], known: Inventory) -> list[SourceJob]:
         """Return the sources that have to be read, in the order in which they are read.
 
@@ -237,6 +252,16 @@ class DueSources:
             ):
                 changed[uid] = ""
         return changed
+
+
+def with_changes(known: Inventory, changed: Inventory) -> Inventory:
+    """Return what is known of all sessions once some of them were written and no other was."""
+    return msgspec.structs.replace(
+        changed,
+        sessions=known.sessions | changed.sessions,
+        distilled_bytes=known.distilled_bytes,
+        takes_older=known.takes_older,
+    )
 
 
 # -- digests --------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from thence.errors import BadConfig
 
@@ -36,6 +35,8 @@ def zone_named(name: str | None) -> tzinfo | None:
         return None
     if name.upper() == "UTC":
         return UTC
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # here: most ask for no zone by its name
+
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
@@ -45,7 +46,8 @@ def zone_named(name: str | None) -> tzinfo | None:
 
 def zone_label(zone: tzinfo | None, at: datetime) -> str:
     """Return the name of a zone as people read it: `Europe/Berlin`, `CET`, `UTC`."""
-    return zone.key if isinstance(zone, ZoneInfo) else f"{at.astimezone(zone):%Z}"
+    name: str | None = getattr(zone, "key", None)
+    return name or f"{at.astimezone(zone):%Z}"
 
 
 SLOT_CHARS: Final = 16

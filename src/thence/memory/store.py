@@ -452,8 +452,12 @@ class Store(Protocol):
     def sweeping(self, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the right to sweep; StoreLocked when somebody else has it."""
 
-    def known(self) -> Inventory:
-        """Return the cursors of all sessions, and which ones must not come back."""
+    def known(self, uids: Collection[str] | None = None) -> Inventory:
+        """Return the cursors of all sessions, and which ones must not come back.
+
+        Of some sessions alone, where `uids` are given: then at a cost that follows these, and
+        without what all sessions add up to.
+        """
 
     def write(
         self, changes: Sequence[SessionChange] = (), digests: Sequence[DigestRecord] = ()

@@ -23,7 +23,6 @@ MAX_LAST_CHARS: Final = 320
 
 QUOTE: Final = "| "
 
-_PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _SELECTORS: Final = (
     *((0xFE00, 0xFE0F), (0xE0100, 0xE01EF), (0x180B, 0x180F)),
@@ -35,7 +34,7 @@ _SELECTORS: Final = (
 def strip_invisible(text: str) -> str:
     """Return one line without characters that hide, reorder or control; tabs are spaces."""
     text = text.replace("\t", " ")
-    if _PLAIN.fullmatch(text):
+    if text.isascii() and text.isprintable():
         return text
     return "".join(c for c in text if _is_seen(c))
 

@@ -9,7 +9,7 @@ times are absolute beside relative ones; what is missing is said where it would 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -147,17 +147,10 @@ class Drawing:
         blocks = [block for place in places for block in chart.records[place].blocks]
         called = [(b, chart.calls[b.call]) for b in blocks if b.call in chart.calls]
         calls = [call for block, call in called if block.kind == "tool_call"]
-        files = {
-            touch.path
-            for block, call in called
-            if call.outcome.edited
-            for touch in tools.touches(block.tool or "", chart.payload(block))
-            if touch.how != "read"
-        }
+        files = self._edited_files(block for block, call in called if call.outcome.edited)
         runs = [call.outcome for call in calls if call.outcome.is_test_run]
         last = ("failed" if runs[-1].is_red else "passed") if runs else ""
-        times = [moment for p in places if (moment := derived_events.time_of(chart.records[p].ts))]
-        passed = round(1000 * (max(times) - min(times)).total_seconds()) if times else 0
+        passed = self._duration_ms(places)
         ticks = chart.ticks(places)
         return [
             ("Turns", f"{chart.prompts_in(places):,}"),
@@ -168,6 +161,21 @@ class Drawing:
             ("Cost", money(ticks) if ticks else "none"),
             ("From first to last", format_duration(passed) if passed else ""),
         ]
+
+    def _edited_files(self, calls: Iterable[SessionEvent]) -> set[str]:
+        """Return the files that calls changed."""
+        return {
+            touch.path
+            for block in calls
+            for touch in tools.touches(block.tool or "", self.chart.payload(block))
+            if touch.how != "read"
+        }
+
+    def _duration_ms(self, places: Sequence[int]) -> int:
+        """Return the time from the first to the last of some records; 0 where none has a time."""
+        moments = (derived_events.time_of(self.chart.records[place].ts) for place in places)
+        times = [moment for moment in moments if moment is not None]
+        return round(1000 * (max(times) - min(times)).total_seconds()) if times else 0
 
     def rows_of_part(self, name: str) -> list[ChartRow] | None:
         """Return the rows of a part; None when there is no such part."""

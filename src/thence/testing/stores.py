@@ -124,6 +124,11 @@ class StoreSuite:
             yield f"listed as {listed}"
         if store.known().sessions["claude:one"].cursor != change.cursor:
             yield "the inventory has another cursor"
+        some = store.known(["claude:one", "claude:none"]).sessions
+        if list(some) != ["claude:one"] or some["claude:one"].cursor != change.cursor:
+            yield "the inventory of some sessions is not that of these"
+        if store.known([]).sessions:
+            yield "the inventory of no session holds some"
 
     def _ranges(self, store: Store) -> Iterator[str]:
         """Read parts of a session of two events."""

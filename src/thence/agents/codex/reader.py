@@ -19,14 +19,14 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Source, contents, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Source, files
 from thence.agents.codex.items import Item
 from thence.agents.codex.meta import head_of
 from thence.agents.codex.records import RolloutReader, is_ours, is_record
-from thence.format import codec
+from thence.agents.records import QuietAgent, lines_of, moment
 from thence.format.facts import Fact
 from thence.format.nodes import Node
-from thence.format.records import JSON, Skipped, time_text, word
+from thence.format.records import JSON, word
 
 LOGS = ("sessions", "archived_sessions")
 """Folders with rollouts, the one first whose file counts when both hold the same."""
@@ -40,10 +40,9 @@ _PACKED = ".zst"
 _HEAD_BYTES = 256 << 10  # bytes in which a log shows whose it is; the first line holds instructions
 _MAX_HEAD_LINES = 16
 _MAX_DEPTH = 4  # year, month, day
-_MILLISECONDS_ABOVE = 10**11  # as seconds this is the year 5138
 
 
-class Codex:
+class Codex(QuietAgent):
     """The reader of Codex's rollouts."""
 
     name = "codex"
@@ -91,22 +90,12 @@ class Codex:
             batch.events.append(title)
         return batch
 
-    def live(self, root: Path) -> Iterator[Live]:
-        """Codex does not say which sessions run."""
-        del root
-        return iter(())
-
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the prompts typed at the terminal, oldest first; `codex exec` writes none."""
-        for value in _lines(str(root / HISTORY)):
+        for value in lines_of(str(root / HISTORY)):
             text, thread = value.get("text"), word(value.get("session_id"))
             if isinstance(text, str):
-                yield AgentPrompt(text, _moment(value.get("ts")), thread or None)
-
-    def keeps_days(self, root: Path) -> int | None:
-        """Codex deletes no session; it only packs old ones."""
-        del root
-        return None
+                yield AgentPrompt(text, moment(value.get("ts")), thread or None)
 
     def titles(self, root: Path) -> dict[str, str]:
         """Return the names that `/rename` gave to threads; the last one counts."""
@@ -149,6 +138,7 @@ def _identity(path: str) -> tuple[str, str]:
 
 
 def _rank(path: str) -> tuple[bool, bool, str]:
+    # Plain before packed, current before archived; the path, so that the choice stays.
     return path.endswith(_PACKED), LOGS[1] in Path(path).parts, path
 
 
@@ -192,21 +182,7 @@ def _around(adapter: Codex, root: Path, thread: str) -> Iterator[Source]:
 
 def _first_records(path: str) -> list[Item]:
     """Return the first few records of a file, whatever it is."""
-    try:
-        handle = files.open_regular(path)
-    except (OSError, ValueError):
-        return []
-    try:
-        packed = path.endswith(_PACKED)
-        head = (
-            contents.Zstandard(handle).piece(0, _HEAD_BYTES)
-            if packed
-            else os.pread(handle, _HEAD_BYTES, 0)
-        )
-    except OSError:
-        return []
-    finally:
-        os.close(handle)
+    head = files.start_of(path, _HEAD_BYTES) or b""
     records: list[Item] = []
     for raw in head.split(b"\n", _MAX_HEAD_LINES)[:_MAX_HEAD_LINES]:
         try:
@@ -218,26 +194,10 @@ def _first_records(path: str) -> list[Item]:
     return records
 
 
-def _lines(path: str) -> Iterator[Item]:
-    """Yield the objects of a small log of Codex's own, such as its prompt history."""
-    try:
-        handle = files.open_regular(path)
-    except (OSError, ValueError):
-        return
-    try:
-        for entry in codec.objects(contents.Plain(handle, os.fstat(handle).st_size).chunks(0)):
-            if not isinstance(entry, Skipped):
-                yield entry.value
-    except OSError:
-        return
-    finally:
-        os.close(handle)
-
-
 def _names(path: str) -> dict[str, Fact]:
     """Return what the index says of each thread, as facts: the line that names it last."""
     out: dict[str, Fact] = {}
-    for line, value in enumerate(_lines(path), 1):
+    for line, value in enumerate(lines_of(path), 1):
         thread, name = word(value.get("id")), value.get("thread_name")
         if thread and isinstance(name, str):
             about: dict[str, JSON] = {"title:custom": name}
@@ -251,10 +211,3 @@ def _names(path: str) -> dict[str, Fact]:
                 about=about,
             )
     return out
-
-
-def _moment(ts: JSON) -> str | None:
-    """Read a time of the history: seconds, or milliseconds, or text."""
-    number = isinstance(ts, (int, float)) and not isinstance(ts, bool)
-    per_second = 1000 if number and abs(ts) > _MILLISECONDS_ABOVE else 1
-    return word(time_text(ts, per_second=per_second)) or None

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from thence.agents.grok.file_facts import Reader, by_model, cost_of, text, usage_of
+from thence.agents.grok.file_facts import GrokReader, by_model, cost_of, usage_of
+from thence.agents.records import Record, fields, note, objects, text
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, Share, handed_over_edges
 from thence.format.nodes import Is, Node
@@ -32,7 +33,7 @@ _STATUS = {
 _OUTCOMES = {"error": True, "success": False}
 
 
-class Telemetry(Reader):
+class Telemetry(GrokReader):
     """`events.jsonl`: turns, phases, approvals and durations."""
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
@@ -50,13 +51,13 @@ class Telemetry(Reader):
         )
 
 
-def _line(kind: str, value: dict[str, JSON]) -> str:
+def _line(kind: str, value: Record) -> str:
     names = ("phase", "outcome", "decision", "tool_name")
     what = next((value[name] for name in names if name in value), None)
     return one_line(f"{kind}: {what}") if isinstance(what, str) else kind
 
 
-def _call_statuses(kind: str, value: dict[str, JSON]) -> tuple[CallStatus, ...]:
+def _call_statuses(kind: str, value: Record) -> tuple[CallStatus, ...]:
     call = text(value.get("tool_call_id"))
     if kind != "tool_completed" or call is None:
         return ()
@@ -65,7 +66,7 @@ def _call_statuses(kind: str, value: dict[str, JSON]) -> tuple[CallStatus, ...]:
     return (CallStatus(call, failed, took_ms=None if took is None else count(took)),)
 
 
-def _status(kind: str, value: dict[str, JSON]) -> dict[str, JSON]:
+def _status(kind: str, value: Record) -> Record:
     status = _STATUS.get(kind)
     if status is None:
         return {}
@@ -73,7 +74,7 @@ def _status(kind: str, value: dict[str, JSON]) -> dict[str, JSON]:
     return {"status": status, "status:waiting_for": waiting}
 
 
-class RewindPoints(Reader):
+class RewindPoints(GrokReader):
     """`rewind_points.jsonl`: which files a prompt found and left; their contents stay there."""
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
@@ -81,26 +82,25 @@ class RewindPoints(Reader):
         value = entry.value
         snapshot = {"prompt_index": value.get("prompt_index")}
         for name in ("file_snapshots", "after_snapshots"):
-            files = value.get(name)
-            snapshot[name] = sorted(files) if isinstance(files, dict) else []
+            snapshot[name] = sorted(fields(value.get(name)))
         line = f"files before prompt {count(value.get('prompt_index'))}"
         yield self._fact(
             entry,
             self._books(entry),
             "rewind_point",
             ts=text(value.get("created_at")),
-            blocks=(Block("lifecycle", "system", line, snapshot),),
+            blocks=(note(line, snapshot),),
         )
 
 
 # -- documents ------------------------------------------------------------------------------
 
 
-class GrokDocument(Reader):
+class GrokDocument(GrokReader):
     """A JSON file that is rewritten whole."""
 
     def _session_facts(
-        self, entry: RawRecord, about: dict[str, JSON], edges: tuple[Edge, ...] = ()
+        self, entry: RawRecord, about: Record, edges: tuple[Edge, ...] = ()
     ) -> Iterator[Fact]:
         stated = {n: value for n, value in about.items() if isinstance(value, (str, bool, dict))}
         if stated or edges:
@@ -114,10 +114,9 @@ class SummaryDocument(GrokDocument):
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Tell title, place, model, kind and parent."""
         value = entry.value
-        info = value.get("info")
         title = "title:custom" if value.get("title_is_manual") is True else "title:ai"
         about = {
-            "cwd": info.get("cwd") if isinstance(info, dict) else None,
+            "cwd": fields(value.get("info")).get("cwd"),
             "git_branch": value.get("head_branch"),
             "git_root": value.get("git_root_dir"),
             "git_commit": value.get("head_commit"),
@@ -132,16 +131,12 @@ class SummaryDocument(GrokDocument):
         return self._session_facts(entry, about, _above(value))
 
 
-def _above(value: dict[str, JSON]) -> tuple[Edge, ...]:
+def _above(value: Record) -> tuple[Edge, ...]:
     """The parent. A subagent's summary names one in some versions only."""
     parent = text(value.get("parent_session_id"))
     if parent is None:
-        handoff = value.get("thence_handoff")
-        return (
-            handed_over_edges(handoff.get("from"), handoff.get("event"))
-            if isinstance(handoff, dict)
-            else ()
-        )
+        handoff = fields(value.get("thence_handoff"))
+        return handed_over_edges(handoff.get("from"), handoff.get("event"))
     child = word(value.get("session_kind")) == "subagent"
     return (Edge("subagent" if child else "fork", parent, "its summary.json names the parent"),)
 
@@ -200,10 +195,9 @@ class ChildUsageDocument(GrokDocument):
 
 
 def _shares(session: str, turns: JSON) -> Iterator[Share]:
-    for turn in turns if isinstance(turns, list) else ():
-        if isinstance(turn, dict):
-            ended = text(turn.get("endedAt"))
-            for model, part in by_model(turn):
-                calls = count(part.get("modelCalls"))
-                usage = usage_of(part) or Usage()
-                yield Share(session, usage, calls, ended, model, cost_of(part))
+    for turn in objects(turns):
+        ended = text(turn.get("endedAt"))
+        for model, part in by_model(turn):
+            calls = count(part.get("modelCalls"))
+            usage = usage_of(part) or Usage()
+            yield Share(session, usage, calls, ended, model, cost_of(part))
