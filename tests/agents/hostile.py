@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -157,6 +158,24 @@ def looked_at(path: Path) -> Told:
     return out
 
 
+SAMPLE = (
+    {"type": "user", "uuid": "a", "message": {"role": "user", "content": "Run the tests."}},
+    {"type": "user", "uuid": "b", "parentUuid": "a", "message": {"role": "user", "content": "?"}},
+)
+"""A small session of Claude Code."""
+
+
+def warm_up() -> None:
+    """Look at a small file in every way here: what is loaded and compiled late, children have."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "sample.jsonl")
+        told = {"sessionId": "sample", "timestamp": "2026-01-01T00:00:00.000Z"}
+        path.write_text("".join(f"{json.dumps(record | told)}\n" for record in SAMPLE))
+        for way in WAYS:
+            way({"seconds": {}, "wrong": [], "agents": []}, path)
+
+
 if __name__ == "__main__":
+    warm_up()
     for line in sys.stdin:
         print(json.dumps(looked_at(Path(line.rstrip("\n")))), flush=True)  # noqa: T201 - its answer

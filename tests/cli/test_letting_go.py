@@ -215,6 +215,7 @@ def test_a_session_of_our_own_goes_with_its_files_and_prompts(machine: Homes, ru
 
 WRITER = """
 import sys
+import time
 from pathlib import Path
 from thence.journal.history import History
 folder, name, least = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -224,6 +225,8 @@ number, stop = 0, folder / "stop"
 while number < least or (number < 100_000 and not stop.exists()):
     history.add(f"{name} {number}", session_id=name)
     number += 1
+    if number > least:  # no more than the other needs to be in the way
+        time.sleep(0.002)
 history.close()
 print(number)
 """

@@ -20,7 +20,6 @@ from urllib.parse import quote
 
 import pytest
 import zstandard
-from mcp import Client, StdioServerParameters, stdio_client
 
 from tests.cli.desk import Desk
 from tests.memory import stored
@@ -186,6 +185,8 @@ def test_no_answer_over_http_holds_a_token(machine: tuple[Desk, Planted]) -> Non
 @pytest.mark.slow
 def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None:
     """Whatever an agent asks for."""
+    from mcp import Client, StdioServerParameters, stdio_client
+
     desk, planted = machine
     homes = sample_machine.homes(desk.user)
     program = "from thence.cli import main; main()"

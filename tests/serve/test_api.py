@@ -11,7 +11,6 @@ from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -439,6 +438,8 @@ def test_what_is_read_from_a_source_is_redacted(own_house: House) -> None:
 
 def tried(house: House, examples: int, method: str = "get") -> dict[str, set[int]]:
     """Ask everything that the OpenAPI allows, and much that it does not."""
+    import schemathesis
+
     token = {"Authorization": f"Bearer {house.gate.token}"}
     schema = schemathesis.openapi.from_url(f"{house.url}/api/openapi.json", headers=token)
     uids = [row.session.session_uid for row in house.store.sessions()]

@@ -237,7 +237,7 @@ def test_no_session_makes_a_browser_do_anything(browser: Browser, hostile: House
     rows = list(hostile.store.sessions(Filter()))
     assert len(rows) >= len(PAYLOADS)
     with browsers.tab(browser, hostile) as tab:
-        for number, row in enumerate(rows[:: by_pace(everyday=6, whole=6, prove=1)]):
+        for number, row in enumerate(rows[:: by_pace(everyday=12, whole=12, prove=1)]):
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.title!r}")
             assert page.locator("#thread .ev").count() > 10, row.title
@@ -258,7 +258,8 @@ def test_no_session_of_another_agent_makes_a_browser_do_anything(
     rows = list(strangers.store.sessions(Filter()))
     assert {"codex": 24, "grok": 8} == Counter(row.session.flavor for row in rows)
     with browsers.tab(browser, strangers) as tab:
-        for row in rows[:: by_pace(everyday=8, whole=8, prove=1)]:
+        each = {row.session.flavor: row for row in rows}
+        for row in by_pace(everyday=[*each.values()], whole=[*each.values()], prove=rows):
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.session.session_uid} {row.title!r}")
             assert page.locator("#thread .ev").count() > 2, row.title
@@ -273,11 +274,13 @@ def test_no_session_of_another_agent_makes_a_browser_do_anything(
             harmless(tab, path)
 
 
+@pytest.mark.sampled
 def test_no_list_makes_a_browser_do_anything(browser: Browser, hostile: House) -> None:
     """Now, sessions, costs by each thing, patterns, store: with every payload on them."""
     paths = ["/", "/sessions", "/sessions?sort=cost", "/patterns", "/store"]
     paths += ["/sessions?q=kind:decision"]
     paths += [f"/costs?by={by}&days=90" for by in ("model", "project", "agent", "session")]
+    paths = paths[:: by_pace(everyday=2, whole=2, prove=1)]
     with browsers.tab(browser, hostile) as tab:
         for path in paths:
             page = tab.go(path)
@@ -291,7 +294,7 @@ def test_no_address_makes_a_browser_do_anything(browser: Browser, hostile: House
     each = by_pace(everyday=1, whole=1, prove=5)
     uid = next(hostile.store.sessions(Filter())).session.session_uid
     with browsers.tab(browser, hostile) as tab:
-        for number, payload in enumerate(PAYLOADS[:: by_pace(everyday=4, whole=4, prove=1)]):
+        for number, payload in enumerate(PAYLOADS[:: by_pace(everyday=8, whole=8, prove=1)]):
             said = quote(payload.encode("utf-8", "replace").decode(), safe="")
             paths = (
                 f"/sessions?q={said}",

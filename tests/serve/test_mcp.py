@@ -14,20 +14,21 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
 import uvicorn
-from mcp import Client, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.serve.past import EVIL, KEY, SPELL, swept, written
 from thence.cli.sample_machine import Homes, fake_token
-from thence.serve import mcp
 from thence.serve.auth import AuthMiddleware
 from thence.serve.questions import TOOLS, Questions
 from thence.serve.stdio import INSTRUCTIONS, StdioServer
+
+# What is imported inside functions takes over a second, in each process that runs tests.
+if TYPE_CHECKING:
+    from mcp import Client
 
 LONG = 240.0
 """Seconds after which what should happen will not: a busy machine is slow."""
@@ -43,6 +44,8 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
 
 def over_stdio(homes: Homes, talk: Callable[[Client], Awaitable[Any]]) -> Any:
     """Start the server as an agent does, and talk to it."""
+    from mcp import Client, StdioServerParameters, stdio_client
+
     program = "from thence.cli import main; main()"
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
     told = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
@@ -112,6 +115,8 @@ def test_a_hostile_past_comes_back_inert_over_the_wire(homes: Homes) -> None:
 
 def test_what_every_session_pays_for_is_small() -> None:
     """All tools together take less than 800 tokens by four characters each."""
+    from thence.serve import mcp
+
     told = [
         tool.model_dump_json(by_alias=True, exclude_none=True, exclude={"annotations"})
         for tool in mcp.tools()
@@ -122,6 +127,8 @@ def test_what_every_session_pays_for_is_small() -> None:
 
 def test_nothing_of_ours_commands() -> None:
     """Descriptions say what a tool gives; no text of ours tells a model what it must do."""
+    from thence.serve import mcp
+
     told = [tool.description or "" for tool in mcp.tools()] + [INSTRUCTIONS]
 
     assert [] == [
@@ -135,6 +142,8 @@ def test_nothing_of_ours_commands() -> None:
 @contextmanager
 def listening(homes: Homes) -> Iterator[AuthMiddleware]:
     """Have the server listen on a free port."""
+    from thence.serve import mcp
+
     store = swept(homes)
     listener = socket.create_server(("127.0.0.1", 0))
     gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=KEY)
@@ -169,8 +178,13 @@ STRANGERS = (
 
 def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
     """The official client gets answers; without the token, by another name or site: nothing."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    from thence.serve.mcp import PATH
+
     with listening(homes) as gate:
-        url = f"http://127.0.0.1:{gate.port}{mcp.PATH}"
+        url = f"http://127.0.0.1:{gate.port}{PATH}"
         bearer = {"Authorization": f"Bearer {gate.token}"}
 
         async def run() -> tuple[Any, list[int]]:
@@ -209,6 +223,9 @@ def test_half_a_request_to_the_command_is_not_waited_for(homes: Homes) -> None:
 @pytest.mark.slow
 def test_the_command_listens_where_it_says(homes: Homes) -> None:
     """`thence mcp --http` prints a URL and a token; with both it answers, until it is stopped."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
     program = [sys.executable, "-c", "from thence.cli import main; main()"]
     with subprocess.Popen(

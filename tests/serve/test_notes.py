@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client
 
 from tests.agents.transcripts import Script, write
 from tests.cli.desk import Ran, in_process
 from tests.serve.conftest import House, empty
 from tests.serve.test_mcp import over_stdio, text_of
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 SESSION = "5c1f0a3e-0000-4000-8000-000000000017"
 POLICY = (

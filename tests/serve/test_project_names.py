@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client
 from playwright.sync_api import Browser, expect
 
 from tests.agents.transcripts import Script, write
@@ -18,6 +17,9 @@ from tests.serve.test_mcp import over_stdio, text_of
 from thence.memory.labels import BadTag, read_labels, tag_of
 from thence.memory.notes import note_path, read_notes
 from thence.memory.watching import narrow_to
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 FIRST = "5c1f0a3e-0000-4000-8000-000000000021"
 SECOND = "7d2f0a3e-0000-4000-8000-000000000022"
