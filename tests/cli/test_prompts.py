@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.groks import ONE, Folder
+from tests.agents.groks import FIRST, Folder
 from tests.agents.transcripts import A, Script
 from tests.cli.desk import Desk
 
@@ -95,11 +95,11 @@ def test_a_reminder_that_grok_injects_is_no_prompt(desk: Desk, hidden: bool) -> 
     folder = Folder(desk.user / ".grok")
     folder.summary()
     folder.prompt("Look around.")
-    folder.said("I see.")
+    folder.say("I see.")
     text = "A task has ended." if hidden else "<system-reminder>\nA task has ended."
     more = {"_meta": {"hideFromScrollback": True, "promptIndex": 1}} if hidden else {}
     folder.update("user_message_chunk", content={"type": "text", "text": text}, **more)
-    folder.said("Noted.")
+    folder.say("Noted.")
 
-    assert ["Look around."] == prompts(desk, ONE)
+    assert ["Look around."] == prompts(desk, FIRST)
     assert ["Look around."] == [one["text"] for one in desk.run("history", "--json").json]

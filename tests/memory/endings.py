@@ -303,10 +303,10 @@ def _grok(home: Path, steps: Steps) -> Path:
             folder.prompt(text, prompts)
             prompts += 1
         elif verb == "say":
-            folder.said(text)
+            folder.say(text)
             folder.done()
         elif verb == "note":
-            folder.said(text)
+            folder.say(text)
         elif verb == "run":
             call = f"c{at}"
             folder.call(call, command=text)

@@ -207,7 +207,7 @@ def grok(session: str, folder: Path) -> Files:
     g.result("k1", "a.py")
     g.update("tool_call_update", toolCallId="k9", status="in_progress", title="Run it")
     g.update("plan", entries=[{"content": "mend", "status": "pending"}])
-    g.said("Fine.")
+    g.say("Fine.")
     g.done()
     g.update("subagent_spawned", subagent_id="s1", child_session_id="s1", description="count")
     g.update("subagent_finished", subagent_id="s1", status="done")
