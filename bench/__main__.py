@@ -1,7 +1,7 @@
 """Run the benchmarks: `python -m bench [--rounds N] [NAME ...]`. Figures are ratios within one run.
 
-All verdicts go to `.bench/results.json` with their medians and spreads over the rounds, and to two
-plots beside it: `budgets.svg`, and `growth.svg` where `growth` was among the benchmarks.
+All figures go to `.bench/results.json`, with medians and spreads over the rounds, and to two plots
+beside it: `budgets.svg`, and `growth.svg` if `growth` was among the benchmarks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = sorted(
 
 
 class Figure(msgspec.Struct):
-    """One figure over all rounds."""
+    """A figure over all rounds."""
 
     bench: str
     what: str
@@ -38,13 +38,13 @@ class Figure(msgspec.Struct):
     rounds: int
 
     @property
-    def held(self) -> bool:
-        """Whether its median is within the budget."""
+    def is_met(self) -> bool:
+        """Return whether the median is within the budget."""
         return self.median <= self.budget
 
 
 class Curve(msgspec.Struct):
-    """How an operation's cost grows with what is kept."""
+    """How the cost of an operation grows with the size of the corpus."""
 
     operation: str
     megabytes: list[float]
@@ -53,43 +53,47 @@ class Curve(msgspec.Struct):
 
 
 class Results(msgspec.Struct):
-    """A whole run."""
+    """The results of a run."""
 
     machine: dict[str, str]
     figures: list[Figure]
     curves: list[Curve]
     failed: dict[str, str]
-    """Benchmarks that could not be run, and why."""
+    """Benchmarks that failed, and why."""
 
 
 def figures_of(bench: str, verdicts: list[Verdict]) -> list[Figure]:
-    """Put the rounds of each figure together, in the order they were first given."""
-    by: dict[tuple[str, float], list[float]] = {}
-    for one in verdicts:
-        by.setdefault((one.what, one.budget), []).append(one.ratio)
+    """Return each figure over its rounds, in the order of their first appearance."""
+    ratios: dict[tuple[str, float], list[float]] = {}
+    for verdict in verdicts:
+        ratios.setdefault((verdict.what, verdict.budget), []).append(verdict.ratio)
     return [
-        Figure(bench, what, budget, statistics.median(all_), min(all_), max(all_), len(all_))
-        for (what, budget), all_ in by.items()
+        Figure(
+            bench, what, budget, statistics.median(values), min(values), max(values), len(values)
+        )
+        for (what, budget), values in ratios.items()
     ]
 
 
 def curves_of(points: list[Point]) -> list[Curve]:
-    """Put the points of each operation together; of several rounds the median counts."""
-    by: dict[str, dict[float, list[float]]] = {}
+    """Return the curve of each operation; a point is the median of its rounds."""
+    times: dict[str, dict[float, list[float]]] = {}
     for point in points:
-        by.setdefault(point.operation, {}).setdefault(point.megabytes, []).append(point.seconds)
-    out = []
-    for operation, sizes in by.items():
-        middle = [Point(operation, size, statistics.median(t)) for size, t in sorted(sizes.items())]
-        grows = measure.slope(middle) if len(middle) > 1 else 0.0
-        out.append(
-            Curve(operation, [p.megabytes for p in middle], [p.seconds for p in middle], grows)
+        times.setdefault(point.operation, {}).setdefault(point.megabytes, []).append(point.seconds)
+    curves = []
+    for operation, sizes in times.items():
+        medians = [
+            Point(operation, size, statistics.median(t)) for size, t in sorted(sizes.items())
+        ]
+        growth = measure.slope(medians) if len(medians) > 1 else 0.0
+        curves.append(
+            Curve(operation, [p.megabytes for p in medians], [p.seconds for p in medians], growth)
         )
-    return out
+    return curves
 
 
 def run(names: list[str], rounds: int) -> Results:
-    """Run benchmarks; one that fails is told, and the others go on."""
+    """Run benchmarks and return the results; a failing one is reported, the others continue."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     machine = {
         "python": platform.python_version(),
@@ -104,7 +108,7 @@ def run(names: list[str], rounds: int) -> Results:
         for _ in range(rounds):
             try:
                 importlib.import_module(f"bench.bench_{name}").main()
-            except Exception as error:  # noqa: BLE001 - told in the report, with its trace here
+            except Exception as error:  # noqa: BLE001 - the report has it, the trace is printed
                 traceback.print_exc()
                 results.failed[name] = repr(error)[:300]
                 break
@@ -118,44 +122,46 @@ def write(results: Results, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     encoded = msgspec.json.format(msgspec.json.encode(results), indent=2)
     (folder / "results.json").write_bytes(encoded + b"\n")
-    rows = [
+    shares = [
         (f"{f.bench}: {f.what}", f.least / f.budget, f.median / f.budget, f.most / f.budget)
         for f in results.figures
         if f.budget > 0
     ]
-    (folder / "budgets.svg").write_text(plot.budgets(rows), encoding="utf-8")
+    (folder / "budgets.svg").write_text(plot.budgets(shares), encoding="utf-8")
     if results.curves:
         curves = {
             c.operation: list(zip(c.megabytes, c.seconds, strict=True)) for c in results.curves
         }
-        drawn = plot.growth(curves, {c.operation: c.slope for c in results.curves})
-        (folder / "growth.svg").write_text(drawn, encoding="utf-8")
+        svg = plot.growth(curves, {c.operation: c.slope for c in results.curves})
+        (folder / "growth.svg").write_text(svg, encoding="utf-8")
 
 
 def main() -> int:
-    """Run the named benchmarks, or all; 1 when a budget was missed or one could not be run."""
-    asked = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    asked.add_argument("names", nargs="*", default=NAMES, metavar="NAME", help=", ".join(NAMES))
-    asked.add_argument("--rounds", type=int, default=1, help="how often each is run")
-    asked.add_argument("--where", type=Path, default=ROOT / ".bench", help="report and plots")
-    given = asked.parse_args()
-    if unknown := set(given.names) - set(NAMES):
-        asked.error(f"no such benchmark: {', '.join(sorted(unknown))}")
-    results = run(given.names, given.rounds)
-    write(results, given.where)
-    missed = [figure for figure in results.figures if not figure.held]
-    print(
-        f"\n{len(results.figures) - len(missed)} of {len(results.figures)} budgets held, "
-        f"{given.rounds} rounds; {given.where / 'results.json'}"
+    """Run the named benchmarks, or all; return 1 if a budget was missed or a benchmark failed."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", default=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--rounds", type=int, default=1, help="how often each benchmark runs")
+    parser.add_argument(
+        "--where", type=Path, default=ROOT / ".bench", help="folder of report and plots"
     )
-    for figure in missed:
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    results = run(options.names, options.rounds)
+    write(results, options.where)
+    misses = [figure for figure in results.figures if not figure.is_met]
+    print(
+        f"\n{len(results.figures) - len(misses)} of {len(results.figures)} budgets met, "
+        f"rounds: {options.rounds}; report: {options.where / 'results.json'}"
+    )
+    for figure in misses:
         print(
             f"MISS {figure.bench}: {figure.what}: {figure.median:.2f} "
             f"({figure.least:.2f} to {figure.most:.2f}), budget {figure.budget:g}"
         )
     for name, why in results.failed.items():
         print(f"FAILED {name}: {why}")
-    return 1 if missed or results.failed else 0
+    return 1 if misses or results.failed else 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Exports to Parquet, and questions to a million events.
+"""Exports to Parquet, and SQL queries over a million events.
 
-The floor of an export is DuckDB writing the same rows, which lie in its memory already, into the
-same number of files: what is above it is reading the store, putting sessions together and handing
-rows over. The million is an export of a made-up corpus, multiplied: other names, other days, the
-same shapes, so that it compresses better than a real one. Its questions are the ten of
-docs/analytics.md; the floor is one look at every value of the events.
+The lower bound of an export is DuckDB writing the same rows from its memory into the same number of
+files. The rest is reading the store, assembling sessions and passing rows on. The million events
+are a synthetic export, multiplied with other names and days, so that it compresses better than a
+real one. The queries are the ten of docs/analytics.md; their lower bound is reading every value of
+the events once.
 
-`python -m bench.bench_analytics sizes [MEGABYTES]` measures what docs/scale.md reckons with: bytes
-an event of each part of a SQLite store, of a Postgres one, and of its export.
+`python -m bench.bench_analytics sizes [MEGABYTES]` measures what docs/scale.md calculates with: the
+bytes per event of each part of a SQLite store, of a Postgres store, and of its export.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from thence.memory.sweep import Sweep
 
 MEGABYTES = 40
 MILLION = 1_000_000
-DAYS = 30
+DAY_COUNT = 30
 ROUNDS = 3
 KEY = b"a key for the benchmark, 32 byte"
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "analytics.md"
 
 
 def main() -> int:
-    """Measure, print, and say how many budgets were missed."""
+    """Measure and print; return how many budgets were missed."""
     if importlib.util.find_spec("duckdb") is None:
         print("analytics: duckdb is not installed: pip install 'thence[analytics]'")
         return 0
@@ -55,49 +55,50 @@ def main() -> int:
         store = Sqlite(str(work / "store" / "thence.db"))
         try:
             _fill(store, str(store.path), work)
-            missed = exports(store, work, size)
+            missed = measure_exports(store, work, size)
         finally:
             store.close()
-        return missed + questions(work / "first", work)
+        return missed + measure_queries(work / "first", work)
 
 
-def _took(work: Callable[[], Any]) -> float:
-    """Processor seconds: the disk, and what else the machine does, are not the program's."""
+def _cpu_seconds(work: Callable[[], Any]) -> float:
+    """Return the CPU seconds of some work; waiting for the disk and other load do not count."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
-def exports(store: Sqlite, work: Path, size: int) -> int:
-    """A first export beside its floor; one with nothing to do, and one of a single session."""
+def measure_exports(store: Sqlite, work: Path, size: int) -> int:
+    """Compare a first export with its lower bound, and an export without changes with the first."""
     from thence.analytics.exports import FolderTarget
     from thence.analytics.parquet import export
 
     report = export(store, FolderTarget(work / "first"))
-    ours, floors = [], []
+    export_times, floor_times = [], []
     for number in range(ROUNDS):
         target = FolderTarget(work / f"again-{number}")
-        ours.append(_took(partial(export, store, target)))
-        floors.append(_floor(work / "first", work / f"floor-{number}"))
-    took, floor = statistics.median(ours), statistics.median(floors)
-    nothing = _took(lambda: export(store, FolderTarget(work / "first")))
+        export_times.append(_cpu_seconds(partial(export, store, target)))
+        floor_times.append(_write_floor(work / "first", work / f"floor-{number}"))
+    export_s, floor_s = statistics.median(export_times), statistics.median(floor_times)
+    idle_s = _cpu_seconds(lambda: export(store, FolderTarget(work / "first")))
     events = report.rows["events"]
     print(
         f"analytics: {size / 1e6:.0f} MB of logs, {events:,} events, {report.files} files;"
-        f" exported {size / took / 1e6:.1f} MB/s, {events / took:,.0f} events/s of one core;"
-        f" floor {events / floor:,.0f} events/s; nothing new {nothing * 1e3:.0f} ms"
+        f" exported {size / export_s / 1e6:.1f} MB/s,"
+        f" {events / export_s:,.0f} events/s of one core;"
+        f" floor {events / floor_s:,.0f} events/s; no changes {idle_s * 1e3:.0f} ms"
     )
     print(
-        f"analytics: Parquet {report.all_bytes / events:.0f} bytes an event,"
-        f" {report.all_bytes / size:.3f} of a source byte"
+        f"analytics: Parquet {report.all_bytes / events:.0f} bytes per event,"
+        f" {report.all_bytes / size:.3f} bytes per source byte"
     )
-    return verdict("export / DuckDB writing the same rows from memory", took / floor, 6) + verdict(
-        "export with nothing new / first export", nothing / took, 0.05
-    )
+    return verdict(
+        "export / DuckDB writing the same rows from memory", export_s / floor_s, 6
+    ) + verdict("export without changes / first export", idle_s / export_s, 0.05)
 
 
-def _floor(source: Path, target: Path) -> float:
-    """Write the rows of an export, which are in memory, into as many files again."""
+def _write_floor(source: Path, target: Path) -> float:
+    """Return the CPU seconds of writing the rows of an export from memory to as many files."""
     import duckdb
 
     from thence.analytics.exports import MANIFEST, Manifest
@@ -115,50 +116,51 @@ def _floor(source: Path, target: Path) -> float:
         def write() -> None:
             for name, part in manifest.tables.items():
                 for number, file in enumerate(part.files):
+                    condition = _day_condition(file.day)
                     db.execute(
-                        f"COPY (SELECT * EXCLUDE (day) FROM {name} WHERE {_is(file.day)})"  # noqa: S608 - ours
+                        f"COPY (SELECT * EXCLUDE (day) FROM {name} WHERE {condition})"  # noqa: S608 - ours
                         f" TO '{target}/{name}-{number}.parquet'"
                         f" (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP_ROWS})"
                     )
 
-        return _took(write)
+        return _cpu_seconds(write)
 
 
-def _is(day: str | None) -> str:
+def _day_condition(day: str | None) -> str:
     return "day IS NULL" if day is None else f"day = '{day}'"
 
 
-def questions(source: Path, work: Path) -> int:
-    """The ten questions, to a million events."""
+def measure_queries(source: Path, work: Path) -> int:
+    """Compare the ten queries over a million events with reading every value."""
     from thence.analytics.views import ask
 
-    events = multiplied(source, work / "million")
+    events = multiply_export(source, work / "million")
     text = PAGE.read_text(encoding="utf-8")
-    part = text[text.index("## Ten example queries") : text.index("## Other readers")]
-    asked = re.findall(r"```sql\n(.*?)```", part, re.DOTALL)
-    assert len(asked) == 10
+    section = text[text.index("## Ten example queries") : text.index("## Other readers")]
+    queries = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    assert len(queries) == 10
 
-    def timed(question: str) -> float:
-        taken = []
+    def time_query(query: str) -> float:
+        times = []
         for _ in range(ROUNDS):
             start = time.perf_counter()
-            ask(work / "million", question)
-            taken.append(time.perf_counter() - start)
-        return min(taken)
+            ask(work / "million", query)
+            times.append(time.perf_counter() - start)
+        return min(times)
 
-    scan = timed("SELECT max(COLUMNS(*)) FROM events")
-    times = sorted(timed(question) for question in asked)
+    scan_s = time_query("SELECT max(COLUMNS(*)) FROM events")
+    times = sorted(time_query(query) for query in queries)
     size = sum(path.stat().st_size for path in (work / "million").rglob("*.parquet"))
     print(
-        f"analytics: {events:,} events in {size / 1e6:.0f} MB, {size / events:.0f} bytes an event;"
-        f" ten questions {times[0] * 1e3:.0f} to {times[-1] * 1e3:.0f} ms, median"
-        f" {statistics.median(times) * 1e3:.0f} ms; every value of the events {scan * 1e3:.0f} ms"
+        f"analytics: {events:,} events in {size / 1e6:.0f} MB, {size / events:.0f} bytes per event;"
+        f" ten queries {times[0] * 1e3:.0f} to {times[-1] * 1e3:.0f} ms, median"
+        f" {statistics.median(times) * 1e3:.0f} ms; reading every value {scan_s * 1e3:.0f} ms"
     )
-    return verdict("slowest of ten questions / every value of the events", times[-1] / scan, 1)
+    return verdict("slowest of ten queries / reading every value", times[-1] / scan_s, 1)
 
 
-def multiplied(source: Path, target: Path) -> int:
-    """Make an export of a million events of a smaller one: other names, spread over some days."""
+def multiply_export(source: Path, target: Path) -> int:
+    """Copy an export with new names and days until it has a million events; return their number."""
     import duckdb
 
     from thence.analytics.exports import (
@@ -174,45 +176,47 @@ def multiplied(source: Path, target: Path) -> int:
     )
     from thence.analytics.tables import TABLES
 
-    before = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
-    times = math.ceil(MILLION / before.tables["events"].rows)
+    source_manifest = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
+    factor = math.ceil(MILLION / source_manifest.tables["events"].rows)
     parts = {}
-    where = FolderTarget(target)
-    with where.lock() as staging, duckdb.connect() as db:
-        for name, part in before.tables.items():
+    target_folder = FolderTarget(target)
+    with target_folder.lock() as staging, duckdb.connect() as db:
+        for name, part in source_manifest.tables.items():
             paths = [str(source / file.path) for file in part.files]
             db.execute(
                 f"CREATE TABLE {name} AS SELECT * EXCLUDE (day) REPLACE (session_uid || '-' || n"  # noqa: S608 - ours
-                f" AS session_uid), (hash(session_uid, n) % {DAYS})::INTEGER AS day"
-                f" FROM read_parquet({paths}), range({times}) AS t(n)"
+                f" AS session_uid), (hash(session_uid, n) % {DAY_COUNT})::INTEGER AS day"
+                f" FROM read_parquet({paths}), range({factor}) AS t(n)"
             )
             files = []
             order = ", ".join(TABLES[name].order)
-            for number in range(DAYS):
+            for number in range(DAY_COUNT):
                 day = f"2026-01-{number + 1:02}"
-                passing = staging / "passing"
+                file = staging / "passing"
                 [(rows,)] = db.execute(
                     f"COPY (SELECT * EXCLUDE (day) FROM {name} WHERE day = {number}"  # noqa: S608 - ours
-                    f" ORDER BY {order}) TO '{passing}' (FORMAT parquet, COMPRESSION zstd)"
+                    f" ORDER BY {order}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)"
                 ).fetchall()
-                made, size = hash_file(passing), passing.stat().st_size
-                path = f"{name}/day={day}/{made}.parquet"
-                where.put(passing, path)
-                files.append(ExportFile(path, day, rows, size, made))
+                digest, size = hash_file(file), file.stat().st_size
+                path = f"{name}/day={day}/{digest}.parquet"
+                target_folder.put(file, path)
+                files.append(ExportFile(path, day, rows, size, digest))
             parts[name] = part_of(part.columns, files)
         state, body = pack_state({})
         (staging / "state").write_bytes(body)
-        where.put(staging / "state", state)
+        target_folder.put(staging / "state", state)
         now = datetime.now(UTC).isoformat()
-        where.swap(pack_manifest(Manifest(FORMAT, before.schema, now, parts, state)))
+        target_folder.swap(
+            pack_manifest(Manifest(FORMAT, source_manifest.schema, now, parts, state))
+        )
     return parts["events"].rows
 
 
 # -- sizes ----------------------------------------------------------------------------------
 
 
-def sizes(megabytes: int) -> None:
-    """Print bytes an event of everything that is kept of a made-up corpus."""
+def print_sizes(megabytes: int) -> None:
+    """Print the bytes per event of everything that is stored of a synthetic corpus."""
     from tests.postgres import cluster
     from thence.analytics.exports import FolderTarget
     from thence.analytics.parquet import export
@@ -227,15 +231,15 @@ def sizes(megabytes: int) -> None:
         events = export(store, FolderTarget(work / "out")).rows["events"]
         print(f"{source / 1e6:.0f} MB, {events:,} events, {source / events:,.0f} bytes each")
         packs = sum(path.stat().st_size for path in (work / "store" / "packs").iterdir())
-        _print("sqlite", [*_pages(store), ("packs", packs)], events)
+        _print_sizes("sqlite", [*_sqlite_sizes(store), ("packs", packs)], events)
         store.close()
-        _print("parquet, a file a table", list(_joined(work / "out")), events)
+        _print_sizes("parquet, a file a table", list(_parquet_sizes(work / "out")), events)
         with cluster() as server:
             address = server.url(tenant="bench", machine="here")
             team = Postgres(address)
             _fill(team, address, work)
             team.close()
-            _print("postgres", list(_relations(server.url())), events)
+            _print_sizes("postgres", list(_postgres_sizes(server.url())), events)
 
 
 def _fill(store: Store, address: str, work: Path) -> None:
@@ -244,44 +248,44 @@ def _fill(store: Store, address: str, work: Path) -> None:
         sweep.run({"claude": [work / "claude"]})
 
 
-def _print(what: str, parts: list[tuple[str, int]], events: int) -> None:
-    for name, size in sorted(parts, key=lambda one: -one[1]):
+def _print_sizes(what: str, parts: list[tuple[str, int]], events: int) -> None:
+    for name, size in sorted(parts, key=lambda part: -part[1]):
         if size / events >= 0.5:
             print(f"  {what}: {name:<24} {size / events:8.1f}")
     print(f"  {what}: {'all':<24} {sum(size for _, size in parts) / events:8.1f}")
 
 
-def _pages(store: Sqlite) -> list[tuple[str, int]]:
+def _sqlite_sizes(store: Sqlite) -> list[tuple[str, int]]:
     rows = store._db.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name")  # noqa: SLF001
     return [(f"{name}", int(f"{size}")) for name, size in rows]
 
 
-def _relations(address: str) -> list[tuple[str, int]]:
+def _postgres_sizes(address: str) -> list[tuple[str, int]]:
     import psycopg
 
     with psycopg.connect(address) as db:
-        found = db.execute(
+        rows = db.execute(
             "SELECT relname, pg_total_relation_size(c.oid) FROM pg_class c JOIN pg_namespace n"
             " ON n.oid = relnamespace WHERE nspname = 'thence' AND relkind = 'r'"
         )
-        return [(f"{name}", int(size)) for name, size in found]
+        return [(f"{name}", int(size)) for name, size in rows]
 
 
-def _joined(out: Path) -> Iterator[tuple[str, int]]:
-    """Give the size of each table in one file, as a large day would have it."""
+def _parquet_sizes(out: Path) -> Iterator[tuple[str, int]]:
+    """Yield the size of each table as a single file, as for a day with many events."""
     import duckdb
 
     from thence.analytics.tables import TABLES
 
     with duckdb.connect() as db:
         for name, table in TABLES.items():
-            one, order = out / "one", ", ".join(table.order)
+            file, order = out / "one", ", ".join(table.order)
             db.execute(
                 f"COPY (FROM read_parquet('{out}/{name}/*/*.parquet') ORDER BY {order})"
-                f" TO '{one}' (FORMAT parquet, COMPRESSION zstd)"
+                f" TO '{file}' (FORMAT parquet, COMPRESSION zstd)"
             )
-            yield name, one.stat().st_size
+            yield name, file.stat().st_size
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["sizes"]:
-    sizes(int((sys.argv[2:] or [f"{MEGABYTES}"])[0]))
+    print_sizes(int((sys.argv[2:] or [f"{MEGABYTES}"])[0]))

@@ -1,9 +1,9 @@
-"""Our stores for other SDKs beside the SDKs' own, in one run: append, load, a list that grows.
+"""Our stores for other SDKs, compared with the SDKs' own: append, load, a growing list.
 
-Each of the SDKs' stores has its own idea of what an acknowledgement is worth, so that ours is
-measured twice: as it comes (a batch survives a killed process), and with `durability="event"`
-(every batch survives a power cut, as with the SQLite ones). Needs what `make conformance`
-installs; what is missing is named and left out.
+The SDKs' stores differ in what they guarantee when an append returns, so that ours is measured
+twice: with the default (a batch survives a killed process) and with `durability="event"` (every
+batch survives a power cut, as with the SQLite stores). Requires what `make conformance` installs;
+what is missing is named and skipped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from thence.journal import Journal
 
 SDKS = Path(__file__).resolve().parent.parent / ".venv" / "conformance"
 
-APPENDS, LOADS, STEPS = 1000, 10_000, 500
+APPEND_COUNT, LOAD_COUNT, STEP_COUNT = 1000, 10_000, 500
 ROUNDS = 3
-"""How often each is measured, in turns with the others; the best counts."""
+"""How often each store is measured, alternating with the others; the best round counts."""
 TEXT = "The build is red because a test fails; I look at it now. " * 17  # about 1 KB
 KEY = {"project_key": "p", "session_id": "7f3a91c2-55d0-4c1e-9a53-0d6c1f2b7e10"}
 
@@ -36,13 +36,17 @@ Load = Callable[[], Awaitable[int]]
 
 
 def main() -> int:
-    """Measure what is installed."""
+    """Measure the stores of the installed SDKs; return how many budgets were missed."""
     if SDKS.is_dir():
         sys.path.append(str(SDKS))
     missed = 0
-    for needed, measure in (("agents", openai), ("claude_agent_sdk", claude), ("langgraph", graph)):
+    for needed, measure in (
+        ("agents", measure_openai),
+        ("claude_agent_sdk", measure_claude),
+        ("langgraph", measure_langgraph),
+    ):
         if needed != "langgraph" and find_spec(needed) is None:
-            print(f"     bridges: no {needed} here (make conformance installs it)")
+            print(f"     bridges: {needed} is not installed (make conformance installs it)")
             continue
         try:
             missed += measure()
@@ -51,33 +55,39 @@ def main() -> int:
     return missed
 
 
-def timed(made: Callable[[], tuple[Add, Load]]) -> tuple[float, float]:
-    """Seconds for a thousand appends, and for loading ten thousand."""
+def time_store(make_store: Callable[[], tuple[Add, Load]]) -> tuple[float, float]:
+    """Return the seconds for a thousand appends, and for loading ten thousand items."""
 
     async def run() -> tuple[float, float]:
-        add, load = made()
+        add, load = make_store()
         start = time.perf_counter()
-        for number in range(APPENDS):
+        for number in range(APPEND_COUNT):
             await add(number, 1)
-        appended = time.perf_counter() - start
-        await add(APPENDS, LOADS - APPENDS)
+        append_s = time.perf_counter() - start
+        await add(APPEND_COUNT, LOAD_COUNT - APPEND_COUNT)
         start = time.perf_counter()
-        loaded = await load()
-        took = time.perf_counter() - start
-        assert loaded == LOADS
-        return appended, took
+        item_count = await load()
+        load_s = time.perf_counter() - start
+        assert item_count == LOAD_COUNT
+        return append_s, load_s
 
     return asyncio.run(run())
 
 
-def in_turns(home: str, **stores: Callable[[Path], tuple[Add, Load]]) -> list[tuple[float, float]]:
-    """Measure several stores, each in a new folder every time, and give the best of each."""
+def time_alternately(
+    home: str, **stores: Callable[[Path], tuple[Add, Load]]
+) -> list[tuple[float, float]]:
+    """Measure stores in new folders, round by round; return the best times of each."""
     rounds = [
-        [timed(partial(made, _folder(home, f"{name}-{turn}"))) for name, made in stores.items()]
-        for turn in range(ROUNDS)
+        [
+            time_store(partial(make_store, _folder(home, f"{name}-{number}")))
+            for name, make_store in stores.items()
+        ]
+        for number in range(ROUNDS)
     ]
     return [
-        (min(t[0] for t in some), min(t[1] for t in some)) for some in zip(*rounds, strict=True)
+        (min(pair[0] for pair in times), min(pair[1] for pair in times))
+        for times in zip(*rounds, strict=True)
     ]
 
 
@@ -87,14 +97,16 @@ def _folder(home: str, name: str) -> Path:
     return folder
 
 
-def told(name: str, took: tuple[float, float]) -> None:
-    """Show the figures of one store."""
-    each, loaded = took[0] / APPENDS * 1e6, took[1] * 1e3
-    print(f"     {name:<44} {each:7.0f} µs an append  {loaded:6.0f} ms to load {LOADS:,}")
+def print_times(name: str, times: tuple[float, float]) -> None:
+    """Print the times of a store."""
+    append_us, load_ms = times[0] / APPEND_COUNT * 1e6, times[1] * 1e3
+    print(
+        f"     {name:<44} {append_us:7.0f} µs per append  {load_ms:6.0f} ms to load {LOAD_COUNT:,}"
+    )
 
 
-def openai() -> int:
-    """`JournalSession` beside `SQLiteSession`."""
+def measure_openai() -> int:
+    """Compare `JournalSession` with `SQLiteSession`."""
     from agents import SQLiteSession
 
     from thence.bridge.openai_agents import JournalSession
@@ -110,23 +122,23 @@ def openai() -> int:
         return add, load
 
     with tempfile.TemporaryDirectory() as home:
-        theirs, ours, synced = in_turns(
+        theirs, ours, synced = time_alternately(
             home,
             own=lambda folder: session(SQLiteSession("s", folder / "own.db")),
             turn=lambda folder: session(JournalSession("s", Journal(folder))),
             event=lambda folder: session(JournalSession("s", Journal(folder, durability="event"))),
         )
-    told("openai-agents SQLiteSession", theirs)
-    told("openai-agents JournalSession", ours)
-    told("openai-agents JournalSession, event", synced)
+    print_times("openai-agents SQLiteSession", theirs)
+    print_times("openai-agents JournalSession", ours)
+    print_times("openai-agents JournalSession, event", synced)
     missed = verdict("openai-agents: append / SQLiteSession's", ours[0] / theirs[0], 1)
-    # Both wait for the disk once an append, which is all there is to it: disks differ.
+    # Both wait for the disk once per append, and that is most of the time: disks differ.
     missed += verdict("openai-agents: append, event / SQLiteSession's", synced[0] / theirs[0], 3)
     return missed + verdict("openai-agents: load / SQLiteSession's", ours[1] / theirs[1], 3)
 
 
-def claude() -> int:
-    """`JournalSessionStore` beside `InMemorySessionStore`, which keeps nothing."""
+def measure_claude() -> int:
+    """Print the times of `JournalSessionStore` and of `InMemorySessionStore`."""
     from claude_agent_sdk import InMemorySessionStore
 
     from thence.bridge.claude_agent_sdk import JournalSessionStore
@@ -141,26 +153,26 @@ def claude() -> int:
         return add, load
 
     with tempfile.TemporaryDirectory() as home:
-        theirs, ours, synced = in_turns(
+        theirs, ours, synced = time_alternately(
             home,
             own=lambda _: store(InMemorySessionStore()),
             turn=lambda folder: store(JournalSessionStore(Journal(folder))),
             event=lambda folder: store(JournalSessionStore(Journal(folder, durability="event"))),
         )
-    told("claude-agent-sdk InMemorySessionStore", theirs)
-    told("claude-agent-sdk JournalSessionStore", ours)
-    told("claude-agent-sdk JournalSessionStore, event", synced)
+    print_times("claude-agent-sdk InMemorySessionStore", theirs)
+    print_times("claude-agent-sdk JournalSessionStore", ours)
+    print_times("claude-agent-sdk JournalSessionStore, event", synced)
     return 0
 
 
 def _entry(number: int) -> dict[str, Any]:
     message = {"role": "user", "content": f"{number} {TEXT}"}
-    named = {"uuid": f"u-{number}", "parentUuid": f"u-{number - 1}" if number else None}
-    return {"type": "user", **named, "isSidechain": False, "message": message}
+    links = {"uuid": f"u-{number}", "parentUuid": f"u-{number - 1}" if number else None}
+    return {"type": "user", **links, "isSidechain": False, "message": message}
 
 
-def graph() -> int:
-    """A list that grows by two messages a step: `JournalSaver` beside `SqliteSaver`."""
+def measure_langgraph() -> int:
+    """Compare `JournalSaver` with `SqliteSaver` on a list that grows by two messages per step."""
     import sqlite3
 
     from langchain_core.messages import AIMessage, HumanMessage
@@ -174,48 +186,49 @@ def graph() -> int:
         messages: list[Any] = []
         version = None
         start = time.perf_counter()
-        for step in range(STEPS):
+        for step in range(STEP_COUNT):
             messages.append(HumanMessage(f"{step} {TEXT}", id=f"h{step}"))
             messages.append(AIMessage(f"{step} {TEXT}", id=f"a{step}"))
             version = saver.get_next_version(version, None)
-            made = empty_checkpoint()
-            made["channel_values"] = {"messages": list(messages)}
-            made["channel_versions"] = {"messages": version}
-            config = saver.put(config, made, {"step": step}, {"messages": version})
-        took = time.perf_counter() - start
-        found = saver.get_tuple(config).checkpoint["channel_values"]["messages"]
-        assert found == messages
-        return took
+            checkpoint = empty_checkpoint()
+            checkpoint["channel_values"] = {"messages": list(messages)}
+            checkpoint["channel_versions"] = {"messages": version}
+            config = saver.put(config, checkpoint, {"step": step}, {"messages": version})
+        elapsed = time.perf_counter() - start
+        stored = saver.get_tuple(config).checkpoint["channel_values"]["messages"]
+        assert stored == messages
+        return elapsed
 
     with tempfile.TemporaryDirectory() as home:
         theirs = ours = float("inf")
         for _ in range(ROUNDS):
             shutil.rmtree(Path(home, "own"), ignore_errors=True)
-            own = _folder(home, "own") / "own.db"
-            with contextlib.closing(sqlite3.connect(own, check_same_thread=False)) as database:
+            path = _folder(home, "own") / "own.db"
+            with contextlib.closing(sqlite3.connect(path, check_same_thread=False)) as database:
                 theirs = min(theirs, grow(SqliteSaver(database)))
             shutil.rmtree(Path(home, "ours"), ignore_errors=True)
             ours = min(ours, grow(JournalSaver(Journal(Path(home, "ours")))))
         start = time.perf_counter()
-        again = JournalSaver(Journal(Path(home, "ours")))
-        again.get_tuple({"configurable": {"thread_id": "t"}})
+        saver = JournalSaver(Journal(Path(home, "ours")))
+        saver.get_tuple({"configurable": {"thread_id": "t"}})
         cold = time.perf_counter() - start
-        sizes = {name: _size(Path(home, name)) for name in ("own", "ours")}
-    said = 2 * STEPS * len(TEXT)
-    mega = said / 1e6
-    for name, took, size in (
+        sizes = {name: _folder_bytes(Path(home, name)) for name in ("own", "ours")}
+    message_bytes = 2 * STEP_COUNT * len(TEXT)
+    megabytes = message_bytes / 1e6
+    for name, elapsed, size in (
         ("SqliteSaver", theirs, sizes["own"]),
         ("JournalSaver", ours, sizes["ours"]),
     ):
-        each = took / STEPS * 1e3
+        step_ms = elapsed / STEP_COUNT * 1e3
         print(
-            f"     langgraph {name:<34} {each:7.2f} ms a step  {size / 1e6:7.1f} MB for {mega:.2f}"
+            f"     langgraph {name:<34} {step_ms:7.2f} ms per step"
+            f"  {size / 1e6:7.1f} MB for {megabytes:.2f} MB of messages"
         )
     print(f"     langgraph JournalSaver, first read of the thread {cold * 1e3:10.0f} ms")
-    missed = verdict("langgraph: bytes / bytes of the messages", sizes["ours"] / said, 6)
+    missed = verdict("langgraph: bytes / bytes of the messages", sizes["ours"] / message_bytes, 6)
     missed += verdict("langgraph: bytes / SqliteSaver's", sizes["ours"] / sizes["own"], 0.05)
     return missed + verdict("langgraph: a step / SqliteSaver's", ours / theirs, 1)
 
 
-def _size(folder: Path) -> int:
+def _folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,8 +1,8 @@
-"""Redaction against decoding: what taking secrets out costs beside reading the same text.
+"""The cost of redaction, compared with decoding the same text.
 
-The texts are made up but shaped like sessions: code, logs, JSON in text, many short results, a few
-long ones, an image now and then, hardly any secrets. The floor is one copy of the text. Every
-secret that was planted must be gone, or the figures would be worth nothing.
+The texts are synthetic but shaped like sessions: code, logs, JSON in text, many short results, a
+few long ones, a few images, hardly any secrets. Copying the text once is the lower bound. Every
+planted secret must be gone, or the figures would be worth nothing.
 """
 
 from __future__ import annotations
@@ -40,35 +40,35 @@ then change the reader; see https://docs.internal/feed/windows for what it promi
 DATA = {"usage": {"input_tokens": 5123, "output_tokens": 210}, "path": "src/feed.py", "ok": True}
 
 
-def texts(megabytes: int, *, seed: int = 1) -> list[str]:
-    """Give made-up texts of a session, so many megabytes of them."""
-    dice = random.Random(seed)
-    made: list[str] = []
-    size = 0
-    while size < megabytes * 1_000_000:
-        made.append(_text(dice))
-        size += len(made[-1])
-    return made
+def make_texts(megabytes: int, *, seed: int = 1) -> list[str]:
+    """Return synthetic texts of a session, of so many megabytes in total."""
+    rng = random.Random(seed)
+    texts: list[str] = []
+    total = 0
+    while total < megabytes * 1_000_000:
+        texts.append(_text(rng))
+        total += len(texts[-1])
+    return texts
 
 
-def _text(dice: random.Random) -> str:
-    if dice.random() < 0.002:
-        return "".join(dice.choices(FILLERS["b"], k=200_000))
-    parts = dice.choices([CODE, LOG, PROSE, json.dumps(DATA)], k=dice.choice((1, 1, 2, 4, 30)))
-    if dice.random() < 0.005:
+def _text(rng: random.Random) -> str:
+    if rng.random() < 0.002:
+        return "".join(rng.choices(FILLERS["b"], k=200_000))
+    parts = rng.choices([CODE, LOG, PROSE, json.dumps(DATA)], k=rng.choice((1, 1, 2, 4, 30)))
+    if rng.random() < 0.005:
         parts.append("export GITHUB_TOKEN=ghp" + "_{A36}\n")
-    return sample("\n".join(parts), dice.randrange(1000))
+    return sample("\n".join(parts), rng.randrange(1000))
 
 
-def throughput(name: str, data: list[str], work: Callable[[], object]) -> float:
-    """Time some work over texts, and say how fast it was."""
-    taken = seconds(work, rounds=3)
-    print(f"  {name:<40} {sum(map(len, data)) / taken / 1e6:8.0f} MB/s")
-    return taken
+def time_and_print(name: str, data: list[str], work: Callable[[], object]) -> float:
+    """Print the throughput of work over texts, and return its seconds."""
+    elapsed = seconds(work, rounds=3)
+    print(f"  {name:<40} {sum(map(len, data)) / elapsed / 1e6:8.0f} MB/s")
+    return elapsed
 
 
-def logged(redactor: Redactor) -> int:
-    """Go over lines of a log as a sweep does: a look at the bytes, a walk where that is needed."""
+def measure_log_lines(redactor: Redactor) -> int:
+    """Measure redacting log lines as a sweep does: decode and walk only lines that look suspect."""
     with tempfile.TemporaryDirectory() as folder:
         write_claude(Path(folder), 20)
         lines = [
@@ -85,45 +85,53 @@ def logged(redactor: Redactor) -> int:
                 redactor.redact_json(value, suspects)
 
     texts = [line.decode() for line in lines]
-    taken = throughput("lines of a log", texts, work)
-    speed = sum(map(len, lines)) / taken / 1e6
+    elapsed = time_and_print("lines of a log", texts, work)
+    speed = sum(map(len, lines)) / elapsed / 1e6
     return verdict("40 MB/s / lines of a log", 40 / speed, 1)
 
 
 def main() -> int:
-    """Measure, print, and say how many budgets were missed."""
-    data = texts(20)
-    lines = [msgspec.json.encode(text) for text in data]
+    """Measure and print; return how many budgets were missed."""
+    texts = make_texts(20)
+    lines = [msgspec.json.encode(text) for text in texts]
     values = [
-        [{"type": "text", "text": text} for text in data[at : at + 4]]
-        for at in range(0, len(data), 4)
+        [{"type": "text", "text": text} for text in texts[at : at + 4]]
+        for at in range(0, len(texts), 4)
     ]
     redactor = Redactor(key=KEY)
-    print(f"redact: {len(data):,} texts, {sum(map(len, data)) / 1e6:.0f} MB")
+    print(f"redact: {len(texts):,} texts, {sum(map(len, texts)) / 1e6:.0f} MB")
 
     first = seconds(lambda: Redactor(key=KEY).redact("the token and the password"), rounds=3)
-    print(f"  first text, rules compiled               {first * 1e3:8.1f} ms")
-    throughput("one copy", data, lambda: [text.encode() for text in data])
-    decode = throughput("decoding", data, lambda: [msgspec.json.decode(line) for line in lines])
-    each = throughput("each text", data, lambda: [redactor.redact(text) for text in data])
-    tree = throughput("JSON values", data, lambda: [redactor.redact_json(v) for v in values])
-    missed = logged(redactor)
-    missed += verdict("redaction of texts / decoding them", each / decode, 40)
-    missed += verdict("redaction of JSON values / of their texts", tree / each, 2.5)
+    print(f"  first text, with compiling            {first * 1e3:8.1f} ms")
+    time_and_print("one copy", texts, lambda: [text.encode() for text in texts])
+    decode_time = time_and_print(
+        "decoding", texts, lambda: [msgspec.json.decode(line) for line in lines]
+    )
+    text_time = time_and_print(
+        "each text", texts, lambda: [redactor.redact(text) for text in texts]
+    )
+    value_time = time_and_print(
+        "JSON values", texts, lambda: [redactor.redact_json(v) for v in values]
+    )
+    missed = measure_log_lines(redactor)
+    missed += verdict("redaction of texts / decoding them", text_time / decode_time, 40)
+    missed += verdict("redaction of JSON values / of their texts", value_time / text_time, 2.5)
 
     hostile = {
         "one letter": "a" * 16_000_000,
         "base64": "".join(random.Random(2).choices(FILLERS["b"], k=8_000_000)),
-        "heads of keys": ("-----BEGIN PRIVATE " + "KEY-----\n") * 200_000,
+        "key headers": ("-----BEGIN PRIVATE " + "KEY-----\n") * 200_000,
         "names without values": "secret.token " * 600_000,
     }
     for name, text in hostile.items():
-        whole = throughput(name, [text], lambda text=text: redactor.redact(text))  # type: ignore[misc]
+        full_time = time_and_print(name, [text], lambda text=text: redactor.redact(text))  # type: ignore[misc]
         quarter = text[: len(text) // 4]
-        part = seconds(lambda quarter=quarter: redactor.redact(quarter), rounds=3)  # type: ignore[misc]
-        missed += verdict(f"{name}: four times the text / four times the time", whole / part / 4, 2)
+        quarter_time = seconds(lambda quarter=quarter: redactor.redact(quarter), rounds=3)  # type: ignore[misc]
+        missed += verdict(
+            f"{name}: time for 4 times the text / 4 times the time", full_time / quarter_time / 4, 2
+        )
 
-    redacted = [redactor.redact(text) for text in data]
+    redacted = [redactor.redact(text) for text in texts]
     assert not any("ghp" + "_" in text for text in redacted if "export" in text)
     return missed
 

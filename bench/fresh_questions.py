@@ -1,18 +1,18 @@
-"""Questions made from logs by a fixed recipe.
+"""Questions that a fixed recipe generates from logs.
 
-Search by words was not tuned with them. The way to fuse words and meaning was chosen with their
-figures at hand. Those of the second seed are of further agents too, and were drawn when search was
-done: nothing was chosen with them.
+Search by words was not tuned with them. The way to combine words and meaning was chosen with their
+figures known. Questions of the second seed are also about further agents, and were generated after
+search was finished: nothing was chosen with them.
 
-Only logs are read, never our store. Texts are what people and models said and what tools printed.
-Of each kind `PER_KIND` questions are drawn with a fixed seed, at most one for a session:
+Only logs are read, never our store. Texts are messages of people and models, and outputs of tools.
+Of each kind `PER_KIND` questions are drawn with a fixed seed, at most one per session:
 
-- keywords: the three rarest words of a prompt or an answer that some other session has as well;
-- sentence: a sentence of 8 to 20 words, every third of its longer words left out, the first half
-  of the other ones in other forms (a plural or none), behind the beginning of a question;
-- error: a line of an output that tells of an error, with other numbers and other folders.
+- keywords: the three rarest words of a prompt or an answer that another session has, too;
+- sentence: a sentence of 8 to 20 words without every third of its longer words, with half of the
+  others in another form (plural or singular), after the beginning of a question;
+- error: an output line about an error, with other numbers and other folders.
 
-The sessions that answer are those whose texts hold the three words, or the line as it was.
+The sessions that answer are those whose texts have the three words, or the original line.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z_]{3,24}")
 _SENTENCE = re.compile(r"[A-Z][^.!?\n`|*#<>{}]{40,160}[.!?]")
 _ERROR = re.compile(r"error|failed|not found|denied|fatal|exception|cannot", re.IGNORECASE)
 _STARTS = ("how did we handle this: ", "when did I ask about ", "what did we do about ", "why ")
-_LEAST_LINE, _MOST_LINE = 30, 160
-_LONGER = 5  # letters of a word that may be left out or changed
-_LINE_SESSIONS = 3
-"""A line that more sessions have is no question about one of them."""
+_MIN_LINE_CHARS, _MAX_LINE_CHARS = 30, 160
+_MIN_LONG_WORD_CHARS = 5  # shorter words are neither left out nor changed
+_MAX_ANSWERS = 3
+"""A line that more sessions have does not identify one of them."""
 
 
-class Fresh(NamedTuple):
+class GeneratedQuestion(NamedTuple):
     """A question of the recipe, and the sessions that answer it."""
 
     kind: str
@@ -48,77 +48,79 @@ class Fresh(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    spoken: list[str]
-    printed: list[str]
+    messages: list[str]
+    outputs: list[str]
 
 
-def fresh_questions(home: Path, seed: int = SEED) -> list[Fresh]:
-    """Return the questions that the recipe makes of the logs in a home."""
+def generate_questions(home: Path, seed: int = SEED) -> list[GeneratedQuestion]:
+    """Return the questions that the recipe generates from the logs in a home."""
     sessions = dict(_sessions(home))
     if seed != SEED:
         sessions |= dict(_further_sessions(home))
-    draw = random.Random(seed)
-    spoken = {uid: "\n".join(texts.spoken) for uid, texts in sessions.items()}
-    words = {uid: frozenset(map(str.lower, _WORD.findall(text))) for uid, text in spoken.items()}
-    counts = Counter(word for some in words.values() for word in some)
-    made: list[Fresh] = []
+    rng = random.Random(seed)
+    messages = {uid: "\n".join(texts.messages) for uid, texts in sessions.items()}
+    words = {uid: frozenset(map(str.lower, _WORD.findall(text))) for uid, text in messages.items()}
+    counts = Counter(word for vocabulary in words.values() for word in vocabulary)
+    generated: list[GeneratedQuestion] = []
     for kind, make in (("keywords", _keywords), ("sentence", _sentence), ("error", _error)):
         order = sorted(sessions)
-        draw.shuffle(order)
-        questions = (make(sessions[uid], draw, counts) for uid in order)
-        of_kind: list[Fresh] = []
-        for made_of in questions:
-            if made_of is None or len(of_kind) == PER_KIND:
+        rng.shuffle(order)
+        questions = (make(sessions[uid], rng, counts) for uid in order)
+        of_kind: list[GeneratedQuestion] = []
+        for candidate in questions:
+            if candidate is None or len(of_kind) == PER_KIND:
                 continue
-            question, literal = made_of
+            question, literal = candidate
             if kind == "keywords":
                 answers = [uid for uid in order if words[uid].issuperset(literal.split())]
             else:
                 part = 0 if kind == "sentence" else 1
                 answers = [uid for uid in order if any(literal in t for t in sessions[uid][part])]
-            if 0 < len(answers) <= _LINE_SESSIONS:
-                of_kind.append(Fresh(kind, question, sorted(answers)))
-        made += of_kind
-    return made
+            if 0 < len(answers) <= _MAX_ANSWERS:
+                of_kind.append(GeneratedQuestion(kind, question, sorted(answers)))
+        generated += of_kind
+    return generated
 
 
-def _keywords(texts: _Texts, draw: random.Random, counts: Counter[str]) -> tuple[str, str] | None:
-    choices = [set(map(str.lower, _WORD.findall(text))) for text in texts.spoken]
-    choices = [some for some in choices if len(some) >= 6]
+def _keywords(texts: _Texts, rng: random.Random, counts: Counter[str]) -> tuple[str, str] | None:
+    choices = [set(map(str.lower, _WORD.findall(text))) for text in texts.messages]
+    choices = [words for words in choices if len(words) >= 6]
     if not choices:
         return None
-    shared = [word for word in draw.choice(choices) if counts[word] > 1]
+    shared = [word for word in rng.choice(choices) if counts[word] > 1]
     rarest = sorted(shared, key=lambda word: (counts[word], word))[:3]
     return (" ".join(rarest), " ".join(rarest)) if len(rarest) == 3 else None
 
 
-def _sentence(texts: _Texts, draw: random.Random, _: Counter[str]) -> tuple[str, str] | None:
-    found = [s for text in texts.spoken for s in _SENTENCE.findall(text)]
-    found = [s for s in found if 8 <= len(s.split()) <= 20]
-    if not found:
+def _sentence(texts: _Texts, rng: random.Random, _: Counter[str]) -> tuple[str, str] | None:
+    sentences = [s for text in texts.messages for s in _SENTENCE.findall(text)]
+    sentences = [s for s in sentences if 8 <= len(s.split()) <= 20]
+    if not sentences:
         return None
-    literal = draw.choice(sorted(set(found)))
-    longer = [word for word in _WORD.findall(literal) if len(word) >= _LONGER]
+    literal = rng.choice(sorted(set(sentences)))
+    longer = [word for word in _WORD.findall(literal) if len(word) >= _MIN_LONG_WORD_CHARS]
     dropped = set(longer[2::3])
     rest = [word for word in longer if word not in dropped]
     changed = {word: word[:-1] if word.endswith("s") else f"{word}s" for word in rest[::2]}
     words = [changed.get(word, word) for word in literal.rstrip(".!?").split()]
-    asked = " ".join(word for word in words if word.strip(",;:()'\"") not in dropped)
-    return draw.choice(_STARTS) + asked, literal
+    rest_of_sentence = " ".join(word for word in words if word.strip(",;:()'\"") not in dropped)
+    return rng.choice(_STARTS) + rest_of_sentence, literal
 
 
-def _error(texts: _Texts, draw: random.Random, _: Counter[str]) -> tuple[str, str] | None:
-    lines = {line.strip() for text in texts.printed for line in text.splitlines()}
-    found = sorted(
+def _error(texts: _Texts, rng: random.Random, _: Counter[str]) -> tuple[str, str] | None:
+    lines = {line.strip() for text in texts.outputs for line in text.splitlines()}
+    candidates = sorted(
         line
         for line in lines
-        if _LEAST_LINE <= len(line) <= _MOST_LINE and _ERROR.search(line) and line.isprintable()
+        if _MIN_LINE_CHARS <= len(line) <= _MAX_LINE_CHARS
+        and _ERROR.search(line)
+        and line.isprintable()
     )
-    if not found:
+    if not candidates:
         return None
-    literal = draw.choice(found)
-    elsewhere = re.sub(r"(?:/[\w.@-]+)+/", "/srv/app/", literal)
-    return re.sub(r"\d+", lambda _: str(draw.randrange(10, 9999)), elsewhere), literal
+    literal = rng.choice(candidates)
+    other_folder = re.sub(r"(?:/[\w.@-]+)+/", "/srv/app/", literal)
+    return re.sub(r"\d+", lambda _: str(rng.randrange(10, 9999)), other_folder), literal
 
 
 # -- logs -----------------------------------------------------------------------------------
@@ -126,57 +128,59 @@ def _error(texts: _Texts, draw: random.Random, _: Counter[str]) -> tuple[str, st
 
 def _sessions(home: Path) -> Iterator[tuple[str, _Texts]]:
     """Yield the texts of each session of Claude Code and Codex, by its uid."""
-    out: dict[str, _Texts] = {}
+    sessions: dict[str, _Texts] = {}
     for path in sorted(home.glob(".claude/projects/**/*.jsonl")):
         for record in _records(path):
             uid = f"claude:{record.get('sessionId') or path.stem}"
-            _gather(record, out.setdefault(uid, _Texts([], [])))
+            _collect(record, sessions.setdefault(uid, _Texts([], [])))
     for path in sorted(home.glob(".codex/sessions/**/*.jsonl")):
         for record in _records(path):
-            _gather(record, out.setdefault(f"codex:{path.stem[-36:]}", _Texts([], [])))
-    yield from out.items()
+            _collect(record, sessions.setdefault(f"codex:{path.stem[-36:]}", _Texts([], [])))
+    yield from sessions.items()
 
 
-_FURTHER: Final = {
+_FURTHER_LOGS: Final = {
     "pi": ".pi/agent/sessions/**/*.jsonl",
     "qwen": ".qwen/projects/**/chats/*.jsonl",
     "gemini": ".gemini/tmp/**/chats/session-*.json*",
     "copilot": ".copilot/session-state/*/events.jsonl",
 }
-"""Where logs of further agents lie."""
-_PRINTED: Final = frozenset({"toolResult", "tool_result", "functionResponse", "result", "output"})
+"""Where the logs of further agents are."""
+_OUTPUT_TYPES: Final = frozenset(
+    {"toolResult", "tool_result", "functionResponse", "result", "output"}
+)
 
 
 def _further_sessions(home: Path) -> Iterator[tuple[str, _Texts]]:
     """Yield the texts of each session of further agents, by its uid."""
-    out: dict[str, _Texts] = {}
-    for agent, pattern in _FURTHER.items():
+    sessions: dict[str, _Texts] = {}
+    for agent, pattern in _FURTHER_LOGS.items():
         for path in sorted(home.glob(pattern)):
             is_lines = path.suffix == ".jsonl"
             records = list(_records(path)) if is_lines else [json.loads(path.read_text("utf-8"))]
             first = records[0] if records else {}
             name = first.get("sessionId") or first.get("id")
             name = path.parent.name if agent == "copilot" else name
-            texts = out.setdefault(f"{agent}:{name}", _Texts([], []))
+            texts = sessions.setdefault(f"{agent}:{name}", _Texts([], []))
             for record in records:
-                _gather_anywhere(record, texts, is_printed=False)
-    yield from out.items()
+                _collect_by_name(record, texts, is_output=False)
+    yield from sessions.items()
 
 
-def _gather_anywhere(value: object, texts: _Texts, *, is_printed: bool) -> None:
-    """Collect texts by the names that they have in most formats."""
+def _collect_by_name(value: object, texts: _Texts, *, is_output: bool) -> None:
+    """Add texts, recognised by the field names that most formats use."""
     if isinstance(value, list):
         for inner in value:
-            _gather_anywhere(inner, texts, is_printed=is_printed)
+            _collect_by_name(inner, texts, is_output=is_output)
     if not isinstance(value, dict):
         return
     named = {value.get("role"), value.get("type")}
-    is_printed = is_printed or not named.isdisjoint(_PRINTED)
+    is_output = is_output or not named.isdisjoint(_OUTPUT_TYPES)
     for key, inner in value.items():
         if isinstance(inner, str) and key in ("text", "content", "output"):
-            (texts.printed if is_printed or key == "output" else texts.spoken).append(inner)
+            (texts.outputs if is_output or key == "output" else texts.messages).append(inner)
         else:
-            _gather_anywhere(inner, texts, is_printed=is_printed or key in _PRINTED)
+            _collect_by_name(inner, texts, is_output=is_output or key in _OUTPUT_TYPES)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
@@ -189,29 +193,29 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _gather(value: object, texts: _Texts) -> None:
-    """Collect what was said and what was printed, wherever it stands in a record."""
+def _collect(value: object, texts: _Texts) -> None:
+    """Add messages and tool outputs, wherever they are in a record."""
     if isinstance(value, list):
         for inner in value:
-            _gather(inner, texts)
+            _collect(inner, texts)
     if not isinstance(value, dict):
         return
     if value.get("type") in ("tool_result", "function_call_output"):
-        texts.printed.extend(_strings(value.get("content", value.get("output"))))
+        texts.outputs.extend(_strings(value.get("content", value.get("output"))))
         return
     if value.get("role") in ("user", "assistant"):
         content = value.get("content")
         blocks = content if isinstance(content, list) else [content]
         for block in blocks:
             if isinstance(block, str):
-                texts.spoken.append(block)
+                texts.messages.append(block)
             elif isinstance(block, dict) and isinstance(block.get("text"), str):
-                texts.spoken.append(block["text"])
+                texts.messages.append(block["text"])
             else:
-                _gather(block, texts)
+                _collect(block, texts)
         return
     for inner in value.values():
-        _gather(inner, texts)
+        _collect(inner, texts)
 
 
 def _strings(value: object) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Timing for benchmarks: the least disturbed of several rounds, and budgets as ratios.
+"""Timing for benchmarks: the fastest of several rounds, and budgets as ratios.
 
-What is compared is measured in turn, round by round (`medians`): whatever else the machine does
-for a while then hurts both sides. Every verdict is noted, and so are points of how a cost grows:
-`python -m bench` makes the report and the plots of them.
+Operations that are compared are measured alternately, round by round (`medians`), so that other
+load on the machine affects both. Every verdict is recorded, and so is every point of a growth
+curve; `python -m bench` writes the report and the plots from them.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import NamedTuple
 
 
 class Verdict(NamedTuple):
-    """One figure against its budget."""
+    """A figure and its budget."""
 
     what: str
     ratio: float
     budget: float
 
     @property
-    def held(self) -> bool:
-        """Whether it is within the budget."""
+    def is_met(self) -> bool:
+        """Return whether the figure is within the budget."""
         return self.ratio <= self.budget
 
 
 class Point(NamedTuple):
-    """What an operation cost at one size."""
+    """The cost of an operation at one size."""
 
     operation: str
     megabytes: float
@@ -46,42 +46,42 @@ def seconds(
     rounds: int = 5,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Time of the quickest round of `work`: what else the machine did can only add to it.
+    """Return the time of the fastest round of `work`: other load can only add to it.
 
-    Garbage of earlier rounds is gone before each one starts. With the clock of the processor
-    (`time.process_time`) what else runs on the machine does not count.
+    Garbage of earlier rounds is collected before each one starts. With `time.process_time` as the
+    clock, other processes do not count.
     """
-    taken = []
+    times = []
     for _ in range(rounds):
         gc.collect()
         start = clock()
-        kept = work()
-        taken.append(clock() - start)
-        del kept
-    return min(taken)
+        result = work()
+        times.append(clock() - start)
+        del result
+    return min(times)
 
 
 def medians(works: dict[str, Callable[[], object]], *, rounds: int = 15) -> dict[str, float]:
-    """Median time of each of several works, a round of all after a round of all."""
-    taken: dict[str, list[float]] = {name: [] for name in works}
+    """Return the median time of each operation; every round runs all of them once."""
+    times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
-            taken[name].append(seconds(work, rounds=1))
-    return {name: statistics.median(times) for name, times in taken.items()}
+            times[name].append(seconds(work, rounds=1))
+    return {name: statistics.median(durations) for name, durations in times.items()}
 
 
 def verdict(what: str, ratio: float, budget: float) -> int:
-    """Print one figure against its budget, and note it; 1 when it is missed."""
-    one = Verdict(what, ratio, budget)
-    VERDICTS.append(one)
-    print(f"{'ok  ' if one.held else 'MISS'} {what:<58} {ratio:6.2f}  budget {budget:g}")
-    return 0 if one.held else 1
+    """Print and record a figure and its budget; return 1 if the budget is missed, else 0."""
+    result = Verdict(what, ratio, budget)
+    VERDICTS.append(result)
+    print(f"{'ok  ' if result.is_met else 'MISS'} {what:<58} {ratio:6.2f}  budget {budget:g}")
+    return 0 if result.is_met else 1
 
 
 def slope(points: list[Point]) -> float:
-    """How a cost grows: 0 when the size does not matter, 1 when it doubles with it.
+    """Return how a cost grows with the size: 0 for not at all, 1 for linearly.
 
-    The slope of the straight line through the logarithms, by least squares.
+    This is the slope of the line through the logarithms, by least squares.
     """
     x = [log(point.megabytes) for point in points]
     y = [log(point.seconds) for point in points]

@@ -1,8 +1,9 @@
-"""A LangGraph agent on thence: stopped between two turns, it goes on in another process.
+"""A LangGraph agent that keeps its checkpoints in thence: every run continues the last one.
 
-    python examples/bridge_langgraph.py HOME     run it once more; everything is kept below HOME
+    python examples/bridge_langgraph.py HOME     run it twice; everything is written below HOME
 
-The model is a script, so that it runs offline. Needs `pip install 'thence[langgraph]' langgraph`.
+The model is a function, so that it runs offline. Requires
+`pip install 'thence[langgraph]' langgraph`.
 """
 
 from __future__ import annotations
@@ -16,22 +17,23 @@ import thence
 from thence.bridge.langgraph import JournalSaver
 
 
-def model(state: MessagesState) -> dict[str, list[AIMessage]]:
-    """Say how much was said so far; yours calls an API."""
+def call_model(state: MessagesState) -> dict[str, list[AIMessage]]:
+    """Reply with the number of messages so far; yours calls an API."""
     return {"messages": [AIMessage(f"I remember {len(state['messages'])} messages.")]}
 
 
 def main(home: str) -> None:
-    """Run one turn of a thread that lives as long as its home."""
+    """Run one turn of the thread "demo"."""
     saver = JournalSaver(thence.Journal(home))
     graph = StateGraph(MessagesState)
-    graph.add_node("model", model)
+    graph.add_node("model", call_model)
     graph.add_edge(START, "model")
     agent = graph.compile(checkpointer=saver)
     config = {"configurable": {"thread_id": "demo"}}
     state = agent.invoke({"messages": [HumanMessage("Do you remember?")]}, config)
-    print("agent ", state["messages"][-1].content)
-    print("kept  ", len(list(saver.list(config))), "checkpoints in", saver.name_of("demo")[:8])
+    checkpoints = list(saver.list(config))
+    print(f"agent:  {state['messages'][-1].content}")
+    print(f"stored: {len(checkpoints)} checkpoints in session {saver.name_of('demo')[:8]}")
     saver.close()
 
 

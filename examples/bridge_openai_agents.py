@@ -1,8 +1,8 @@
-"""An agent of the OpenAI Agents SDK on thence: it remembers what earlier runs said.
+"""An agent of the OpenAI Agents SDK with its session in thence: every run remembers the last one.
 
-    python examples/bridge_openai_agents.py HOME     run it once more; everything is below HOME
+    python examples/bridge_openai_agents.py HOME     run it twice; everything is written below HOME
 
-The model is a script, so that it runs offline. Needs `pip install 'thence[agents-sdk]'`.
+The model is a class, so that it runs offline. Requires `pip install 'thence[agents-sdk]'`.
 """
 
 from __future__ import annotations
@@ -19,31 +19,32 @@ import thence
 from thence.bridge.openai_agents import JournalSession
 
 
-class Scripted(Model):  # type: ignore[misc] # not installed everywhere
-    """A model that says how much it was sent."""
+class OfflineModel(Model):  # type: ignore[misc] # not installed everywhere
+    """A model that replies with the number of items that it gets."""
 
-    async def get_response(self, **given: Any) -> ModelResponse:
-        """Answer; yours calls an API."""
-        text = f"I remember {len(given['input'])} items."
-        said = ResponseOutputText(text=text, type="output_text", annotations=[])
+    async def get_response(self, **request: Any) -> ModelResponse:
+        """Return the reply; yours calls an API."""
+        text = f"I remember {len(request['input'])} items."
+        content = ResponseOutputText(text=text, type="output_text", annotations=[])
         message = ResponseOutputMessage(
-            id="msg-1", content=[said], role="assistant", status="completed", type="message"
+            id="msg-1", content=[content], role="assistant", status="completed", type="message"
         )
         return ModelResponse(output=[message], usage=Usage(), response_id=None)
 
     def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
-        """Stream nothing: this example does not ask for it."""
+        """Raise: this example does not stream."""
         raise NotImplementedError
 
 
 async def main(home: str) -> None:
-    """Run one turn of a session that lives as long as its home."""
+    """Run one turn of the session "demo"."""
     set_tracing_disabled(disabled=True)
     session = JournalSession("demo", thence.Journal(home))
-    agent = Agent(name="demo", model=Scripted())
+    agent = Agent(name="demo", model=OfflineModel())
     result = await Runner.run(agent, "Do you remember?", session=session)
-    print("agent ", result.final_output)
-    print("kept  ", len(await session.get_items()), "items in", session.name[:8])
+    items = await session.get_items()
+    print(f"agent:  {result.final_output}")
+    print(f"stored: {len(items)} items in session {session.name[:8]}")
     await session.aclose()
 
 

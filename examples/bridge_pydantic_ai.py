@@ -1,8 +1,8 @@
-"""A Pydantic AI agent on thence, killed in a tool call: the next run goes on all the same.
+"""A Pydantic AI agent with its history in thence: it continues after a crash in a tool call.
 
-    python examples/bridge_pydantic_ai.py HOME     run it twice; everything is kept below HOME
+    python examples/bridge_pydantic_ai.py HOME     run it twice; everything is written below HOME
 
-The model is a script, so that it runs offline. Needs `pip install 'thence[pydantic-ai]'`.
+The model is a function, so that it runs offline. Requires `pip install 'thence[pydantic-ai]'`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ import thence
 from thence.bridge.pydantic_ai import JournalHistory
 
 
-def model(messages: list[Any], _: Any) -> ModelResponse:
-    """Say how much was said so far; yours calls an API."""
+def call_model(messages: list[Any], _: Any) -> ModelResponse:
+    """Reply with the number of messages so far; yours calls an API."""
     return ModelResponse(parts=[TextPart(f"I remember {len(messages)} messages.")])
 
 
 async def main(home: str) -> None:
-    """Begin with a call that nobody answers, as a crash leaves it; then go on."""
+    """Run one turn. The first run starts with a tool call without a result, as after a crash."""
     history = JournalHistory("demo", thence.Journal(home))
-    before = await history.load()
-    if not before:
-        crashed = ModelResponse(parts=[ToolCallPart("deploy", {"to": "prod"}, tool_call_id="c1")])
-        await history.add([ModelRequest(parts=[UserPromptPart("Deploy it.")]), crashed])
-        before = await history.load()
-        print("mended", before[-1].parts[0].content[:40], "...")
-    result = await Agent(FunctionModel(model)).run("What happened?", message_history=before)
+    messages = await history.load()
+    if not messages:
+        prompt = ModelRequest(parts=[UserPromptPart("Deploy it.")])
+        call = ToolCallPart("deploy", {"to": "prod"}, tool_call_id="c1")
+        await history.add([prompt, ModelResponse(parts=[call])])
+        messages = await history.load()  # the call now has a result, which says what happened
+        print(f"result: {messages[-1].parts[0].content[:40]} ...")
+    result = await Agent(FunctionModel(call_model)).run("What happened?", message_history=messages)
     await history.save(result.all_messages())
-    print("agent ", result.output)
-    print("kept  ", len(await history.load()), "messages in", history.name[:8])
+    print(f"agent:  {result.output}")
+    print(f"stored: {len(await history.load())} messages in session {history.name[:8]}")
     await history.aclose()
 
 

@@ -1,11 +1,11 @@
-"""A whole agent harness on thence, small enough to read: killed anywhere, it goes on.
+"""A complete agent harness in one file. Kill it at any point: `--resume` continues its session.
 
-    python examples/tiny_harness.py HOME              run it; everything is kept below HOME
-    TINY_KILL_AT=2 python examples/tiny_harness.py HOME   die in the middle of the 2nd tool call
-    python examples/tiny_harness.py HOME --resume     go on where the last run stopped
+    python examples/tiny_harness.py HOME                  run; everything is written below HOME
+    TINY_KILL_AT=2 python examples/tiny_harness.py HOME   crash in the middle of the 2nd tool call
+    python examples/tiny_harness.py HOME --resume         continue the last session
 
-The model is a script, so that it runs offline. It has two tools: `edit` saves a checkpoint of the
-file before it changes it, `task` starts a subagent in a sidechain. Long sessions are compacted.
+The model is a script, so that it runs offline. There are two tools: `edit` saves a checkpoint of
+the file before it changes it, `task` runs a subagent in a sidechain. Long sessions are compacted.
 """
 
 from __future__ import annotations
@@ -20,106 +20,119 @@ from thence.format.records import Event
 from thence.format.repair import INTERRUPTED
 from thence.format.state import Domain, Domains
 
-COMPACT_AFTER = 6
-"""Messages the model may see before they are summed up."""
+Reply = str | tuple[str, dict[str, str]]
+"""A reply of the model: a text, or the name and the input of a tool."""
+
+MAX_MESSAGES = 6
+"""A session with more messages than this is compacted at the end of the turn."""
 
 EDIT = ("edit", {"path": "greeting.txt", "old": "hello", "new": "goodbye"})
 TASK = ("task", {"agent": "reviewer", "prompt": "Read greeting.txt and say what you think."})
-SCRIPT: list[tuple[str | None, str | tuple[str, dict[str, str]]]] = [
+SCRIPT: list[tuple[str | None, Reply]] = [
     ("Make greeting.txt say goodbye.", EDIT),
     (None, "It says goodbye now."),
-    ("Let somebody look at it.", TASK),
+    ("Ask somebody to review it.", TASK),
     (None, "The reviewer agrees."),
     ("Are we done?", "Yes, we are."),
     ("Really?", "Really."),
 ]
-"""What the user says, if it is the user's turn, and what the model answers: words or a call."""
+"""Each step: the user's prompt, or None inside a turn, and the model's reply."""
 
 
-def count_steps(done: int, event: Event) -> int:
-    """Fold of our own domain: how far the script has come, compacted or not."""
-    return done + (event.type == "assistant" and not event.fields.get("again"))
+def count_steps(step: int, event: Event) -> int:
+    """Count the replies of the session, without retries: the position in the script.
+
+    This is a domain, state that thence derives from the events. A compaction does not reset it.
+    """
+    is_reply = event.type == "assistant" and not event.fields.get("is_retry")
+    return step + is_reply
 
 
 class Harness:
-    """The loop: prompt, reply, tools, results, until the script ends."""
+    """The agent loop: prompt, reply, tool, result, until the script ends."""
 
     def __init__(self, session: thence.Session, workspace: Path) -> None:
-        self.session, self.workspace = session, workspace
-        self.kill_at, self.calls = int(os.environ.get("TINY_KILL_AT", "0")), 0
+        self.session = session
+        self.workspace = workspace
+        self.tool_calls = 0
+        self.kill_at = int(os.environ.get("TINY_KILL_AT", "0"))
 
     def run(self) -> None:
-        """Do what is left of the script."""
+        """Play the rest of the script."""
         while (step := self.session.state.step) < len(SCRIPT):
             prompt, reply = SCRIPT[step]
             messages = self.session.messages
             if prompt and (not messages or messages[-1]["role"] == "assistant"):
                 self.session.record("user", {"role": "user", "content": prompt})
                 print(f"you    {prompt}")
-            if interrupted(messages):  # the script's way of checking and trying again
-                self.answer(SCRIPT[step - 1][1], again=True)
+            if was_interrupted(messages):  # the model sees it, and calls the tool again
+                self.answer(SCRIPT[step - 1][1], is_retry=True)
             else:
-                self.answer(reply, again=False)
+                self.answer(reply, is_retry=False)
 
-    def answer(self, reply: str | tuple[str, dict[str, str]], *, again: bool) -> None:
-        """Record the model's reply, run the tool it asks for, end the turn if it asks for none."""
-        usage = {"input_tokens": 120, "output_tokens": 12}
-        said: dict[str, Any] = {"role": "assistant", "usage": usage, "cost_usd": 0.001}
+    def answer(self, reply: Reply, *, is_retry: bool) -> None:
+        """Record a reply; run the tool that it calls, or end the turn."""
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "usage": {"input_tokens": 120, "output_tokens": 12},
+            "cost_usd": 0.001,
+        }
         if isinstance(reply, str):
-            told = {**said, "content": reply, "stop_reason": "end_turn"}
-            receipt = self.session.record("assistant", told)
+            receipt = self.session.record(
+                "assistant", message | {"content": reply, "stop_reason": "end_turn"}
+            )
             print(f"agent  {reply}")
             self.end_turn(receipt.uuid)
             return
-        name, given = reply
-        call = f"call_{os.urandom(4).hex()}"
-        asks = [{"type": "tool_use", "id": call, "name": name, "input": given}]
-        told = {**said, "content": asks, "stop_reason": "tool_use", "again": again}
-        self.session.record("assistant", told)
-        print(f"tool   {name}{' again' if again else ''}")
-        output = self.edit(**given) if name == "edit" else self.task(call, **given)
-        result = {"type": "tool_result", "tool_use_id": call, "content": output}
+        tool, arguments = reply
+        call_id = f"call_{os.urandom(4).hex()}"
+        call = {"type": "tool_use", "id": call_id, "name": tool, "input": arguments}
+        message |= {"content": [call], "stop_reason": "tool_use", "is_retry": is_retry}
+        self.session.record("assistant", message)
+        print(f"tool   {tool}{' (retry)' if is_retry else ''}")
+        output = self.edit(**arguments) if tool == "edit" else self.task(call_id, **arguments)
+        result = {"type": "tool_result", "tool_use_id": call_id, "content": output}
         self.session.record("user", {"role": "user", "content": [result]})
 
-    def end_turn(self, reply: str) -> None:
-        """Sum up what has become long, but for the last reply; bring the turn to the disk."""
-        if len(self.session.messages) > COMPACT_AFTER:
-            self.session.compact("greeting.txt was changed and reviewed.", keep_from=reply)
+    def end_turn(self, reply_uuid: str) -> None:
+        """Compact a long session up to its last reply, and sync the turn to disk."""
+        if len(self.session.messages) > MAX_MESSAGES:
+            self.session.compact("greeting.txt was changed and reviewed.", keep_from=reply_uuid)
             print("       (compacted)")
         self.session.flush()
 
     def edit(self, path: str, old: str, new: str) -> str:
-        """Tool: change a file, its content saved first."""
+        """Replace a text in a file, and return the tool's output; a checkpoint saves the file."""
         file = self.workspace / path
         self.session.checkpoint([file])
         file.write_text(file.read_text().replace(old, new))
-        self.maybe_die()
+        self.maybe_crash()
         return f"{path} was changed"
 
-    def task(self, call: str, agent: str, prompt: str) -> str:
-        """Tool: a subagent with a log of its own; the parent gets its summary."""
-        with self.session.sidechain(agent, tool_use_id=call) as side:
-            side.record("user", {"role": "user", "content": prompt})
-            self.maybe_die()
-            side.record("assistant", {"role": "assistant", "content": "Short and polite."})
-            side.finish("Short and polite.")
-        return side.summary or ""
+    def task(self, call_id: str, agent: str, prompt: str) -> str:
+        """Run a subagent with a log of its own, and return its summary."""
+        with self.session.sidechain(agent, tool_use_id=call_id) as sidechain:
+            sidechain.record("user", {"role": "user", "content": prompt})
+            self.maybe_crash()
+            sidechain.record("assistant", {"role": "assistant", "content": "Short and polite."})
+            sidechain.finish("Short and polite.")
+        return sidechain.summary or ""
 
-    def maybe_die(self) -> None:
-        """Die as a crash does: no cleaning up, in the middle of a call."""
-        self.calls += 1
-        if self.calls == self.kill_at:
+    def maybe_crash(self) -> None:
+        """Exit without any cleanup in the tool call that TINY_KILL_AT names."""
+        self.tool_calls += 1
+        if self.tool_calls == self.kill_at:
             os._exit(9)
 
 
-def interrupted(messages: list[dict[str, Any]]) -> bool:
-    """Whether the last thing the model sees is the result of a call that a crash cut short."""
-    last = messages[-1]["content"] if messages else []
-    return any(block.get("content") == INTERRUPTED for block in last)
+def was_interrupted(messages: list[dict[str, Any]]) -> bool:
+    """Return whether the last message has the result of a tool call that a crash interrupted."""
+    blocks = messages[-1]["content"] if messages else []
+    return any(block.get("content") == INTERRUPTED for block in blocks)
 
 
 def main(home: str, *options: str) -> None:
-    """Run, or go on."""
+    """Start a session, or resume the last one, and run it to its end."""
     workspace = Path(home).absolute() / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
     domains = Domains()
@@ -127,13 +140,13 @@ def main(home: str, *options: str) -> None:
     journal = thence.Journal(home, domains=domains)
     if "--resume" in options:
         session = journal.resume(project=workspace)
-        print(f"       (resumed; {len(session.recovery.mended)} call was cut short)")
+        print(f"       (resumed; interrupted tool calls: {len(session.recovery.mended)})")
     else:
         (workspace / "greeting.txt").write_text("hello\n")
         session = journal.create(cwd=workspace, model="script-1")
     with session:
         Harness(session, workspace).run()
-        print(f"       (done; {session.cumulative_cost:.3f} dollars in all)")
+        print(f"       (done; total cost ${session.cumulative_cost:.3f})")
 
 
 if __name__ == "__main__":

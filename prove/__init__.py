@@ -1,1 +1,1 @@
-"""The proof: T1 to T16, each run at the numbers of a release, and one report of them all."""
+"""The fault trials T1 to T16, each run as often as a release requires, and one report on all."""

@@ -1,4 +1,4 @@
-"""The budgets of the design, each with the figures that a run of the benchmarks gave for it."""
+"""The performance budgets of the design, each with its figures from a run of the benchmarks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from bench.__main__ import Figure, Results
 
 
 class Budget(NamedTuple):
-    """One row of the plan, and which figures show it."""
+    """A performance budget, and which figures of the benchmarks belong to it."""
 
     operation: str
-    wanted: str
+    limit: str
     bench: str
     """Benchmarks that measure it; empty where none does."""
     pattern: str
-    """Which of their figures, as a regular expression."""
-    shown_by: str = ""
-    """What shows it where no benchmark does."""
+    """Regular expression that matches the names of its figures."""
+    evidence: str = ""
+    """Where else it is checked, if no benchmark measures it."""
 
 
 BUDGETS = (
@@ -49,13 +49,13 @@ BUDGETS = (
     Budget(
         "cold sweep, 120 MB and 1 GB",
         "at most half of agentsview's time; 250 MB over all processes",
-        "agentsview|sweep|great",
-        r"^first reading|^memory of all",
+        "agentsview|sweep",
+        r"^first import|^memory of all",
     ),
     Budget(
         "first sessions of a first sweep of 1 GB",
         "below 3 s",
-        "sweep|great",
+        "sweep",
         r"first session",
         "tests of the order: tests/cli/test_first_sweep.py; no time yet",
     ),
@@ -63,12 +63,12 @@ BUDGETS = (
         "nothing new; one line more in ten files",
         "at most agentsview's time",
         "agentsview",
-        r"^nothing new|^a line more",
+        r"^nothing new|^one new line",
     ),
     Budget(
         "search at 1 GB",
         "p95 below 20 ms in process, 40 ms over HTTP",
-        "sweep|great|serve",
+        "sweep|serve",
         r"^p95 of (\w+ words|search over HTTP)",
     ),
     Budget("disk", "at most 0.6 bytes for a byte of source", "sweep", r"^disk / source"),
@@ -91,18 +91,18 @@ BUDGETS = (
 
 
 def figures_of(budget: Budget, results: Results) -> list[Figure]:
-    """Return the figures that show a budget."""
+    """Return the figures that belong to a budget."""
     if not budget.bench:
         return []
     return [
-        one
-        for one in results.figures
-        if re.fullmatch(budget.bench, one.bench) and re.search(budget.pattern, one.what)
+        figure
+        for figure in results.figures
+        if re.fullmatch(budget.bench, figure.bench) and re.search(budget.pattern, figure.what)
     ]
 
 
 def table(results: Results) -> str:
-    """Return every budget with its figures, as shares of what is allowed; losses first."""
+    """Return a Markdown table of all budgets and their figures as shares; missed ones first."""
     rows = sorted(_rows(results), key=lambda row: row[0])
     head = ["| operation | budget | figures, as shares of the budget | |", "| --- |" + " --- |" * 3]
     return "\n".join([*head, *(line for _, line in rows)])
@@ -111,20 +111,21 @@ def table(results: Results) -> str:
 def _rows(results: Results) -> Iterator[tuple[int, str]]:
     for budget in BUDGETS:
         figures = figures_of(budget, results)
-        missed = [one for one in figures if not one.held]
-        if missed:
-            rank, verdict = 0, f"**missed** {len(missed)} of {len(figures)}"
+        misses = [figure for figure in figures if not figure.is_met]
+        if misses:
+            rank, verdict = 0, f"**missed** {len(misses)} of {len(figures)}"
         elif figures:
-            rank, verdict = 2, "held"
+            rank, verdict = 2, "met"
         else:
             rank, verdict = 1, "no figure"
-        shares = "; ".join(
-            f"{one.what} {_share(one)}" for one in sorted(figures, key=lambda one: one.held)
+        split_rounds = "; ".join(
+            f"{figure.what} {_share(figure)}"
+            for figure in sorted(figures, key=lambda figure: figure.is_met)
         )
-        cells = (budget.operation, budget.wanted, shares or budget.shown_by, verdict)
+        cells = (budget.operation, budget.limit, split_rounds or budget.evidence, verdict)
         yield rank, "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _share(figure: Figure) -> str:
-    """Return how much of its budget a figure takes."""
+    """Return a figure as a share of its budget."""
     return f"{figure.median / figure.budget:.2f}" if figure.budget else f"{figure.median:g}"

@@ -1,4 +1,4 @@
-"""Trials of the journal: calls that fail (T1) and kill (T2), kills (T3), cuts (T4), crowds (T8)."""
+"""Trials of the journal: failing calls (T1), kills at calls (T2), at random (T3), cuts (T4), T8."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from prove.suites import Suite, played
-from prove.trial import Outcome, Part, Trial, shares, some
+from prove.suites import Suite, run_suite
+from prove.trial import Outcome, Part, Trial, sample_evenly, split_rounds
 from tests.faults.crowd import MEMORY, Hasty, WarmSuite
 from tests.faults.theatre import LAST, STRACE, Fault, Theatre, Untraceable, complaint, faults
 from tests.faults.warm import Warm
@@ -23,25 +23,25 @@ MODES: tuple[Durability, ...] = ("turn", "event")
 
 
 @functools.cache
-def _warm() -> Warm:
-    """One parent of writers for each process that runs trials."""
+def _fork_server() -> Warm:
+    """Return the process that forks writers; there is one per worker."""
     return Warm("tests.faults.crowd", "tests.faults.story")
 
 
 @contextlib.contextmanager
-def _memory(folder: Path) -> Iterator[Path]:
-    """Where files go that are about kills: what a kill leaves does not depend on the disk.
+def _memory_folder(folder: Path) -> Iterator[Path]:
+    """Provide a folder in memory: what a kill leaves behind does not depend on the disk.
 
-    It is named after the run. What a run that was killed has left there goes with the next one.
+    It is named after the run; the next run removes what a killed one left there.
     """
     if not MEMORY.is_dir():
         yield folder
         return
     run = MEMORY / f"thence-prove-{hashlib.sha256(str(folder.parent).encode()).hexdigest()[:12]}"
     own = run / folder.name
-    for left in run.iterdir() if run.is_dir() else ():
-        if not Path("/proc", left.name.rpartition("-")[2]).exists():
-            shutil.rmtree(left, ignore_errors=True)
+    for leftover in run.iterdir() if run.is_dir() else ():
+        if not Path("/proc", leftover.name.rpartition("-")[2]).exists():
+            shutil.rmtree(leftover, ignore_errors=True)
     own.mkdir(parents=True, exist_ok=True)
     try:
         yield own
@@ -49,17 +49,17 @@ def _memory(folder: Path) -> Iterator[Path]:
         shutil.rmtree(own, ignore_errors=True)
 
 
-def _outcome(report: CrashReport, part: Part, done: int) -> Outcome:
-    figures = {"acknowledged": report.acknowledged, "torn tails": report.torn_tails}
-    broken = [f"seed {part.seed}: {report}"] if report.violations else []
-    return Outcome(done, broken, figures)
+def _outcome(report: CrashReport, part: Part, count: int) -> Outcome:
+    counts = {"acknowledged": report.acknowledged, "torn tails": report.torn_tails}
+    violations = [f"seed {part.seed}: {report}"] if report.violations else []
+    return Outcome(count, violations, counts)
 
 
 # -- system calls ---------------------------------------------------------------------------
 
 
-def _named(how: str) -> dict[str, tuple[Fault, Durability]]:
-    """Every fault by a name of its own."""
+def _fault_names(how: str) -> dict[str, tuple[Fault, Durability]]:
+    """Return every fault and durability by a unique name."""
     return {
         f"{mode} {fault.call} {fault.how}{' ever' if fault.ever else ''}": (fault, mode)
         for mode in MODES
@@ -68,64 +68,66 @@ def _named(how: str) -> dict[str, tuple[Fault, Durability]]:
     }
 
 
-def _calls(how: str, scale: float) -> list[Part]:
-    return [Part(name) for name in some(list(_named(how)), scale)]
+def _call_parts(how: str, scale: float) -> list[Part]:
+    return [Part(name) for name in sample_evenly(list(_fault_names(how)), scale)]
 
 
-def _call(how: str, part: Part, folder: Path) -> Outcome:
-    """One fault at the first call, the second, … until the story runs clean."""
-    fault, mode = _named(how)[part.what]
-    theatre = Theatre(_warm(), folder)
-    out = Outcome()
+def _run_calls(how: str, part: Part, folder: Path) -> Outcome:
+    """Inject a fault at the first call, the second, … until the story runs without it."""
+    fault, mode = _fault_names(how)[part.what]
+    theatre = Theatre(_fork_server(), folder)
+    outcome = Outcome()
     for place in range(1, LAST):
         try:
-            ran = theatre.run(fault.at(place), mode)
+            result = theatre.run(fault.at(place), mode)
         except Untraceable as error:
             return Outcome(skipped=[f"strace may not look into other processes: {error}"])
-        out.done += 1
-        if problem := complaint(fault, ran):
-            out.violations.append(f"{mode}, {fault.at(place)}: {problem}")
-        if not ran.injected:
-            return out
-    out.violations.append(f"{part.what}: no end after {LAST} places")
-    return out
+        outcome.done += 1
+        if problem := complaint(fault, result):
+            outcome.violations.append(f"{mode}, {fault.at(place)}: {problem}")
+        if not result.injected:
+            return outcome
+    outcome.violations.append(f"{part.what}: no end after {LAST} places")
+    return outcome
 
 
-def _no_strace() -> str | None:
+def _why_no_strace() -> str | None:
     return None if STRACE else "no strace: apt-get install strace"
 
 
 # -- kills ----------------------------------------------------------------------------------
 
 
-def _kills(scale: float) -> list[Part]:
+def _kill_parts(scale: float) -> list[Part]:
     return [
         part
         for what, total in (("turn", 4000), ("none", 3000), ("event", 3000))
-        for part in shares(what, total, 250, scale)
+        for part in split_rounds(what, total, 250, scale)
     ]
 
 
-def _kill(part: Part, folder: Path) -> Outcome:
+def _run_kills(part: Part, folder: Path) -> Outcome:
     durability = cast("Durability", part.what)
     largest = 1 << 18 if durability == "event" else 8 << 20
     subject = JournalSubject(largest=largest, durability=durability)
-    with contextlib.nullcontext(folder) if durability == "event" else _memory(folder) as where:
-        report = WarmSuite(_warm(), subject, where, part.seed).kills(part.size)
+    with (
+        contextlib.nullcontext(folder) if durability == "event" else _memory_folder(folder) as where
+    ):
+        report = WarmSuite(_fork_server(), subject, where, part.seed).kills(part.size)
     return _outcome(report, part, report.rounds)
 
 
 # -- cuts -----------------------------------------------------------------------------------
 
 
-def _cuts(scale: float) -> list[Part]:
-    """A size of N means every N-th byte."""
+def _cut_parts(scale: float) -> list[Part]:
+    """Return the one part; its size N means every N-th byte."""
     return [Part("60 events", 0, max(round(1 / scale), 1))]
 
 
-def _cut(part: Part, folder: Path) -> Outcome:
+def _run_cuts(part: Part, folder: Path) -> Outcome:
     subject = Hasty(largest=8, durability="none")
-    with _memory(folder) as store:
+    with _memory_folder(folder) as store:
         list(subject.write(store, 1, 60))
         report = CrashSuite(subject).cuts(store, subject.file(store), every=part.size)
     return _outcome(report, part, report.rounds)
@@ -133,7 +135,7 @@ def _cut(part: Part, folder: Path) -> Outcome:
 
 # -- crowds ---------------------------------------------------------------------------------
 
-_STALE = Suite(
+_STALE_TIPS = Suite(
     "stale tips",
     (
         "tests/journal/test_session.py",
@@ -143,20 +145,22 @@ _STALE = Suite(
 )
 
 
-def _crowds(scale: float) -> Sequence[Part]:
+def _writer_parts(scale: float) -> Sequence[Part]:
     return [
         Part("none killed", 1, max(round(5000 * scale), 1)),
         Part("half killed", 2, max(round(1000 * scale), 1)),
-        Part(_STALE.what),
+        Part(_STALE_TIPS.what),
     ]
 
 
-def _crowd(part: Part, folder: Path) -> Outcome:
-    if part.what == _STALE.what:
-        out = played(_STALE, part, folder)
-        return Outcome(0, out.violations, {"stale tips": out.done}, out.skipped)
+def _run_writers(part: Part, folder: Path) -> Outcome:
+    if part.what == _STALE_TIPS.what:
+        outcome = run_suite(_STALE_TIPS, part, folder)
+        return Outcome(0, outcome.violations, {"stale tips": outcome.done}, outcome.skipped)
     killed = 4 if part.what == "half killed" else 0
-    report = WarmSuite(_warm(), JournalSubject(), folder, part.seed).writers(8, part.size, killed)
+    report = WarmSuite(_fork_server(), JournalSubject(), folder, part.seed).writers(
+        8, part.size, killed
+    )
     return _outcome(report, part, 8 * part.size)
 
 
@@ -166,20 +170,20 @@ TRIALS = (
         "system calls that fail, once and for ever",
         "faults",
         "about 700",
-        functools.partial(_calls, FAILING),
-        functools.partial(_call, FAILING),
-        _no_strace,
+        functools.partial(_call_parts, FAILING),
+        functools.partial(_run_calls, FAILING),
+        _why_no_strace,
     ),
     Trial(
         "T2",
         "SIGKILL at every system call",
         "kills",
         "at least 300",
-        functools.partial(_calls, KILLING),
-        functools.partial(_call, KILLING),
-        _no_strace,
+        functools.partial(_call_parts, KILLING),
+        functools.partial(_run_calls, KILLING),
+        _why_no_strace,
     ),
-    Trial("T3", "SIGKILL at random times", "kills", "10,000", _kills, _kill),
-    Trial("T4", "a torn tail at every byte", "cuts", "every byte", _cuts, _cut),
-    Trial("T8", "many writers of one session", "records", "48,000", _crowds, _crowd),
+    Trial("T3", "SIGKILL at random times", "kills", "10,000", _kill_parts, _run_kills),
+    Trial("T4", "a torn tail at every byte", "cuts", "every byte", _cut_parts, _run_cuts),
+    Trial("T8", "many writers of one session", "records", "48,000", _writer_parts, _run_writers),
 )

@@ -1,6 +1,6 @@
-"""T13: much of everything. Ten thousand sessions against caps, fifty live files, one huge rollout.
+"""T13: load. Ten thousand sessions with storage limits, fifty live files, one huge rollout.
 
-Looked at: all is there, once; caps are kept; memory is bounded.
+Checks that everything is stored once, that the limits hold, and that memory is bounded.
 """
 
 from __future__ import annotations
@@ -14,77 +14,83 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.corpus import write_great
+from bench.corpus import write_copies
 from prove.state import ROOT
 from prove.trial import Outcome, Part, Trial
 
 SESSIONS, ROLLOUT, LIVE = "sessions against caps", "one rollout of MB", "live files for seconds"
-EACH = 2_000_000
-"""Bytes of a session: 20 GB in all."""
-MEMORY = 600 << 20
-"""Bytes that no process of a sweep may exceed."""
+SESSION_BYTES = 2_000_000
+"""Size of a session; ten thousand of them are 20 GB."""
+MAX_MEMORY_BYTES = 600 << 20
+"""Memory limit of each process of a sweep."""
 
 
-def _thence(home: Path, *given: str) -> tuple[int, dict[str, Any], int]:
-    """Run the command: how it ended, what it told, and the most memory of one of its processes."""
+def _thence(home: Path, *arguments: str) -> tuple[int, dict[str, Any], int]:
+    """Run a command; return its exit code, its report and the peak memory of one process."""
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "NO_COLOR": "1"}
     entry = [sys.executable, "-c", "from thence.cli import main; main()"]
-    done = subprocess.run([*entry, *given, "--json"], env=env, capture_output=True, check=False)
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+    process = subprocess.run(
+        [*entry, *arguments, "--json"], env=env, capture_output=True, check=False
+    )
+    peak_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
     try:
-        told = json.loads(done.stdout)
+        report = json.loads(process.stdout)
     except ValueError:
-        told = {"error": done.stderr.decode(errors="replace")[-300:]}
-    return done.returncode, told, most
+        report = {"error": process.stderr.decode(errors="replace")[-300:]}
+    return process.returncode, report, peak_bytes
 
 
-def _sessions(part: Part, folder: Path) -> Outcome:
-    out = Outcome(part.size)
-    size = write_great(folder / ".claude", part.size, EACH, seed=part.seed + 1)
+def _run_sessions(part: Part, folder: Path) -> Outcome:
+    outcome = Outcome(part.size)
+    total_bytes = write_copies(folder / ".claude", part.size, SESSION_BYTES, seed=part.seed + 1)
     caps = folder / ".thence"
     caps.mkdir(parents=True)
-    soft = size // 10
+    soft_cap_bytes = total_bytes // 10
     (caps / "config.toml").write_text(
         "[session_memory.retention]\n"
-        f"raw_soft_cap_bytes = {soft}\nraw_hard_cap_bytes = {2 * soft}\n",
+        f"raw_soft_cap_bytes = {soft_cap_bytes}\nraw_hard_cap_bytes = {2 * soft_cap_bytes}\n",
         encoding="ascii",
     )
-    code, told, most = _thence(folder, "sweep")
+    code, report, peak_bytes = _thence(folder, "sweep")
     lines = sum(path.read_bytes().count(b"\n") for path in (folder / ".claude").rglob("*.jsonl"))
-    out.seen = {
-        "MB": size // 10**6,
+    outcome.counts = {
+        "MB": total_bytes // 10**6,
         "lines": lines,
-        "events": told.get("events", 0),
-        "evicted": told.get("evicted", 0),
-        "MB of memory for many": most >> 20,
+        "events": report.get("events", 0),
+        "evicted": report.get("evicted", 0),
+        "MB of memory for many": peak_bytes >> 20,
     }
-    wanted = {"sessions_new": part.size, "lines": lines, "skipped": 0, "lost": 0}
-    found = {name: told.get(name, told.get("error")) for name in wanted if name in told or code}
-    out.violations += [
-        f"{name}: {found[name]}, not {wanted[name]}"
-        for name in found
-        if found[name] != wanted[name]
+    expected = {"sessions_new": part.size, "lines": lines, "skipped": 0, "lost": 0}
+    actual = {
+        name: report.get(name, report.get("error")) for name in expected if name in report or code
+    }
+    outcome.violations += [
+        f"{name}: {actual[name]}, not {expected[name]}"
+        for name in actual
+        if actual[name] != expected[name]
     ]
-    _, again, _ = _thence(folder, "sweep")
-    if again.get("sources") != again.get("unchanged"):
-        out.violations.append(f"a second sweep reads again: {again}"[:300])
-    held = _held(folder)
-    if held > 2 * soft:
-        out.violations.append(f"{held} bytes are kept over a hard cap of {2 * soft}")
-    if most > MEMORY:
-        out.violations.append(f"a process took {most >> 20} MB")
-    return out
+    _, second, _ = _thence(folder, "sweep")
+    if second.get("sources") != second.get("unchanged"):
+        outcome.violations.append(f"a second sweep reads sources again: {second}"[:300])
+    stored_bytes = _stored_bytes(folder)
+    if stored_bytes > 2 * soft_cap_bytes:
+        outcome.violations.append(
+            f"{stored_bytes} bytes are stored, above the hard cap of {2 * soft_cap_bytes}"
+        )
+    if peak_bytes > MAX_MEMORY_BYTES:
+        outcome.violations.append(f"a process used {peak_bytes >> 20} MB of memory")
+    return outcome
 
 
-def _held(home: Path) -> int:
-    """What the caps are about: the payloads of sessions."""
-    _, told, _ = _thence(home, "gc", "--dry-run")
-    held = told.get("usage_after", 0)
-    return held if isinstance(held, int) else 0
+def _stored_bytes(home: Path) -> int:
+    """Return the bytes of stored payloads, which the caps limit."""
+    _, report, _ = _thence(home, "gc", "--dry-run")
+    stored_bytes = report.get("usage_after", 0)
+    return stored_bytes if isinstance(stored_bytes, int) else 0
 
 
-def _rollout(part: Part, folder: Path) -> Outcome:
-    """A rollout as large as Codex users have had them."""
+def _run_rollout(part: Part, folder: Path) -> Outcome:
+    """Sweep a rollout as large as Codex users have had them."""
     thread = "019a2c00-0000-7000-8000-000000000001"
     path = folder / ".codex/sessions/2026/11/16" / f"rollout-2026-11-16T01-00-00-{thread}.jsonl"
     path.parent.mkdir(parents=True)
@@ -96,30 +102,32 @@ def _rollout(part: Part, folder: Path) -> Outcome:
             return file.write(json.dumps(record) + "\n")
 
         put("session_meta", {"id": thread, "cwd": "/home/dev/p", "cli_version": "0.152.0"})
-        said = {"type": "message", "role": "user"}
-        put("response_item", said | {"content": [{"type": "input_text", "text": "Go."}]})
+        message = {"type": "message", "role": "user"}
+        put("response_item", message | {"content": [{"type": "input_text", "text": "Go."}]})
         while written < part.size * 10**6:
-            name = f"call_{calls}"
-            call = {"type": "function_call", "name": "shell", "call_id": name}
+            call_id = f"call_{calls}"
+            call = {"type": "function_call", "name": "shell", "call_id": call_id}
             put("response_item", call | {"arguments": '{"command":["cat","notes.txt"]}'})
             result = f"run {calls}\n" + f"line of output {calls % 97}, all is well\n" * 500
             written += put(
                 "response_item",
-                {"type": "function_call_output", "call_id": name, "output": result},
+                {"type": "function_call_output", "call_id": call_id, "output": result},
             )
             calls += 1
-    code, told, most = _thence(folder, "sweep")
-    out = Outcome(calls * 2 + 2, seen={"MB in one file": path.stat().st_size // 10**6})
-    if (code, told.get("sessions_new")) != (0, 1) or told.get("lines", 0) != 2 * calls + 2:
-        out.violations.append(f"{2 * calls + 2} lines, told {code} {told}"[:400])
-    out.seen["MB of memory"] = most >> 20
-    return out
+    code, report, peak_bytes = _thence(folder, "sweep")
+    outcome = Outcome(calls * 2 + 2, counts={"MB in one file": path.stat().st_size // 10**6})
+    if (code, report.get("sessions_new")) != (0, 1) or report.get("lines", 0) != 2 * calls + 2:
+        outcome.violations.append(
+            f"{2 * calls + 2} lines expected; exit code {code}, report {report}"[:400]
+        )
+    outcome.counts["MB of memory"] = peak_bytes >> 20
+    return outcome
 
 
-def _live(part: Part, folder: Path) -> Outcome:
-    """Fifty files that grow by twenty lines a second: none is missed."""
+def _run_live(part: Part, folder: Path) -> Outcome:
+    """Watch fifty files that grow by twenty lines a second; no line may be missed."""
     env = {**os.environ, "THENCE_WATCH_SECONDS": str(part.size), "TMPDIR": str(folder)}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "bench", "watch"],
         env=env,
         cwd=ROOT,
@@ -128,8 +136,8 @@ def _live(part: Part, folder: Path) -> Outcome:
         check=False,
     )
     lines = part.size * 20 * 50
-    wrong = [] if done.returncode == 0 else [(done.stdout + done.stderr)[-400:]]
-    return Outcome(lines, wrong, {"live lines": lines})
+    violations = [] if process.returncode == 0 else [(process.stdout + process.stderr)[-400:]]
+    return Outcome(lines, violations, {"live lines": lines})
 
 
 def _parts(scale: float) -> list[Part]:
@@ -141,7 +149,9 @@ def _parts(scale: float) -> list[Part]:
 
 
 def _run(part: Part, folder: Path) -> Outcome:
-    return {SESSIONS: _sessions, ROLLOUT: _rollout, LIVE: _live}[part.what](part, folder)
+    return {SESSIONS: _run_sessions, ROLLOUT: _run_rollout, LIVE: _run_live}[part.what](
+        part, folder
+    )
 
 
 TRIALS = (
@@ -152,6 +162,6 @@ TRIALS = (
         "10,000 sessions, 20 GB, 50 live files for an hour, 1 GB rollout",
         _parts,
         _run,
-        alone=True,
+        is_exclusive=True,
     ),
 )

@@ -1,7 +1,7 @@
 """Write the tables of the documentation from the reports: `python -m prove.page`.
 
-A table stands between `<!-- made: NAME -->` and `<!-- end -->`. What has no report is left as it
-is, so that a page can be renewed in parts.
+A table stands between `<!-- made: NAME -->` and `<!-- end -->`. A table without a report is left
+as it is, so that a page can be updated in parts.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from bench.__main__ import Results
 from prove import budgets
 from prove import report as proof
 from prove.run import TRIALS
-from prove.state import ROOT, code_of
+from prove.state import ROOT, hash_code
 from truth import table as truth
 
 PAGES = (ROOT / "docs" / "proof.md", ROOT / "docs" / "why.md")
-MADE = re.compile(r"(<!-- made: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- made: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def faults(told: proof.Report) -> str:
-    """The trials, and the one sentence of a release."""
-    done = {trial.name: trial.done for trial in told.trials if not trial.missing}
+def faults(report: proof.Report) -> str:
+    """Return the sentence with the totals, and the table of trials."""
+    done = {trial.name: trial.done for trial in report.trials if not trial.missing}
     kills, broken = done.get("T2", 0) + done.get("T3", 0), done.get("T1", 0) + done.get("T7", 0)
     counts = [
         (kills, "kills"),
@@ -37,98 +37,104 @@ def faults(told: proof.Report) -> str:
         (done.get("T5", 0), "damages"),
         (done.get("T12", 0), "random inputs"),
     ]
-    said = ", ".join(f"{count:,} {what}" for count, what in counts if count)
-    head = f"**{said}: {told.violations} violations of Invariant I.**"
-    about = ", ".join(f"{name} {value}" for name, value in told.machine.items())
-    scale = f"`make prove SCALE={told.scale:g}`" if told.scale != 1 else "`make prove`"
-    return f"{head}\n\n{proof.markdown(told)}\n\nMade by {scale}: {about}, code `{told.code}`."
+    total = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    head = f"**{total}: {report.violations} violations of Invariant I.**"
+    about = ", ".join(f"{name} {value}" for name, value in report.machine.items())
+    scale = f"`make prove SCALE={report.scale:g}`" if report.scale != 1 else "`make prove`"
+    return f"{head}\n\n{proof.markdown(report)}\n\nMade by {scale}: {about}, code `{report.code}`."
 
 
-def left_out(told: proof.Report) -> str:
-    """What could not be run, and why."""
-    out = [f"- {t.name}: {t.missing}" for t in told.trials if t.missing]
-    out += [f"- {t.name}: {why}" for t in told.trials for why in t.skipped]
-    out += [f"- {t.name}: {t.ended} of {t.parts} parts" for t in told.trials if t.ended < t.parts]
-    return "\n".join(out) or "Everything was run."
+def left_out(report: proof.Report) -> str:
+    """Return a list of what was not run, and why."""
+    items = [f"- {t.name}: {t.missing}" for t in report.trials if t.missing]
+    items += [f"- {t.name}: {why}" for t in report.trials for why in t.skipped]
+    items += [
+        f"- {t.name}: {t.finished} of {t.parts} parts"
+        for t in report.trials
+        if t.finished < t.parts
+    ]
+    return "\n".join(items) or "Everything was run."
 
 
-def not_repeated(told: proof.Report, code: str) -> str:
-    """Which trials have not been run with this code at the numbers of a release."""
-    ended = [t.name for t in told.trials if t.ended == t.parts and not t.missing]
-    if told.code != code:
-        return f"Made with other code (`{told.code}`, this is `{code}`): no trial was repeated."
-    if told.scale != 1:
-        return f"Made at {told.scale:g} of the numbers of a release: no trial was run at them."
-    left = [trial.name for trial in TRIALS if trial.name not in ended]
-    if left:
-        return f"Not run with this code at the numbers of a release: {', '.join(left)}."
+def not_repeated(report: proof.Report, code: str) -> str:
+    """Return which trials were not run with this code as often as a release requires."""
+    finished = [t.name for t in report.trials if t.finished == t.parts and not t.missing]
+    if report.code != code:
+        return f"Made with other code (`{report.code}`, this is `{code}`): no trial was repeated."
+    if report.scale != 1:
+        return f"Made at {report.scale:g} of the numbers of a release: no trial was run at them."
+    missing = [trial.name for trial in TRIALS if trial.name not in finished]
+    if missing:
+        return f"Not run with this code at the numbers of a release: {', '.join(missing)}."
     return "All trials were run with this code, at the numbers of a release."
 
 
 def speed(results: Results) -> str:
-    """Every figure, losses first; then what could not be measured."""
+    """Return the table of all figures, missed budgets first, and what could not be measured."""
     rows = ["| figure | median | spread | budget | |", "| --- | --- | --- | --- | --- |"]
-    for one in sorted(results.figures, key=lambda one: one.held):
-        verdict = "held" if one.held else "**missed**"
-        what = f"{one.bench}: {one.what}".replace("|", "\\|")
-        spread = f"{one.least:.2f} to {one.most:.2f}"
-        rows.append(f"| {what} | {one.median:.2f} | {spread} | {one.budget:g} | {verdict} |")
+    for figure in sorted(results.figures, key=lambda figure: figure.is_met):
+        verdict = "met" if figure.is_met else "**missed**"
+        what = f"{figure.bench}: {figure.what}".replace("|", "\\|")
+        spread = f"{figure.least:.2f} to {figure.most:.2f}"
+        rows.append(f"| {what} | {figure.median:.2f} | {spread} | {figure.budget:g} | {verdict} |")
     about = ", ".join(f"{name} {value}" for name, value in results.machine.items())
     failed = [f"Not measured: {name}: {why}." for name, why in results.failed.items()]
     return "\n".join([*rows, "", f"Made by `make bench`: {about}.", *failed])
 
 
 def growth(results: Results) -> str:
-    """How costs grow."""
+    """Return the table of how costs grow with the size of the corpus."""
     sizes = sorted({size for curve in results.curves for size in curve.megabytes})
     heads = ["operation", *(f"{size:g} MB" for size in sizes), "slope"]
     rows = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for curve in results.curves:
-        told = dict(zip(curve.megabytes, curve.seconds, strict=True))
-        cells = [f"{told[size] * 1e3:,.1f} ms" if size in told else "" for size in sizes]
+        seconds_at = dict(zip(curve.megabytes, curve.seconds, strict=True))
+        cells = [
+            f"{seconds_at[size] * 1e3:,.1f} ms" if size in seconds_at else "" for size in sizes
+        ]
         rows.append("| " + " | ".join([curve.operation, *cells, f"{curve.slope:.2f}"]) + " |")
     return "\n".join(rows)
 
 
-def made(folder: Path) -> dict[str, Callable[[], str]]:
-    """What can be made of the reports that are there."""
-    out: dict[str, Callable[[], str]] = {}
+def render_tables(folder: Path) -> dict[str, Callable[[], str]]:
+    """Return a function for each table that the existing reports allow."""
+    tables: dict[str, Callable[[], str]] = {}
     if (path := folder / ".prove" / "report.json").exists():
         trials = msgspec.json.decode(path.read_bytes(), type=proof.Report)
-        out |= {"faults": lambda: faults(trials), "left-out": lambda: left_out(trials)}
-        out["not-repeated"] = lambda: not_repeated(trials, code_of())
+        tables |= {"faults": lambda: faults(trials), "left-out": lambda: left_out(trials)}
+        tables["not-repeated"] = lambda: not_repeated(trials, hash_code())
     if (path := folder / ".truth" / "report.json").exists():
-        told = msgspec.json.decode(path.read_bytes(), type=truth.Report)
-        out |= {"truth": lambda: truth.summary(told), "cases": lambda: truth.details(told)}
-        out["truth-agents"] = lambda: truth.by_agent(told)
+        answers = msgspec.json.decode(path.read_bytes(), type=truth.Report)
+        tables |= {"truth": lambda: truth.summary(answers), "cases": lambda: truth.details(answers)}
+        tables["truth-agents"] = lambda: truth.by_agent(answers)
     if (path := folder / ".bench" / "results.json").exists():
         results = msgspec.json.decode(path.read_bytes(), type=Results)
-        out |= {"speed": lambda: speed(results), "budgets": lambda: budgets.table(results)}
+        tables |= {"speed": lambda: speed(results), "budgets": lambda: budgets.table(results)}
         if results.curves:
-            out["growth"] = lambda: growth(results)
-    return out
+            tables["growth"] = lambda: growth(results)
+    return tables
 
 
-def renewed(text: str, tables: dict[str, Callable[[], str]]) -> str:
-    """The text of a page with its tables made anew."""
+def replace_tables(text: str, tables: dict[str, Callable[[], str]]) -> str:
+    """Return the text of a page with its tables replaced."""
 
-    def one(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         make = tables.get(match[2])
         return match[0] if make is None else f"{match[1]}{make()}\n{match[3]}"
 
-    return MADE.sub(one, text)
+    return BLOCK.sub(replace, text)
 
 
 def main() -> int:
-    """Renew all pages."""
-    asked = argparse.ArgumentParser(prog="python -m prove.page", description=__doc__)
-    asked.add_argument(
-        "--reports", type=Path, default=ROOT, help="where .prove, .truth, .bench lie"
+    """Write the tables of all pages."""
+    parser = argparse.ArgumentParser(prog="python -m prove.page", description=__doc__)
+    parser.add_argument(
+        "--reports", type=Path, default=ROOT, help="folder with .prove, .truth and .bench"
     )
-    tables = made(asked.parse_args().reports)
+    tables = render_tables(parser.parse_args().reports)
     for page in PAGES:
-        page.write_text(renewed(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
-    print(f"made: {', '.join(sorted(tables)) or 'nothing, there is no report'}")
+        page.write_text(replace_tables(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    print(f"tables written: {', '.join(sorted(tables)) or 'none, there is no report'}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a run came to: a row for each trial, as a table and as JSON."""
+"""The report of a run: a row for each trial, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -13,78 +13,78 @@ from prove.state import ROOT, State
 from prove.trial import Part, Trial
 
 
-class Row(msgspec.Struct):
-    """A trial as it is asked for."""
+class TrialPlan(msgspec.Struct):
+    """A trial, and the parts of it that a run asks for."""
 
     trial: Trial
     parts: list[Part]
     missing: str | None
 
 
-class Told(msgspec.Struct):
-    """A trial as it went."""
+class TrialResult(msgspec.Struct):
+    """The totals of a trial. Names in JSON stay, so that older reports can be read."""
 
     name: str
     title: str
     unit: str
-    wanted: str
+    required: str = msgspec.field(name="wanted")
     parts: int
-    ended: int
+    finished: int = msgspec.field(name="ended")
     done: int
     violations: list[str]
-    seen: dict[str, int]
+    counts: dict[str, int] = msgspec.field(name="seen")
     skipped: list[str]
     seeds: str
     seconds: float
     missing: str | None = None
 
     @classmethod
-    def of(cls, row: Row, state: State) -> Told:
-        """Add up the parts that have ended."""
-        trial = row.trial
-        known = [one for part in row.parts if (one := state.get(trial.name, part))]
-        seen: dict[str, int] = {}
-        for ended in known:
-            for name, count in ended.outcome.seen.items():
-                seen[name] = seen.get(name, 0) + count
-        seeds = sorted({part.seed for part in row.parts})
+    def of(cls, plan: TrialPlan, state: State) -> TrialResult:
+        """Return the sum of the finished parts."""
+        trial = plan.trial
+        records = [record for part in plan.parts if (record := state.get(trial.name, part))]
+        counts: dict[str, int] = {}
+        for record in records:
+            for name, count in record.outcome.counts.items():
+                counts[name] = counts.get(name, 0) + count
+        seeds = sorted({part.seed for part in plan.parts})
         return cls(
             trial.name,
             trial.title,
             trial.unit,
-            trial.wanted,
-            len(row.parts),
-            len(known),
-            sum(ended.outcome.done for ended in known),
-            [one for ended in known for one in ended.outcome.violations],
-            seen,
-            sorted({one for ended in known for one in ended.outcome.skipped}),
+            trial.required,
+            len(plan.parts),
+            len(records),
+            sum(record.outcome.done for record in records),
+            [text for record in records for text in record.outcome.violations],
+            counts,
+            sorted({reason for record in records for reason in record.outcome.skipped}),
             f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}",
-            round(sum(ended.seconds for ended in known), 1),
-            row.missing if len(known) < len(row.parts) else None,
+            round(sum(record.seconds for record in records), 1),
+            plan.missing if len(records) < len(plan.parts) else None,
         )
 
 
 class Report(msgspec.Struct):
-    """All of it."""
+    """The results of all trials of a run, and where it ran."""
 
     machine: dict[str, str]
     code: str
     scale: float
-    trials: list[Told]
+    trials: list[TrialResult]
 
     @property
     def violations(self) -> int:
-        """How often Invariant I was broken."""
+        """Return how often Invariant I was violated."""
         return sum(len(trial.violations) for trial in self.trials)
 
     def write(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Write the report as JSON."""
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
-def machine() -> dict[str, str]:
-    """Say what it was run on, and with which versions."""
+def describe_machine() -> dict[str, str]:
+    """Return the commit, the versions and the size of this machine."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=ROOT,
@@ -102,53 +102,59 @@ def machine() -> dict[str, str]:
     }
 
 
-def verdict(trial: Told) -> str:
-    """Say in a word how a trial went."""
+def describe_result(trial: TrialResult) -> str:
+    """Return in a few words how a trial went."""
     if trial.violations:
-        return f"{len(trial.violations)} broken"
+        number = len(trial.violations)
+        return f"{number} violation{'s' if number > 1 else ''}"
     if trial.missing:
         return f"not run: {trial.missing}"
-    if trial.ended < trial.parts:
-        return f"{trial.ended} of {trial.parts} parts so far"
+    if trial.finished < trial.parts:
+        return f"{trial.finished} of {trial.parts} parts so far"
     if not trial.done and trial.skipped:
         return f"not run: {trial.skipped[0]}"
     return "0 violations"
 
 
 def rows(report: Report) -> list[tuple[str, ...]]:
-    """The cells of the table."""
+    """Return the cells of the table, a row per trial."""
     return [
         (
             trial.name,
             trial.title,
-            trial.wanted,
+            trial.required,
             f"{trial.done:,} {trial.unit}" if trial.done else "",
-            ", ".join(f"{count:,} {name}" for name, count in sorted(trial.seen.items())),
+            ", ".join(f"{count:,} {name}" for name, count in sorted(trial.counts.items())),
             trial.seeds,
             f"{trial.seconds:,.0f} s",
-            verdict(trial),
+            describe_result(trial),
         )
         for trial in report.trials
     ]
 
 
-HEADS = ("", "what", "per release", "done", "counted besides", "seeds", "took", "Invariant I")
+HEADINGS = ("", "trial", "per release", "done", "also counted", "seeds", "time", "Invariant I")
 
 
 def table(report: Report) -> str:
-    """The table for a terminal."""
-    cells = [HEADS, *rows(report)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(HEADS))]
-    out = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
+    """Return the table for a terminal."""
+    cells = [HEADINGS, *rows(report)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(HEADINGS))]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
     return "\n".join(
-        ["", *(line.rstrip() for line in out), "", f"{report.violations} violations of Invariant I"]
+        [
+            "",
+            *(line.rstrip() for line in lines),
+            "",
+            f"{report.violations} violations of Invariant I",
+        ]
     )
 
 
 def markdown(report: Report) -> str:
-    """The table for a page."""
-    out = ["| " + " | ".join(HEADS) + " |", "|" + " --- |" * len(HEADS)]
-    out += [
+    """Return the table in Markdown."""
+    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + " --- |" * len(HEADINGS)]
+    lines += [
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows(report)
     ]
-    return "\n".join(out)
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Running trials: parts side by side, each noted when it ends, and what they come to."""
+"""Runs trials: parts in parallel, each recorded when it finishes, and a report at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from prove import fuse, journals, lines, load, power, suites
-from prove.report import Report, Row, Told, machine
+from prove.report import Report, TrialPlan, TrialResult, describe_machine
 from prove.state import State
 from prove.trial import Outcome, Part, Trial
 from tests.faults.warm import end_with_parent
@@ -28,24 +28,24 @@ TRIALS: tuple[Trial, ...] = tuple(
 )
 
 
-def run_part(name: str, part: Part, where: Path) -> tuple[Outcome | str, float]:
-    """Run one part in a folder of its own, in a worker: what it came to, or why it did not."""
+def run_part(name: str, part: Part, work_folder: Path) -> tuple[Outcome | str, float]:
+    """Run a part in a folder of its own; return its outcome, or why it failed, and the seconds."""
     trial = next(trial for trial in TRIALS if trial.name == name)
-    folder = where / "tmp" / f"{name}-{os.getpid()}"
+    folder = work_folder / "tmp" / f"{name}-{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     start = time.monotonic()
     try:
         outcome = trial.run(part, folder)
-    except Exception as error:  # noqa: BLE001 - a trial that breaks is told, the others go on
-        return f"the trial itself broke: {error!r}"[:800], time.monotonic() - start
+    except Exception as error:  # noqa: BLE001 - a trial that fails is reported, the others continue
+        return f"the trial itself failed: {error!r}"[:800], time.monotonic() - start
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return outcome, time.monotonic() - start
 
 
-def processes(number: int) -> Executor:
-    """Workers that end with this process."""
+def start_workers(number: int) -> Executor:
+    """Return a pool of worker processes, which end with this process."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(
         number, context, initializer=end_with_parent, initargs=(os.getpid(),)
@@ -53,7 +53,7 @@ def processes(number: int) -> Executor:
 
 
 class Run:
-    """One run: what is wanted, what has ended, what is left."""
+    """A run of some trials: which parts there are, which are finished, which failed."""
 
     def __init__(
         self,
@@ -61,68 +61,74 @@ class Run:
         trials: Sequence[Trial],
         scale: float,
         jobs: int,
-        pool: Callable[[int], Executor] = processes,
+        pool: Callable[[int], Executor] = start_workers,
     ) -> None:
         self.state = state
         self.scale = scale
         self.jobs = jobs
         self._pool = pool
-        self.rows = [Row(trial, list(trial.parts(scale)), trial.missing()) for trial in trials]
+        self.plans = [
+            TrialPlan(trial, list(trial.parts(scale)), trial.missing()) for trial in trials
+        ]
         self.skipped = 0
-        self.broken: dict[tuple[str, str], str] = {}
-        """Parts that came to nothing; they have not ended, and are run again the next time."""
+        self.failed: dict[tuple[str, str], str] = {}
+        """Why parts failed; the next run runs them again."""
 
-    def left(self) -> list[tuple[Trial, Part]]:
-        """All parts that have not ended."""
+    def unfinished(self) -> list[tuple[Trial, Part]]:
+        """Return all parts that have not finished."""
         return [
-            (row.trial, part)
-            for row in self.rows
-            if row.missing is None
-            for part in row.parts
-            if self.state.get(row.trial.name, part) is None
+            (plan.trial, part)
+            for plan in self.plans
+            if plan.missing is None
+            for part in plan.parts
+            if self.state.get(plan.trial.name, part) is None
         ]
 
     def run(self) -> None:
-        """Run what is left, several at once, and those that need it alone."""
-        left = self.left()
-        total = sum(len(row.parts) for row in self.rows if row.missing is None)
-        self.skipped = total - len(left)
+        """Run the unfinished parts, several at a time, and those of exclusive trials one by one."""
+        unfinished = self.unfinished()
+        total = sum(len(plan.parts) for plan in self.plans if plan.missing is None)
+        self.skipped = total - len(unfinished)
         if self.skipped:
-            print(f"going on: {self.skipped} of {total} parts have ended before")
-        for row in self.rows:
-            if row.missing:
-                print(f"{row.trial.name} cannot run here: {row.missing}")
-        number = self.skipped
-        for jobs, some in (
-            (self.jobs, [one for one in left if not one[0].alone]),
-            (1, [one for one in left if one[0].alone]),
+            print(f"continuing: {self.skipped} of {total} parts were finished before")
+        for plan in self.plans:
+            if plan.missing:
+                print(f"{plan.trial.name} cannot run here: {plan.missing}")
+        finished = self.skipped
+        for jobs, batch in (
+            (self.jobs, [entry for entry in unfinished if not entry[0].is_exclusive]),
+            (1, [entry for entry in unfinished if entry[0].is_exclusive]),
         ):
             with self._pool(jobs) as pool:
-                where = self.state.path.parent
-                asked = {
-                    pool.submit(run_part, trial.name, part, where): (trial, part)
-                    for trial, part in some
+                folder = self.state.path.parent
+                futures = {
+                    pool.submit(run_part, trial.name, part, folder): (trial, part)
+                    for trial, part in batch
                 }
-                for future in as_completed(asked):
-                    trial, part = asked[future]
+                for future in as_completed(futures):
+                    trial, part = futures[future]
                     outcome, seconds = future.result()
-                    number += 1
+                    finished += 1
                     if isinstance(outcome, str):
-                        self.broken[trial.name, part.key] = outcome
+                        self.failed[trial.name, part.key] = outcome
                         outcome = Outcome(violations=[outcome])
                     else:
                         self.state.add(trial.name, part, outcome, seconds)
-                    self._tell(f"[{number}/{total}] {trial.name:<4} {part.key:<44}", outcome)
+                    self._print_part(
+                        f"[{finished}/{total}] {trial.name:<4} {part.key:<44}", outcome
+                    )
 
-    def _tell(self, what: str, outcome: Outcome) -> None:
-        verdict = "ok" if not outcome.violations else "BROKEN"
+    def _print_part(self, what: str, outcome: Outcome) -> None:
+        verdict = "ok" if not outcome.violations else "VIOLATED"
         print(f"{what} {outcome.done:>8,} {verdict}", flush=True)
         for violation in outcome.violations[:5]:
             print(f"    {violation}", flush=True)
 
     def report(self) -> Report:
-        """Add up what has ended."""
-        told = [Told.of(row, self.state) for row in self.rows]
-        for (name, key), why in self.broken.items():
-            next(one for one in told if one.name == name).violations.append(f"{key}: {why}")
-        return Report(machine(), self.state.code, self.scale, told)
+        """Return the totals of all finished parts, and of those that failed."""
+        results = [TrialResult.of(plan, self.state) for plan in self.plans]
+        for (name, key), why in self.failed.items():
+            next(result for result in results if result.name == name).violations.append(
+                f"{key}: {why}"
+            )
+        return Report(describe_machine(), self.state.code, self.scale, results)

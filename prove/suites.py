@@ -1,4 +1,4 @@
-"""Trials that are tests already, run at the numbers of a release (T5, T9 to T12, T14 to T16)."""
+"""Trials that run tests, with as many cases as a release requires (T5, T9 to T12, T14 to T16)."""
 
 from __future__ import annotations
 
@@ -16,67 +16,74 @@ from prove.state import ROOT
 from prove.trial import Outcome, Part, Trial
 from tests.faults.warm import end_with_parent
 
-COUNTED = ("cases", "rounds", "files")
-"""Properties by which a test says how much it did; without one it is one."""
+COUNT_PROPERTIES = ("cases", "rounds", "files")
+"""Properties in which a test reports how much it did; a test without one counts once."""
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """Some tests."""
+    """A selection of tests."""
 
     what: str
     tests: tuple[str, ...]
-    each: int = 0
-    """Examples of each test, where hypothesis makes them up; 0: as `make test` has it."""
+    examples: int = 0
+    """How many examples hypothesis makes for each test; 0: as many as in `make test`."""
 
 
-def played(suite: Suite, part: Part, folder: Path, env: Mapping[str, str] | None = None) -> Outcome:
-    """Run tests in a process of their own, and count."""
+def run_suite(
+    suite: Suite, part: Part, folder: Path, env: Mapping[str, str] | None = None
+) -> Outcome:
+    """Run tests in a process of their own; return what they counted and what failed."""
     report = folder / "report.xml"
-    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    asked += [f"--junitxml={report}", "-o", "junit_family=xunit1"]  # which has properties
-    asked += [f"--basetemp={folder / 'temp'}", "-m", "not e2e or prove"]
-    if suite.each:
-        asked += [f"--hypothesis-seed={part.seed}"]
-    given = {"THENCE_TEST": "whole", "THENCE_EXAMPLES": str(part.size) if suite.each else ""}
-    given["THENCE_PROVE"] = "1"
-    done = subprocess.run(
-        [*asked, *suite.tests],
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]  # which has properties
+    command += [f"--basetemp={folder / 'temp'}", "-m", "not e2e or prove"]
+    if suite.examples:
+        command += [f"--hypothesis-seed={part.seed}"]
+    variables = {
+        "THENCE_TEST": "whole",
+        "THENCE_EXAMPLES": str(part.size) if suite.examples else "",
+    }
+    variables["THENCE_PROVE"] = "1"
+    process = subprocess.run(
+        [*command, *suite.tests],
         cwd=ROOT,
-        env={**os.environ, **given, **(env or {})},
+        env={**os.environ, **variables, **(env or {})},
         capture_output=True,
         text=True,
         check=False,
         preexec_fn=end_with_parent,
     )
     if not report.exists():
-        return Outcome(violations=[f"pytest gave no report: {(done.stdout + done.stderr)[-400:]}"])
-    return _counted(report, part.size if suite.each else 1)
+        return Outcome(
+            violations=[f"pytest wrote no report: {(process.stdout + process.stderr)[-400:]}"]
+        )
+    return _read_report(report, part.size if suite.examples else 1)
 
 
-def _counted(report: Path, each: int) -> Outcome:
-    out = Outcome()
+def _read_report(report: Path, examples: int) -> Outcome:
+    outcome = Outcome()
     tests = 0
     for case in ET.parse(report).iter("testcase"):  # noqa: S314 - pytest wrote it
         name = f"{case.get('classname')}::{case.get('name')}"
-        wrong = [*case.iter("failure"), *case.iter("error")]
-        passed_over = case.find("skipped")
-        if wrong:
-            message = f"{wrong[0].get('message') or ''} {(wrong[0].text or '')[-300:]}"
-            out.violations.append(f"{name}: {message[:600]}")
-        elif passed_over is not None:
-            out.skipped.append(f"{case.get('name')}: {passed_over.get('message')}")
+        failures = [*case.iter("failure"), *case.iter("error")]
+        skip = case.find("skipped")
+        if failures:
+            message = f"{failures[0].get('message') or ''} {(failures[0].text or '')[-300:]}"
+            outcome.violations.append(f"{name}: {message[:600]}")
+        elif skip is not None:
+            outcome.skipped.append(f"{case.get('name')}: {skip.get('message')}")
             continue
         tests += 1
-        told = {one.get("name"): one.get("value") for one in case.iter("property")}
-        known = [int(told[name] or 0) for name in COUNTED if name in told]
-        out.done += known[0] if known else each
-    out.seen["tests"] = tests
-    return out
+        properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
+        counts = [int(properties[name] or 0) for name in COUNT_PROPERTIES if name in properties]
+        outcome.done += counts[0] if counts else examples
+    outcome.counts["tests"] = tests
+    return outcome
 
 
 # -- what is run ----------------------------------------------------------------------------
 
-_TREES = {
+_TREE_TESTS = {
     "tests/format/test_graph.py": (
         "test_live_chain_is_what_the_model_in_memory_saw",
         "test_chain_keeps_the_order_things_were_said_in",
@@ -102,12 +109,12 @@ _TREES = {
         "test_a_run_over_many_segments_is_one_session",
     ),
 }
-"""Random trees of records, rewinds, compactions, forks, beside a model in memory."""
+"""Tests with random trees of records, rewinds, compactions and forks, checked against a model."""
 
-TREES = Suite(
+TREE_TESTS = Suite(
     "trees",
-    tuple(f"{path}::{test}" for path, tests in _TREES.items() for test in tests),
-    each=1,
+    tuple(f"{path}::{test}" for path, tests in _TREE_TESTS.items() for test in tests),
+    examples=1,
 )
 
 _SWEEP = "tests/memory/test_sweep.py"
@@ -131,7 +138,7 @@ _SUITES: dict[str, tuple[Suite, ...]] = {
         Suite("read as they grow", ("tests/agents/test_growth.py",)),
         Suite("swept again, in any order", (_SWEEP, "-k", "not real_")),
         Suite("cursors", ("tests/agents/test_files.py",)),
-        # What `make test` takes samples of: all cases here, and many examples.
+        # `make test` runs a sample of these; here all cases run, with many examples.
         Suite(
             "sampled by make test",
             (
@@ -150,25 +157,25 @@ _SUITES: dict[str, tuple[Suite, ...]] = {
 
 
 def _parts(name: str, _scale: float) -> list[Part]:
-    """All of them: they are as many as there are cases, not as many as one likes."""
+    """Return all suites whatever the scale: their number of cases is fixed."""
     return [Part(suite.what) for suite in _SUITES[name]]
 
 
 def _run(name: str, part: Part, folder: Path) -> Outcome:
-    return played(next(s for s in _SUITES[name] if s.what == part.what), part, folder)
+    return run_suite(next(s for s in _SUITES[name] if s.what == part.what), part, folder)
 
 
-def _row(name: str, title: str, unit: str, wanted: str) -> Trial:
+def _trial(name: str, title: str, unit: str, wanted: str) -> Trial:
     parts, run = functools.partial(_parts, name), functools.partial(_run, name)
     return Trial(name, title, unit, wanted, parts, run)
 
 
 TRIALS = (
-    _row("T5", "bytes that go bad", "damages", "12,000"),
-    _row("T9", "the hostile corpus", "cases", "113 inputs by every way in"),
-    _row("T10", "real files, counted independently", "files", "211 public files"),
-    _row("T11", "reading again, in any order and any pieces", "tests", "all"),
-    _row("T14", "retention under pressure", "scenarios", "50"),
-    _row("T15", "hostile text in a browser", "tests", "25 payloads in 9 fields"),
-    _row("T16", "hostile requests", "tests", "40"),
+    _trial("T5", "bytes that go bad", "damages", "12,000"),
+    _trial("T9", "the hostile corpus", "cases", "113 inputs by every way in"),
+    _trial("T10", "real files, counted independently", "files", "211 public files"),
+    _trial("T11", "reading again, in any order and any pieces", "tests", "all"),
+    _trial("T14", "retention under pressure", "scenarios", "50"),
+    _trial("T15", "hostile text in a browser", "tests", "25 payloads in 9 fields"),
+    _trial("T16", "hostile requests", "tests", "40"),
 )

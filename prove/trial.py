@@ -1,7 +1,7 @@
-"""What a trial is: parts that follow from seeds, and what each of them came to.
+"""What a trial is: parts that follow from seeds, and the outcome of each part.
 
-A part is small, needs no other part, and is the same work whenever it is run: so a run that was
-killed goes on with the parts that are missing.
+A part is small, independent of other parts, and does the same work whenever it runs. A run that
+was killed therefore continues with the parts that are missing.
 """
 
 from __future__ import annotations
@@ -14,59 +14,63 @@ import msgspec
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One piece of a trial."""
+    """A part of a trial."""
 
     what: str
-    """Which variant: words the trial understands."""
+    """The variant, in words that the trial understands."""
     seed: int = 0
     size: int = 1
-    """How much of it: kills, cuts, examples."""
+    """How many kills, cuts or examples."""
 
     @property
     def key(self) -> str:
-        """What it is known by in the state of a run."""
+        """Return its name in the state of a run."""
         return f"{self.what}/{self.seed}/{self.size}"
 
 
 class Outcome(msgspec.Struct):
-    """What a part came to."""
+    """What a part did and found."""
 
     done: int = 0
-    """How many faults, inputs or files; the same in every run of the part."""
+    """Number of faults, inputs or files; the same in every run of the part."""
     violations: list[str] = []
-    """What broke Invariant I, each with what it takes to see it again."""
-    seen: dict[str, int] = {}
-    """What else was counted. Where chance decides, two runs may differ."""
+    """Violations of Invariant I, each with what is needed to reproduce it."""
+    counts: dict[str, int] = msgspec.field(default_factory=dict, name="seen")
+    """Further counts; where timing decides, two runs may differ."""
     skipped: list[str] = []
     """What could not be run here, and why."""
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One row of the plan."""
+    """One of the trials T1 to T16."""
 
     name: str
     title: str
     unit: str
-    wanted: str
-    """The number of a release, in words."""
+    required: str
+    """What a release requires, in words."""
     parts: Callable[[float], Sequence[Part]]
-    """All parts, at a scale of 1 those of a release."""
+    """Returns the parts for a scale; 1 is that of a release."""
     run: Callable[[Part, Path], Outcome]
-    """Run one part in an empty folder."""
+    """Runs one part in an empty folder."""
     missing: Callable[[], str | None] = lambda: None
-    """Why it cannot run on this machine; None when it can."""
-    alone: bool = False
-    """Whether it needs the machine for itself."""
+    """Returns what this machine lacks to run it, or None."""
+    is_exclusive: bool = False
+    """Whether it runs without other trials beside it."""
 
 
-def some(items: Sequence[Any], scale: float) -> list[Any]:
-    """Give a share of the items, spread evenly, at least one; all of them from 1 on."""
-    count = min(max(round(len(items) * scale), 1), len(items))
-    return [items[i * len(items) // count] for i in range(count)]
+def sample_evenly(items: Sequence[Any], scale: float) -> list[Any]:
+    """Return a share of the items, evenly spread, at least one; all of them at a scale of 1."""
+    size = min(max(round(len(items) * scale), 1), len(items))
+    return [items[i * len(items) // size] for i in range(size)]
 
 
-def shares(what: str, total: int, each: int, scale: float, *, first: int = 1) -> list[Part]:
-    """Cut a number of rounds into parts, a seed for each."""
-    left = max(round(total * scale), 1)
-    sizes = [each] * (left // each) + ([left % each] if left % each else [])
-    return [Part(what, first + turn, size) for turn, size in enumerate(sizes)]
+def split_rounds(
+    what: str, total: int, part_size: int, scale: float, *, first_seed: int = 1
+) -> list[Part]:
+    """Return parts that share a number of rounds, each with its own seed."""
+    rounds = max(round(total * scale), 1)
+    sizes = [part_size] * (rounds // part_size) + (
+        [rounds % part_size] if rounds % part_size else []
+    )
+    return [Part(what, first_seed + number, size) for number, size in enumerate(sizes)]

@@ -1,6 +1,6 @@
-"""The page `docs/cli.md`, made from the commands themselves: `python scripts/cli_reference.py`.
+"""Print the page `docs/cli.md`, generated from the commands: `python scripts/cli_reference.py`.
 
-A test holds the page against this, so that no option is ever described that is not there.
+A test compares the page with this output, so that it describes exactly the options that exist.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import click
 
-WIDTH = 80
+WIDTH_COLUMNS = 80
 
 
-def text() -> str:
-    """Return the whole page."""
+def render() -> str:
+    """Return the text of the page."""
     from thence.cli import COMMANDS, MOVED, thence
 
     top = _context(thence, "thence")
@@ -27,8 +27,8 @@ def text() -> str:
         "| command | does |",
         "| --- | --- |",
         *(
-            f"| [`thence {name}`](#thence-{name}) | {does}{_moved_note(MOVED.get(name))} |"
-            for name, does in COMMANDS.items()
+            f"| [`thence {name}`](#thence-{name}) | {summary}{_rename_note(MOVED.get(name))} |"
+            for name, summary in COMMANDS.items()
         ),
         *_section(top, "thence"),
     ]
@@ -39,18 +39,18 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _moved_note(now: str | None) -> str:
-    return f" Now `thence {now}`." if now else ""
+def _rename_note(new_name: str | None) -> str:
+    return f" Now `thence {new_name}`." if new_name else ""
 
 
-def _describe(command: click.Command, name: str, above: click.Context) -> Iterator[str]:
-    context = _context(command, name.rpartition(" ")[2], above)
+def _describe(command: click.Command, name: str, parent: click.Context) -> Iterator[str]:
+    context = _context(command, name.rpartition(" ")[2], parent)
     yield from _section(context, name)
     if isinstance(command, click.Group):
-        for below in command.list_commands(context):
-            subcommand = command.get_command(context, below)
+        for subcommand_name in command.list_commands(context):
+            subcommand = command.get_command(context, subcommand_name)
             if subcommand is not None:
-                yield from _describe(subcommand, f"{name} {below}", context)
+                yield from _describe(subcommand, f"{name} {subcommand_name}", context)
 
 
 def _section(context: click.Context, name: str) -> Iterator[str]:
@@ -60,12 +60,12 @@ def _section(context: click.Context, name: str) -> Iterator[str]:
 
 
 def _context(
-    command: click.Command, name: str, above: click.Context | None = None
+    command: click.Command, name: str, parent: click.Context | None = None
 ) -> click.Context:
     return click.Context(
-        command, above, name, terminal_width=WIDTH, help_option_names=["-h", "--help"]
+        command, parent, name, terminal_width=WIDTH_COLUMNS, help_option_names=["-h", "--help"]
     )
 
 
 if __name__ == "__main__":
-    click.echo(text(), nl=False)
+    click.echo(render(), nl=False)

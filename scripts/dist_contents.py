@@ -1,4 +1,4 @@
-"""Check a wheel: it holds every file of the package, and nothing besides but its own metadata."""
+"""Check a wheel: it contains every file of the package, its metadata, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import zipfile
 from pathlib import Path
 
 LICENSES = ("licenses/LICENSE", "licenses/src/thence/serve/web/static/htmx-license.txt")
-"""Ours, and that of the part that the viewer ships."""
+"""Our licence, and that of the library that the viewer contains."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(wheel: str) -> int:
-    """Print what is missing or too much; 1 if anything is."""
+    """Print the files that are missing or unexpected; return 1 if there are any."""
     source = ROOT / "src"
-    wanted = {
+    expected = {
         str(path.relative_to(source))
         for path in (source / "thence").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    with zipfile.ZipFile(wheel) as opened:
-        packed = {name for name in opened.namelist() if ".dist-info/" not in name}
-        metadata = {name.partition(".dist-info/")[2] for name in opened.namelist()} - {""}
-    problems = [f"missing: {name}" for name in sorted(wanted - packed)]
-    problems += [f"too much: {name}" for name in sorted(packed - wanted)]
+    with zipfile.ZipFile(wheel) as archive:
+        actual = {name for name in archive.namelist() if ".dist-info/" not in name}
+        metadata = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
+    problems = [f"missing: {name}" for name in sorted(expected - actual)]
+    problems += [f"unexpected: {name}" for name in sorted(actual - expected)]
     problems += [
         f"missing: {name}"
         for name in ("METADATA", "entry_points.txt", *LICENSES)
         if name not in metadata
     ]
-    print("\n".join(problems) or f"{len(packed)} files")
+    print("\n".join(problems) or f"{len(actual)} files")
     return 1 if problems else 0
 
 

@@ -5,7 +5,7 @@ tree: `python scripts/harbor_totals.py claude FOLDER…` (a folder for each sess
 or `codex FOLDER…`. `tests/bridge/test_atif_harbor.py` compares them with ours.
 """
 
-# ruff: noqa: SLF001, BLE001 - a script that asks other people's private methods
+# ruff: noqa: SLF001, BLE001 - a script that calls private methods of another package
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Print an object: the tokens of each folder, or why there are none."""
+    """Print a JSON object: the tokens of each folder, or the error."""
     logging.disable(logging.CRITICAL)
     agent, *folders = sys.argv[1:]
     if agent == "claude":
@@ -25,15 +25,15 @@ def main() -> None:
     else:
         from harbor.agents.installed.codex import Codex as Converter
     converter = Converter(logs_dir=Path(tempfile.mkdtemp()), model_name="made-up/model")
-    out = {}
+    totals = {}
     for folder in folders:
         try:
-            made = converter._convert_events_to_trajectory(Path(folder))
-            final = made.final_metrics if made is not None else None
-            out[folder] = None if final is None else final.model_dump(mode="json")
+            trajectory = converter._convert_events_to_trajectory(Path(folder))
+            metrics = trajectory.final_metrics if trajectory is not None else None
+            totals[folder] = None if metrics is None else metrics.model_dump(mode="json")
         except Exception as error:
-            out[folder] = {"error": repr(error)[:300]}
-    print(json.dumps(out))
+            totals[folder] = {"error": repr(error)[:300]}
+    print(json.dumps(totals))
 
 
 main()

@@ -18,11 +18,11 @@ from thence.memory import pricelist
 
 
 def main() -> None:
-    """Write the list, one model a line."""
-    made = price_list()
-    head = msgspec.json.encode(made.source).decode()
+    """Write the list, one model per line."""
+    prices = price_list()
+    head = msgspec.json.encode(prices.source).decode()
     blocks = []
-    for provider in made.providers:
+    for provider in prices.providers:
         fields = msgspec.to_builtins(provider)
         models = ",\n".join(msgspec.json.encode(model).decode() for model in fields.pop("models"))
         start = msgspec.json.encode(fields).decode()[:-1]
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def price_list() -> pricelist.PriceList:
-    """Return the package's list as ours."""
+    """Return the list of the package in our format."""
     source = f"genai-prices {version('genai-prices')}, MIT license"
     return pricelist.PriceList(source, tuple(_provider(provider) for provider in providers))
 

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +26,26 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from tests.postgres import Cluster
 
+MakeFolder = Callable[[Path], None]
+"""Makes a folder, which is not there yet, and what is in it."""
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Without bytecode each of the hundreds of processes that tests start compiles all of it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Thousands of tests write files that are gone a moment later: in memory none waits for a disk.
+# A small one, or one where nothing may be run, as containers have it, is left alone.
+MEMORY = Path("/dev/shm")
+MEMORY_NEEDED_BYTES = 4 << 30
+if sys.platform == "linux" and os.access(MEMORY, os.W_OK | os.X_OK):
+    _free = os.statvfs(MEMORY)
+    if _free.f_bavail * _free.f_frsize >= MEMORY_NEEDED_BYTES and not _free.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+# Collecting makes what stays to the end: there is nothing in it for the collector to find.
+gc.disable()
 
 # A shell has the signal ignored for what it runs in the background; some tests raise it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -42,6 +57,8 @@ EVERYDAY_CASES = 2
 """Cases of a test in the everyday subset; the others, between these, are slow."""
 SLOWEST = 12
 """Files that are named at the end of a run, with what each took."""
+GC_THRESHOLD = 20_000
+"""Objects made before the collector looks for rings of them; 700 costs a tenth of the time."""
 NO_SHARED = "no ../shared beside the clone: checks against the real clients' files are skipped"
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
@@ -127,6 +144,8 @@ def pytest_collection_finish() -> None:
     """Spare the collector what stays to the end: thousands of tests, and all that was imported."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -139,19 +158,34 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def corpus(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hostile inputs, made anew, once for all processes that run tests; change nothing."""
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, MakeFolder], Path]:
+    """Return a folder that one of the processes that run tests makes for all; change nothing."""
     base = tmp_path_factory.getbasetemp()
-    out = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "hostile"
+    base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+
+    def made(name: str, make: MakeFolder) -> Path:
+        out = base / name
+        with out.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not out.exists():
+                passing = out.with_suffix(".making")
+                shutil.rmtree(passing, ignore_errors=True)
+                make(passing)
+                passing.rename(out)
+        return out
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def corpus(shared: Path, made_once: Callable[[str, MakeFolder], Path]) -> Path:
+    """The hostile inputs, made anew, once for all processes that run tests; change nothing."""
     program = shared / "tools" / "gen_hostile.py"
-    with out.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not out.exists():
-            passing = out.with_suffix(".making")
-            shutil.rmtree(passing, ignore_errors=True)
-            subprocess.run([sys.executable, program, passing], check=True, capture_output=True)
-            passing.rename(out)
-    return out
+
+    def make(folder: Path) -> None:
+        subprocess.run([sys.executable, program, folder], check=True, capture_output=True)
+
+    return made_once("hostile", make)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from thence.cli import madeup
+from thence.cli import sample_machine
 
 Pick = Callable[[str], str]
 
@@ -44,7 +44,7 @@ def picking(payloads: Sequence[str], start: int = 0) -> Pick:
 def plant(folder: Path, agents: Sequence[str], payloads: Sequence[str], copies: int) -> None:
     """Write so many copies of the made-up sessions of some agents, every text leaf hostile."""
     clean = folder / "clean"
-    homes = madeup.write(clean, datetime.now(UTC), ("claude", "codex", "grok"))
+    homes = sample_machine.write(clean, datetime.now(UTC), ("claude", "codex", "grok"))
     for agent in agents:
         root: Path = getattr(homes, agent)
         for path in sorted(root.rglob("*.json*")):
@@ -74,7 +74,7 @@ def _values(text: str) -> Iterator[Any]:
 
 def _other_id(old: str, name: str) -> str:
     """Return an id with the time of another one, if that has a time."""
-    made = madeup.made_id(f"{old}{name}")
+    made = sample_machine.made_id(f"{old}{name}")
     return old[:18] + made[18:] if old[14] == "7" else made
 
 

@@ -87,7 +87,7 @@ def test_commands_for_samples_work(samples: Path, page: str) -> None:
     for number, line in enumerate(lines):
         program, *words = shlex.split(line, comments=True)
         if number == 0:
-            done = subprocess.run([samples, *words], capture_output=True, text=True, check=False)
+            done = subprocess.run([samples, *words], capture_output=True, render=True, check=False)
         else:
             done = run_thence(*words, env=env)
 
@@ -176,7 +176,7 @@ def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
     """`make docs` would change nothing; every command and option is in it."""
     page = (ROOT / "docs" / "cli.md").read_text()
 
-    assert cli_reference.text() == page
+    assert cli_reference.render() == page
 
 
 # -- what the pages name is there ---------------------------------------------------------------

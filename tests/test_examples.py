@@ -73,9 +73,9 @@ def test_the_tiny_harness_goes_on_where_it_was_killed(tmp_path: Path, kill_at: i
 
     assert (9, 0) == (status, resumed)
     assert SAID == agent(before) + agent(after)
-    assert "       (resumed; 1 call was cut short)" == after[0]
-    assert after[1].endswith(" again")
-    assert "       (done; 0.007 dollars in all)" == after[-1]
+    assert "       (resumed; interrupted tool calls: 1)" == after[0]
+    assert after[1].endswith(" (retry)")
+    assert "       (done; total cost $0.007)" == after[-1]
     assert (False, True) == (first.closed, second.closed)
     assert first.session_id == second.resumed_from
     assert "goodbye\n" == (tmp_path / "workspace" / "greeting.txt").read_text()
@@ -150,7 +150,7 @@ def test_thence_shows_a_session_of_an_adapter_that_was_installed(tmp_path: Path)
     unpacked(tmp_path / "target")
     log = tmp_path / ".pebble" / "blue.jsonl"
     log.parent.mkdir()
-    log.write_text('{"id": "n1", "after": null, "who": "you", "text": "Hello, pebble."}\n')
+    log.write_text('{"id": "n1", "parent": null, "speaker": "user", "text": "Hello, pebble."}\n')
     done = subprocess.run(
         [sys.executable, "-c", "from thence.cli import main; main()", "show", log],
         capture_output=True,

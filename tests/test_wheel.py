@@ -113,11 +113,10 @@ def test_an_installed_wheel_runs_demo_mcp_and_setup(program: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_hooks_capture_after_an_upgrade(wheel: Path, tmp_path: Path) -> None:
+def test_hooks_capture_after_an_upgrade(program: Path, tmp_path: Path) -> None:
     """At once, by the launcher that the older version wrote; the next command writes it anew."""
     environment, home = tmp_path / "venv", tmp_path / "user"
-    wheels.make_environment(environment)
-    program = wheels.install(environment, wheel)
+    program = wheels.copy_environment(program, environment)
     write(home / ".claude", alerts())
     _run(program, home, "setup", "--yes", "--without", "sweep", "--without", "completion")
     (home / ".thence" / "config.toml").write_text(

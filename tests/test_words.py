@@ -168,7 +168,7 @@ def test_an_outcome_has_one_name_everywhere() -> None:
     """In the viewer, in the options of the command line and in its output."""
     from thence.cli.ls import OutcomeName, command
     from thence.memory.search import OUTCOME_NAMES
-    from thence.serve.head import _OUTCOMES
+    from thence.serve.session_head import _OUTCOMES
 
     (option,) = (one for one in command.params if one.name == "outcome")
     assert isinstance(option.type, OutcomeName)

@@ -54,13 +54,27 @@ def make_environment(folder: Path) -> None:
 
 
 def install(folder: Path, wheel: Path) -> Path:
-    """Install a wheel into an environment, over the one that is there; return its command."""
+    """Install a wheel into an environment, over the one that is there; return its command.
+
+    Bytecode is written by what imports a module: pip would compile all of them.
+    """
     options = ("--quiet", "--no-deps", "--no-index", "--prefix", f"{folder}", "--ignore-installed")
     pip = [sys.executable, "-m", "pip", "install", *options, "--no-warn-script-location"]
     for old in folder.glob("lib/*/site-packages/thence*"):
         shutil.rmtree(old)
-    subprocess.run([*pip, f"{wheel}"], check=True, capture_output=True)
+    subprocess.run([*pip, "--no-compile", f"{wheel}"], check=True, capture_output=True)
+    return _set_interpreter(folder, sys.executable)
+
+
+def copy_environment(program: Path, folder: Path) -> Path:
+    """Copy the environment of a command, all that was installed with it; return its command."""
+    own = program.parent.parent
+    shutil.copytree(own, folder, symlinks=True)
+    return _set_interpreter(folder, str(own / "bin" / "python"))
+
+
+def _set_interpreter(folder: Path, before: str) -> Path:
+    """Let the command of an environment be run by the Python there; return it."""
     script = folder / "bin" / "thence"
-    python = str(folder / "bin" / "python")
-    script.write_text(script.read_text().replace(sys.executable, python, 1))
+    script.write_text(script.read_text().replace(before, str(folder / "bin" / "python"), 1))
     return script

@@ -1,4 +1,4 @@
-"""The truth suite: `python -m truth [--only thence,ccusage] [--json FILE] [--markdown FILE]`."""
+"""The truth suite: `python -m truth [--only thence,ccusage] [--case NAME] [--where FOLDER]`."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ CASES: tuple[Case, ...] = (
     *totals.CASES,
     *real.CASES,
 )
-WHERE = Path(__file__).resolve().parent.parent / ".truth"
+DEFAULT_FOLDER = Path(__file__).resolve().parent.parent / ".truth"
 
 
 def main() -> int:
-    """Run tools on cases and print the tables; 1 when thence is wrong anywhere."""
-    asked = argparse.ArgumentParser(prog="python -m truth", description=__doc__)
-    asked.add_argument("--only", default="", help="names of tools, with commas")
-    asked.add_argument("--case", default="", help="part of a case's name")
-    asked.add_argument("--where", type=Path, default=WHERE, help="where report.json goes")
-    given = asked.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # tools that were started are stopped
-    names = [name for name in given.only.split(",") if name]
+    """Run tools on cases and print the tables; return 1 if an answer of thence is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m truth", description=__doc__)
+    parser.add_argument("--only", default="", help="names of tools, separated by commas")
+    parser.add_argument("--case", default="", help="part of the name of cases")
+    parser.add_argument("--where", type=Path, default=DEFAULT_FOLDER, help="folder of report.json")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops the tools that run
+    names = [name for name in options.only.split(",") if name]
     tools = [tool for tool in TOOLS if not names or tool.name in names]
-    cases = [case for case in CASES if given.case in f"{case.agent} {case.name}"]
+    cases = [case for case in CASES if options.case in f"{case.agent} {case.name}"]
     report = Report(
         {tool.name: tool.version for tool in tools},
-        {f"{case.agent} {case.name}": case.about for case in cases},
-        list(_answers(tools, cases)),
+        {f"{case.agent} {case.name}": case.description for case in cases},
+        list(_run_all(tools, cases)),
     )
-    given.where.mkdir(parents=True, exist_ok=True)
+    options.where.mkdir(parents=True, exist_ok=True)
     encoded = msgspec.json.format(msgspec.json.encode(report), indent=2)
-    (given.where / "report.json").write_bytes(encoded + b"\n")
+    (options.where / "report.json").write_bytes(encoded + b"\n")
     print(f"\n{summary(report)}\n\n{details(report)}")
     return 1 if any(a.tool == "thence" and a.verdict == "wrong" for a in report.answers) else 0
 
 
-def _answers(tools: list[type[Tool]], cases: list[Case]) -> list[Answer]:
-    out: list[Answer] = []
+def _run_all(tools: list[type[Tool]], cases: list[Case]) -> list[Answer]:
+    all_answers: list[Answer] = []
     for tool in tools:
         if missing := tool.missing():
-            print(f"{tool.name} is left out: {missing}", flush=True)
+            print(f"{tool.name} is skipped: {missing}", flush=True)
             continue
         for case in cases:
             answers = run(case, tool)
             marks = " ".join(f"{a.question}: {a.verdict}" for a in answers)
             print(f"{tool.name}, {case.agent} {case.name}: {marks}", flush=True)
-            out += answers
-    return out
+            all_answers += answers
+    return all_answers
 
 
 if __name__ == "__main__":

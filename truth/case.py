@@ -1,4 +1,4 @@
-"""What a case is: files as an agent writes them, and the one right answer to every question."""
+"""A case: files as an agent writes them, and the correct answer to every question."""
 
 from __future__ import annotations
 
@@ -9,75 +9,81 @@ from typing import Any
 
 import msgspec
 
-OUR_MODEL = "claude-sonnet-4-20250514"
-PRICES = {"input": 3.0, "output": 15.0, "write": 3.75, "read": 0.3}
-"""Dollars per million tokens of that model, as its maker lists them."""
+MODEL = "claude-sonnet-4-20250514"
+PRICES_USD_PER_MTOK = {"input": 3.0, "output": 15.0, "write": 3.75, "read": 0.3}
+"""List prices of that model."""
 
 
-def lines_of(records: Iterable[Mapping[str, Any]]) -> bytes:
-    """Records as the clients write them: no space between, an LF behind each."""
-    return b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in records)
+def encode_lines(records: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return records as the clients write them: compact JSON, one per line."""
+    return b"".join(
+        json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records
+    )
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens of some responses. What was read from a cache is in no other figure."""
+    """Tokens of responses. Tokens that were read from a cache count only as `read`."""
 
     input: int = 0
     output: int = 0
     write: int = 0
     read: int = 0
-    thought: int = 0
-    """How many of the output were thoughts; some tools tell them apart from it."""
+    reasoning: int = 0
+    """How many output tokens were reasoning; some tools count them separately."""
 
     def __add__(self, other: Usage) -> Usage:
-        """Add up."""
+        """Return the sum."""
         return Usage(
             self.input + other.input,
             self.output + other.output,
             self.write + other.write,
             self.read + other.read,
-            self.thought + other.thought,
+            self.reasoning + other.reasoning,
         )
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Return the number of all tokens."""
         return self.input + self.output + self.write + self.read
 
     @property
     def cost(self) -> float:
-        """What they cost, in dollars."""
-        dollars = self.input * PRICES["input"] + self.output * PRICES["output"]
-        dollars += self.write * PRICES["write"] + self.read * PRICES["read"]
+        """Return the price in dollars."""
+        dollars = (
+            self.input * PRICES_USD_PER_MTOK["input"] + self.output * PRICES_USD_PER_MTOK["output"]
+        )
+        dollars += (
+            self.write * PRICES_USD_PER_MTOK["write"] + self.read * PRICES_USD_PER_MTOK["read"]
+        )
         return dollars / 1e6
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What is true of a case."""
+    """The correct answers of a case."""
 
     sessions: int | None
-    """How many are listed; None where a subagent may be called one or not."""
+    """How many are listed; None if a subagent may or may not count as one."""
     usage: Usage
-    priced: bool = False
-    """Whether the cost can be told by everybody: a model with a public price."""
-    live: tuple[str, ...] = ()
-    """Words that are in the conversation and must be found."""
-    dead: tuple[str, ...] = ()
-    """Words of a branch that was left: to be found, and told as such."""
-    not_dead: tuple[str, ...] = ()
-    """Words that nobody left, though a link is missing: to be found, and not told as dead."""
+    has_price: bool = False
+    """Whether every tool can know the cost, because the model has a public price."""
+    live_words: tuple[str, ...] = ()
+    """Words of the conversation, which a search must find."""
+    discarded_words: tuple[str, ...] = ()
+    """Words of a discarded branch, which a search must find and mark as discarded."""
+    never_discarded_words: tuple[str, ...] = ()
+    """Words that a search must find and must not mark as discarded, though a link is missing."""
     secrets: tuple[str, ...] = ()
-    """What must be in no file that a tool writes."""
+    """Texts that no file of a tool may contain."""
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One oddity of one agent."""
+    """A session of one agent with one peculiarity."""
 
     agent: str
     name: str
-    about: str
+    description: str
     plant: Callable[[Path], None]
-    """Write the files of the agent below a home."""
+    """Writes the files of the agent below a home."""
     answers: Answers
-    later: tuple[Callable[[Path], None], ...] = ()
-    """What happens to the files after a tool has read them; it reads them again after each."""
+    changes: tuple[Callable[[Path], None], ...] = ()
+    """Changes to the files after a tool has read them; the tool reads them again after each."""

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from truth.case import OUR_MODEL, Answers, Case, Usage, lines_of
+from truth.case import MODEL, Answers, Case, Usage, encode_lines
 
 A = "5eed0000-0000-4000-8000-00000000000a"
 B = "5eed0000-0000-4000-8000-00000000000b"
 CWD = "/home/dev/tidepool"
 FOLDER = ".claude/projects/-home-dev-tidepool"
-ONE = Usage(1000, 200, 300, 5000)
-"""What a response of these sessions costs, unless a case says otherwise."""
+RESPONSE_USAGE = Usage(1000, 200, 300, 5000)
+"""The usage of a response, unless a case sets another."""
 
 
-class Script:
-    """A transcript in the making: each record goes on from the one before."""
+class TranscriptBuilder:
+    """Builds a transcript; each record follows the one before."""
 
     version = "2.1.80"
 
@@ -30,7 +30,7 @@ class Script:
         self._start = start
 
     def add(self, kind: str, **fields: Any) -> str:
-        """Add a record; gives its id."""
+        """Add a record, and return its id."""
         at = self._start + len(self.records)
         uuid = f"5eed{at:04x}-0000-4000-8000-{self._tag * 12:.12}"
         frame = {
@@ -50,21 +50,26 @@ class Script:
         return uuid
 
     def prompt(self, text: str, **fields: Any) -> str:
-        """What the human says."""
+        """Add a prompt, and return its id."""
         return self.add("user", message={"role": "user", "content": text}, **fields)
 
     def reply(
-        self, *blocks: Any, usage: Usage = ONE, name: str = "", stop: str = "end_turn", **more: Any
+        self,
+        *blocks: Any,
+        usage: Usage = RESPONSE_USAGE,
+        name: str = "",
+        stop: str = "end_turn",
+        **fields: Any,
     ) -> str:
-        """What the model answers: texts and blocks."""
-        said = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
-        own = name or f"{self._tag}{self._start + len(self.records):04}"
+        """Add a response of texts and blocks, and return its id."""
+        content = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
+        name_suffix = name or f"{self._tag}{self._start + len(self.records):04}"
         message = {
-            "id": f"msg_{own}",
+            "id": f"msg_{name_suffix}",
             "type": "message",
             "role": "assistant",
-            "model": OUR_MODEL,
-            "content": said,
+            "model": MODEL,
+            "content": content,
             "stop_reason": stop,
             "stop_sequence": None,
             "usage": {
@@ -74,39 +79,39 @@ class Script:
                 "cache_read_input_tokens": usage.read,
             },
         }
-        return self.add("assistant", message=message, requestId=f"req_{own}", **more)
+        return self.add("assistant", message=message, requestId=f"req_{name_suffix}", **fields)
 
-    def call(self, call: str, command: str, **more: Any) -> str:
-        """A call of a command."""
+    def call(self, call: str, command: str, **fields: Any) -> str:
+        """Add a call of a command, and return its id."""
         block = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": command}}
-        return self.reply(block, stop="tool_use", **more)
+        return self.reply(block, stop="tool_use", **fields)
 
     def result(self, call: str, text: str, **fields: Any) -> str:
-        """What a call gave."""
+        """Add the result of a call, and return its id."""
         block = {"type": "tool_result", "tool_use_id": call, "content": text}
         return self.add("user", message={"role": "user", "content": [block]}, **fields)
 
     def turns(self, *texts: str) -> None:
-        """Prompts and answers, in turn."""
+        """Add prompts and answers, alternately."""
         for turn, text in enumerate(texts):
             (self.reply if turn % 2 else self.prompt)(text)
 
     @property
     def data(self) -> bytes:
-        """The bytes of the file."""
-        return lines_of(self.records)
+        """Return the bytes of the file."""
+        return encode_lines(self.records)
 
     def write(self, home: Path, data: bytes | None = None) -> Path:
-        """Write it where the client would."""
+        """Write the file where the client would, and return its path."""
         path = home / FOLDER / f"{self.session}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self.data if data is None else data)
         return path
 
 
-def _talk() -> Script:
-    """A short session that most cases begin with."""
-    script = Script()
+def _conversation() -> TranscriptBuilder:
+    """Return a short session, with which most cases start."""
+    script = TranscriptBuilder()
     script.turns("Where is quillfern kept?", "In the brackenloft.", "Go on.", "It is done.")
     return script
 
@@ -115,8 +120,8 @@ def _talk() -> Script:
 
 
 def _streamed(home: Path) -> None:
-    """One response in three records; each repeats the bill, the output grows."""
-    script = Script()
+    """Write one response as three records; each repeats the usage, the output grows."""
+    script = TranscriptBuilder()
     script.prompt("List the quillfern.")
     for output, block in (
         (1, {"type": "thinking", "thinking": "Let me see.", "signature": "x"}),
@@ -130,10 +135,10 @@ def _streamed(home: Path) -> None:
 
 
 def _fork(home: Path) -> None:
-    """A second session that begins with copies of the first."""
-    script = _talk()
+    """Write a second session that starts with copies of the first."""
+    script = _conversation()
     script.write(home)
-    other = Script(B, "b", 20)
+    other = TranscriptBuilder(B, "b", 20)
     other.records = [record | {"sessionId": B} for record in script.records]
     other.last = script.last
     other.turns("And the fork?", "It leads to the copperweir.")
@@ -141,39 +146,39 @@ def _fork(home: Path) -> None:
 
 
 def _rewind(home: Path) -> None:
-    """A turn is taken back and said again in another way; a note ends each turn, as of 2.1."""
-    script = Script()
+    """Rewind a turn and write another; a note ends each turn, as with 2.1."""
+    script = TranscriptBuilder()
     script.version = "2.1.325"
 
     def turn(prompt: str, answer: str) -> None:
         script.turns(prompt, answer)
-        ended = {"subtype": "turn_duration", "durationMs": 1000, "messageCount": 2}
-        script.add("system", **ended, isMeta=False, entrypoint="cli")
+        note = {"subtype": "turn_duration", "durationMs": 1000, "messageCount": 2}
+        script.add("system", **note, isMeta=False, entrypoint="cli")
 
-    _rewound(script, turn)
+    _add_rewind(script, turn)
     script.write(home)
 
 
 def _rewind_before(home: Path) -> None:
-    """The same without the notes."""
-    script = Script()
+    """Write the same without the notes."""
+    script = TranscriptBuilder()
     script.version = "2.0.76"
-    _rewound(script, script.turns)
+    _add_rewind(script, script.turns)
     script.write(home)
 
 
-def _rewound(script: Script, turn: Callable[[str, str], None]) -> None:
+def _add_rewind(script: TranscriptBuilder, turn: Callable[[str, str], None]) -> None:
     turn("Where is quillfern kept?", "In the brackenloft.")
     turn("Go on.", "It is done.")
-    here = script.last
+    branch_point = script.last
     turn("Take the thornvault road.", "I took the thornvault road.")
-    script.last = here
+    script.last = branch_point
     turn("Take the other road.", "I took the copperweir road.")
 
 
 def _compaction(home: Path) -> None:
-    """A summary takes the place of what was said; the log keeps it all."""
-    script = _talk()
+    """Write a compaction; the log still has what the summary replaces."""
+    script = _conversation()
     before = script.last
     script.last = None
     script.add(
@@ -190,8 +195,8 @@ def _compaction(home: Path) -> None:
 
 
 def _compaction_with_hooks(home: Path) -> None:
-    """The same where hooks run: the client names a record of theirs that it never writes."""
-    script = _talk()
+    """Write a compaction that names a record of a hook, which the client never writes."""
+    script = _conversation()
     script.last = None
     script.add(
         "system",
@@ -207,8 +212,8 @@ def _compaction_with_hooks(home: Path) -> None:
 
 
 def _cleared(home: Path) -> None:
-    """A plan is carried out with an empty context: its prompt continues nothing."""
-    script = _talk()
+    """Write a plan that runs with an empty context: its prompt has no parent."""
+    script = _conversation()
     script.last = None
     script.prompt("Implement the following plan:\n\n# Build the copperweir")
     script.reply("It is built.")
@@ -216,8 +221,8 @@ def _cleared(home: Path) -> None:
 
 
 def _early_results(home: Path) -> None:
-    """The client writes the first result while the response still streams."""
-    script = Script()
+    """Write the first result while the response still streams."""
+    script = TranscriptBuilder()
     script.prompt("List the quillfern.")
     for number, answer in ((1, "a marshlamp"), (2, "a brackenloft")):
         usage = Usage(1000, 100 * number, 300, 5000)
@@ -228,19 +233,19 @@ def _early_results(home: Path) -> None:
 
 
 def _subagent_in_progress(home: Path) -> None:
-    """The subagent's own file is gone; the session's log holds what it said."""
-    script = Script()
+    """Write a subagent's messages to the session's log only, as progress records."""
+    script = TranscriptBuilder()
     script.prompt("Ask somebody about quillfern.")
     task = {"description": "look", "prompt": "Look.", "subagent_type": "Explore"}
     script.reply(
         {"type": "tool_use", "id": "toolu_t", "name": "Task", "input": task}, stop="tool_use"
     )
-    side = Script(A, "c", 40)
-    side.prompt("Look.")
-    side.reply("Behind the brackenloft.")
-    for record in side.records:
-        kept = ("type", "message", "uuid", "timestamp", "requestId")
-        message = {name: record[name] for name in kept if name in record}
+    subagent = TranscriptBuilder(A, "c", 40)
+    subagent.prompt("Look.")
+    subagent.reply("Behind the brackenloft.")
+    for record in subagent.records:
+        copied_fields = ("type", "message", "uuid", "timestamp", "requestId")
+        message = {name: record[name] for name in copied_fields if name in record}
         data = {
             "message": message,
             "normalizedMessages": [],
@@ -256,8 +261,8 @@ def _subagent_in_progress(home: Path) -> None:
 
 
 def _subagent(home: Path) -> None:
-    """A subagent writes a file of its own; its bill is the session's."""
-    script = Script()
+    """Write a subagent's file; its usage belongs to the session."""
+    script = TranscriptBuilder()
     script.prompt("Ask somebody about quillfern.")
     task = {"description": "look", "prompt": "Look.", "subagent_type": "Explore"}
     script.reply(
@@ -266,44 +271,44 @@ def _subagent(home: Path) -> None:
     script.result("toolu_t", "It is there.", toolUseResult={"agentId": "a5eed000000000001"})
     script.reply("Somebody says it is there.")
     path = script.write(home)
-    side = Script(A, "c", 40)
-    side.prompt("Look.", isSidechain=True, agentId="a5eed000000000001")
-    side.reply("Behind the brackenloft.", isSidechain=True, agentId="a5eed000000000001")
+    subagent = TranscriptBuilder(A, "c", 40)
+    subagent.prompt("Look.", isSidechain=True, agentId="a5eed000000000001")
+    subagent.reply("Behind the brackenloft.", isSidechain=True, agentId="a5eed000000000001")
     folder = path.with_suffix("") / "subagents"
     folder.mkdir(parents=True)
-    (folder / "agent-a5eed000000000001.jsonl").write_bytes(side.data)
+    (folder / "agent-a5eed000000000001.jsonl").write_bytes(subagent.data)
     meta = {"agentType": "Explore", "description": "look", "toolUseId": "toolu_t"}
     (folder / "agent-a5eed000000000001.meta.json").write_text(json.dumps(meta), encoding="utf-8")
 
 
 def _spill(home: Path) -> None:
-    """A large result lies in a file beside the log; the log holds its beginning."""
-    script = Script()
+    """Write a large result to a file beside the log, and its beginning to the log."""
+    script = TranscriptBuilder()
     script.prompt("Print the quillfern list.")
     script.call("toolu_s", "cat list")
     folder = home / FOLDER / A / "tool-results"
     folder.mkdir(parents=True)
-    whole = "line of the list\n" * 3000 + "the last one is brackenloft\n"
-    (folder / "b5eed0001.txt").write_text(whole, encoding="ascii")
+    output = "line of the list\n" * 3000 + "the last one is brackenloft\n"
+    (folder / "b5eed0001.txt").write_text(output, encoding="ascii")
     text = (
-        f"<persisted-output>\nOutput too large ({len(whole) / 1000:.1f}KB). Full output saved to: "
-        f"{folder / 'b5eed0001.txt'}\n\nPreview (first 2KB):\n{whole[:2000]}\n...\n"
+        f"<persisted-output>\nOutput too large ({len(output) / 1000:.1f}KB). Full output saved to: "
+        f"{folder / 'b5eed0001.txt'}\n\nPreview (first 2KB):\n{output[:2000]}\n...\n"
         "</persisted-output>"
     )
-    told = {
-        "stdout": whole[:30_000],
+    result = {
+        "stdout": output[:30_000],
         "stderr": "",
         "persistedOutputPath": str(folder / "b5eed0001.txt"),
-        "persistedOutputSize": len(whole),
+        "persistedOutputSize": len(output),
     }
-    script.result("toolu_s", text, toolUseResult=told)
+    script.result("toolu_s", text, toolUseResult=result)
     script.reply("That was the list.")
     script.write(home)
 
 
 def _torn(home: Path) -> None:
-    """The client was killed in a write, and another went on behind the half line."""
-    script = _talk()
+    """Write half a line, as a killed client leaves it, and continue after it."""
+    script = _conversation()
     script.turns("What of the thornvault?", "Nothing.", "And then?", "The copperweir.")
     lines = script.data.splitlines(keepends=True)
     lines[4] = lines[4][:120] + b"\n"  # the prompt about the vault: a half that was ended later
@@ -316,161 +321,177 @@ SECRETS = (
     "sk-ant-api03-" + "Zq8Lw2Nv5Rt7Yb1Xc4Ms6Pd9Kf3Hg0JaEuTiOyWlQzXcVbNmAsDfGhJkLpOiUyTrEwQ"
     "1aS2dF3gH4jK5lZ6xCAA",
 )
-"""Made up, each in the form of a real kind; put together here so that no scanner takes offence."""
+"""Synthetic secrets of real kinds, in pieces, so that no secret scanner reports this file."""
 
 
 def _secrets(home: Path) -> None:
-    """A command printed keys."""
-    script = Script()
+    """Write the output of a command that prints keys."""
+    script = TranscriptBuilder()
     script.prompt("Show the quillfern settings.")
     script.call("toolu_k", "env")
-    said = f"AWS_ACCESS_KEY_ID={SECRETS[0]}\nGITHUB_TOKEN={SECRETS[1]}\nKEY={SECRETS[2]}\n"
-    script.result("toolu_k", said + "PLACE=brackenloft\n")
+    output = f"AWS_ACCESS_KEY_ID={SECRETS[0]}\nGITHUB_TOKEN={SECRETS[1]}\nKEY={SECRETS[2]}\n"
+    script.result("toolu_k", output + "PLACE=brackenloft\n")
     script.reply("These are the settings.")
     script.write(home)
 
 
 def _rewritten(home: Path) -> None:
-    """The client wrote the file anew, shorter."""
-    script = Script(A, "d", 60)
+    """Rewrite the file, shorter, as the client may."""
+    script = TranscriptBuilder(A, "d", 60)
     script.turns("Something else.", "Only the copperweir is left.")
     script.write(home)
 
 
 def _deleted(home: Path) -> None:
-    """The client deleted the file, as it does after a month."""
+    """Delete the file, as the client does after a month."""
     (home / FOLDER / f"{A}.jsonl").unlink()
 
 
 def _smaller(home: Path) -> None:
-    """The client writes the deleted file again, smaller than it was, with new lines."""
-    script = Script(A, "e", 80)
+    """Write the deleted file again, smaller than before, with new lines."""
+    script = TranscriptBuilder(A, "e", 80)
     script.reply("Only the copperweir is left.")
     script.write(home)
 
 
 def _east_asian(home: Path) -> None:
-    """Prompts in languages that put no space between words."""
-    script = Script()
+    """Write prompts in languages without spaces between words."""
+    script = TranscriptBuilder()
     script.turns("请检查潮汐窗口的时钟偏差", "時計のずれを修正しました。")
     script.turns("시계창을 다시 검사해줘", "검사했습니다.")
     script.write(home)
 
 
 def _plain(home: Path) -> None:
-    _talk().write(home)
+    _conversation().write(home)
 
 
 _WORDS = ("quillfern", "brackenloft")
-_TWICE = ONE + ONE
-_THRICE = _TWICE + ONE
+_TWICE = RESPONSE_USAGE + RESPONSE_USAGE
+_THRICE = _TWICE + RESPONSE_USAGE
 
 CASES = (
     Case(
         "claude",
         "streamed usage",
-        "one response in three records, each with a bill; the last one counts",
+        "one response in three records, each with usage; the last one counts",
         _streamed,
-        Answers(1, _TWICE, priced=True, live=(*_WORDS, "marshlamp")),
+        Answers(1, _TWICE, has_price=True, live_words=(*_WORDS, "marshlamp")),
     ),
     Case(
         "claude",
         "fork",
-        "a second session begins with copies of the first; a bill counts once",
+        "a second session starts with copies of the first; usage counts once",
         _fork,
-        Answers(2, _THRICE, priced=True, live=(*_WORDS, "copperweir")),
+        Answers(2, _THRICE, has_price=True, live_words=(*_WORDS, "copperweir")),
     ),
     Case(
         "claude",
         "rewind",
-        "a turn is taken back: billed all the same, and dead",
+        "a turn is rewound: still billed, and discarded",
         _rewind,
-        Answers(1, _TWICE + _TWICE, priced=True, live=("copperweir",), dead=("thornvault",)),
+        Answers(
+            1,
+            _TWICE + _TWICE,
+            has_price=True,
+            live_words=("copperweir",),
+            discarded_words=("thornvault",),
+        ),
     ),
     Case(
         "claude",
         "rewind, 2.0",
-        "the same as the client of a year ago wrote it",
+        "the same, as the client of a year ago wrote it",
         _rewind_before,
-        Answers(1, _TWICE + _TWICE, priced=True, live=("copperweir",), dead=("thornvault",)),
+        Answers(
+            1,
+            _TWICE + _TWICE,
+            has_price=True,
+            live_words=("copperweir",),
+            discarded_words=("thornvault",),
+        ),
     ),
     Case(
         "claude",
         "compaction",
-        "what a summary replaced is still there",
+        "what a summary replaced is still found",
         _compaction,
-        Answers(1, _THRICE, priced=True, live=(*_WORDS, "copperweir")),
+        Answers(1, _THRICE, has_price=True, live_words=(*_WORDS, "copperweir")),
     ),
     Case(
         "claude",
         "subagent",
-        "a subagent's file is no session of its own; its bill counts",
+        "a subagent's file is not a session; its usage counts",
         _subagent,
-        Answers(1, _THRICE, priced=True, live=_WORDS),
+        Answers(1, _THRICE, has_price=True, live_words=_WORDS),
     ),
     Case(
         "claude",
         "compaction with hooks",
-        "the compaction names a record that was never written; what it replaced is not dead",
+        "the compaction names a record that was never written; what it replaced is not discarded",
         _compaction_with_hooks,
-        Answers(1, _THRICE, priced=True, live=("copperweir",), not_dead=_WORDS),
+        Answers(
+            1, _THRICE, has_price=True, live_words=("copperweir",), never_discarded_words=_WORDS
+        ),
     ),
     Case(
         "claude",
         "cleared context",
-        "a plan is carried out with an empty context; what led to it is not dead",
+        "a plan runs with an empty context; what came before is not discarded",
         _cleared,
-        Answers(1, _THRICE, priced=True, live=("copperweir",), not_dead=_WORDS),
+        Answers(
+            1, _THRICE, has_price=True, live_words=("copperweir",), never_discarded_words=_WORDS
+        ),
     ),
     Case(
         "claude",
         "early results",
-        "a result stands between two calls of one response; its bill counts once",
+        "a result is between two calls of one response; its usage counts once",
         _early_results,
-        Answers(1, _TWICE, priced=True, live=(*_WORDS, "marshlamp")),
+        Answers(1, _TWICE, has_price=True, live_words=(*_WORDS, "marshlamp")),
     ),
     Case(
         "claude",
         "subagent in progress",
-        "a subagent's own file is gone; its parent's log holds its words and its bill",
+        "a subagent's file is gone; its parent's log has its text and its usage",
         _subagent_in_progress,
-        Answers(1, _THRICE, priced=True, live=_WORDS),
+        Answers(1, _THRICE, has_price=True, live_words=_WORDS),
     ),
     Case(
         "claude",
         "spill",
-        "the end of a large result lies in a file beside the log",
+        "the end of a large result is in a file beside the log",
         _spill,
-        Answers(1, _TWICE, priced=True, live=_WORDS),
+        Answers(1, _TWICE, has_price=True, live_words=_WORDS),
     ),
     Case(
         "claude",
         "torn lines",
-        "half a line in the middle, another at the end: each costs itself",
+        "half a line in the middle, another at the end: only these are lost",
         _torn,
-        Answers(1, _TWICE + _TWICE, priced=True, live=(*_WORDS, "copperweir")),
+        Answers(1, _TWICE + _TWICE, has_price=True, live_words=(*_WORDS, "copperweir")),
     ),
     Case(
         "claude",
         "secrets",
-        "keys in a result are in no file that the tool writes",
+        "no file of the tool contains the keys of a result",
         _secrets,
-        Answers(1, _TWICE, priced=True, live=_WORDS, secrets=SECRETS),
+        Answers(1, _TWICE, has_price=True, live_words=_WORDS, secrets=SECRETS),
     ),
     Case(
         "claude",
         "rewritten source",
-        "what was read before is not lost when the file is written anew",
+        "what was read is not lost when the file is rewritten",
         _plain,
-        Answers(1, _THRICE, priced=True, live=(*_WORDS, "copperweir")),
+        Answers(1, _THRICE, has_price=True, live_words=(*_WORDS, "copperweir")),
         (_rewritten,),
     ),
     Case(
         "claude",
         "smaller source",
-        "a session's file is deleted, its subagent's is not; it comes back smaller, with new lines",
+        "a session's file is deleted, its subagent's is not; it returns smaller, with new lines",
         _subagent,
-        Answers(1, _THRICE + ONE, priced=True, live=(*_WORDS, "copperweir")),
+        Answers(1, _THRICE + RESPONSE_USAGE, has_price=True, live_words=(*_WORDS, "copperweir")),
         (_deleted, _smaller),
     ),
     Case(
@@ -478,14 +499,14 @@ CASES = (
         "no spaces",
         "words inside sentences of Chinese, Japanese and Korean are found",
         _east_asian,
-        Answers(1, _TWICE, priced=True, live=("潮汐窗口", "时钟", "修正", "시계")),
+        Answers(1, _TWICE, has_price=True, live_words=("潮汐窗口", "时钟", "修正", "시계")),
     ),
     Case(
         "claude",
         "deleted source",
         "what was read stays when the file is deleted",
         _plain,
-        Answers(1, _TWICE, priced=True, live=_WORDS),
+        Answers(1, _TWICE, has_price=True, live_words=_WORDS),
         (_deleted,),
     ),
 )

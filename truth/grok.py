@@ -7,17 +7,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from truth.case import Answers, Case, Usage, lines_of
+from truth.case import Answers, Case, Usage, encode_lines
 
 A = "01a1c4e6-7500-7000-8000-00000000000a"
 B = "01a1c4e6-9c10-7000-8000-00000000000b"
 GROUP = ".grok/sessions/%2Fhome%2Fdev%2Ftidepool"
-EACH = Usage(400, 100, 0, 600)
+TURN_USAGE = Usage(400, 100, 0, 600)
 START_MS = 1_794_304_800_000
 
 
-class Folder:
-    """A session's folder in the making."""
+class SessionFolderBuilder:
+    """Builds the files of a session's folder."""
 
     def __init__(self, home: Path, session: str = A) -> None:
         self.session = session
@@ -25,14 +25,14 @@ class Folder:
         self.path.mkdir(parents=True, exist_ok=True)
         self.lines: list[dict[str, Any]] = []
         self.chat: list[dict[str, Any]] = []
-        """What the model sees: the client takes out what was taken back."""
+        """What the model sees: the client removes rewound turns from it."""
         self.bills: list[tuple[int, Usage]] = []
-        """When each turn ended, in seconds from the start, and what it took."""
+        """When each turn ended, in seconds from the start, and its usage."""
         self.prompts = 0
         self.index = 0
 
     def update(self, kind: str, meta: dict[str, Any] | None = None, /, **fields: Any) -> None:
-        """Add a line of the log."""
+        """Add a line to the log."""
         at = len(self.lines) + 1
         own = {"eventId": f"{self.session}-{at}", "agentTimestampMs": START_MS + 1000 * at}
         params = {
@@ -45,27 +45,30 @@ class Folder:
         self.lines.append(line)
 
     def turn(self, prompt: str, answer: str) -> None:
-        """A prompt, its answer and its bill."""
-        self.asked(prompt)
-        self.answered(answer)
+        """Add a prompt, its answer and its usage."""
+        self.start_turn(prompt)
+        self.end_turn(answer)
 
-    def asked(self, prompt: str) -> None:
-        """A turn begins."""
+    def start_turn(self, prompt: str) -> None:
+        """Add the prompt of a turn."""
         self.prompts += 1
         text = {"type": "text", "text": prompt}
-        seen = [{"type": "text", "text": f"<user_query>\n{prompt}\n</user_query>"}]
-        self.chat.append({"type": "user", "content": seen, "prompt_index": self.index})
-        told = {"modelId": "grok-code-fast-1", "promptIndex": self.index}
-        self.update("user_message_chunk", {"promptId": self._prompt}, content=text, _meta=told)
+        model_text = [{"type": "text", "text": f"<user_query>\n{prompt}\n</user_query>"}]
+        self.chat.append({"type": "user", "content": model_text, "prompt_index": self.index})
+        meta = {"modelId": "grok-code-fast-1", "promptIndex": self.index}
+        self.update("user_message_chunk", {"promptId": self._prompt}, content=text, _meta=meta)
 
-    def answered(self, answer: str, children: int = 0) -> None:
-        """A turn ends; its bill holds those of its subagents."""
+    def end_turn(self, answer: str, children: int = 0) -> None:
+        """Add the answer of a turn; its usage includes that of its subagents."""
         meta = {"promptId": self._prompt, "streamStartMs": self.prompts}
         self.chat.append({"type": "assistant", "content": answer, "model_id": "grok-code-fast-1"})
         self.update("agent_message_chunk", meta, content={"type": "text", "text": answer})
-        bill = sum([EACH] * children, EACH)
+        bill = sum([TURN_USAGE] * children, TURN_USAGE)
         self.update(
-            "turn_completed", prompt_id=self._prompt, stop_reason="end_turn", usage=_told(bill)
+            "turn_completed",
+            prompt_id=self._prompt,
+            stop_reason="end_turn",
+            usage=_usage_fields(bill),
         )
         self.bills.append((len(self.lines), bill))
         self.index += 1
@@ -76,42 +79,42 @@ class Folder:
 
     def write(self, **summary: Any) -> None:
         """Write all files."""
-        (self.path / "updates.jsonl").write_bytes(lines_of(self.lines))
-        begins = {"type": "system", "content": "You are Grok."}
-        (self.path / "chat_history.jsonl").write_bytes(lines_of([begins, *self.chat]))
+        (self.path / "updates.jsonl").write_bytes(encode_lines(self.lines))
+        system = {"type": "system", "content": "You are Grok."}
+        (self.path / "chat_history.jsonl").write_bytes(encode_lines([system, *self.chat]))
         info = {"id": self.session, "cwd": "/home/dev/tidepool"}
-        about = {
+        document = {
             "info": info,
             "current_model_id": "grok-code-fast-1",
             "created_at": "2026-11-10T10:00:00Z",
             "updated_at": "2026-11-10T10:05:00Z",
             **summary,
         }
-        (self.path / "summary.json").write_text(json.dumps(about), encoding="utf-8")
+        (self.path / "summary.json").write_text(json.dumps(document), encoding="utf-8")
         turns = [
-            {"turnNumber": turn, "endedAt": f"2026-11-10T10:00:{at:02}Z", **_told(bill)}
+            {"turnNumber": turn, "endedAt": f"2026-11-10T10:00:{at:02}Z", **_usage_fields(bill)}
             for turn, (at, bill) in enumerate(self.bills, 1)
         ]
-        whole = sum((bill for _, bill in self.bills), Usage())
-        usage = {"sessionId": self.session, "session": _told(whole), "turns": turns}
+        total = sum((bill for _, bill in self.bills), Usage())
+        usage = {"sessionId": self.session, "session": _usage_fields(total), "turns": turns}
         (self.path / "usage.json").write_text(json.dumps(usage), encoding="utf-8")
 
 
-def _told(usage: Usage) -> dict[str, Any]:
-    own = {
+def _usage_fields(usage: Usage) -> dict[str, Any]:
+    counts = {
         "inputTokens": usage.input + usage.read,
         "outputTokens": usage.output,
         "totalTokens": usage.total,
         "cachedReadTokens": usage.read,
         "cacheCreationTokens": 0,
         "reasoningTokens": 0,
-        "modelCalls": usage.output // EACH.output,
+        "modelCalls": usage.output // TURN_USAGE.output,
     }
-    return {**own, "modelUsage": {"grok-code-fast-1": own}, "numTurns": 1, "turnCount": 1}
+    return {**counts, "modelUsage": {"grok-code-fast-1": counts}, "numTurns": 1, "turnCount": 1}
 
 
-def _talk(home: Path) -> Folder:
-    folder = Folder(home)
+def _conversation(home: Path) -> SessionFolderBuilder:
+    folder = SessionFolderBuilder(home)
     folder.turn("Where is quillfern kept?", "In the brackenloft.")
     return folder
 
@@ -120,8 +123,8 @@ def _talk(home: Path) -> Folder:
 
 
 def _streamed(home: Path) -> None:
-    """An answer in several chunks, one bill for the turn."""
-    folder = Folder(home)
+    """Write an answer in several chunks, with one usage record for the turn."""
+    folder = SessionFolderBuilder(home)
     folder.turn("Where is quillfern kept?", "In the brackenloft.")
     name = {"promptId": "prompt-a-1", "streamStartMs": 1}
     folder.lines.insert(2, json.loads(json.dumps(folder.lines[1])))
@@ -132,8 +135,8 @@ def _streamed(home: Path) -> None:
 
 
 def _rewind(home: Path) -> None:
-    """A turn is taken back by a marker."""
-    folder = _talk(home)
+    """Rewind a turn with a marker."""
+    folder = _conversation(home)
     folder.turn("Take the thornvault road.", "I took the thornvault road.")
     folder.update("rewind_marker", target_prompt_index=1, created_at="2026-11-10T10:03:00Z")
     folder.index = 1
@@ -143,10 +146,10 @@ def _rewind(home: Path) -> None:
 
 
 def _fork(home: Path) -> None:
-    """A second folder begins with copies of the first one's lines and bills."""
-    first = _talk(home)
+    """Write a second folder that starts with copies of the lines and usage of the first."""
+    first = _conversation(home)
     first.write()
-    other = Folder(home, B)
+    other = SessionFolderBuilder(home, B)
     other.lines = [json.loads(json.dumps(line).replace(f'sessionId": "{A}', f'sessionId": "{B}'))
                    for line in first.lines]  # fmt: skip
     other.chat = list(first.chat)
@@ -157,16 +160,16 @@ def _fork(home: Path) -> None:
 
 
 def _subagent(home: Path) -> None:
-    """A subagent is a folder beside; the parent's bill holds the child's."""
-    child = Folder(home, B)
+    """Write the folder of a subagent; the parent's usage includes that of the child."""
+    child = SessionFolderBuilder(home, B)
     child.turn("Look.", "Behind the copperweir.")
     child.write(session_kind="subagent")
-    folder = Folder(home)
-    told = {"subagent_id": B, "child_session_id": B, "attempt_id": "at1.1"}
-    folder.asked("Where is quillfern kept?")
+    folder = SessionFolderBuilder(home)
+    ids = {"subagent_id": B, "child_session_id": B, "attempt_id": "at1.1"}
+    folder.start_turn("Where is quillfern kept?")
     folder.update(
         "subagent_spawned",
-        **told,
+        **ids,
         parent_session_id=A,
         parent_prompt_id="prompt-a-1",
         subagent_type="explore",
@@ -176,25 +179,25 @@ def _subagent(home: Path) -> None:
     )
     folder.update(
         "subagent_finished",
-        **told,
+        **ids,
         status="completed",
         tool_calls=0,
         turns=1,
         duration_ms=1000,
-        tokens_used=EACH.total,
+        tokens_used=TURN_USAGE.total,
         output="Behind the copperweir.",
         will_wake=True,
     )
-    folder.answered("In the brackenloft.", children=1)
+    folder.end_turn("In the brackenloft.", children=1)
     side = folder.path / "subagents" / B
     side.mkdir(parents=True)
-    (side / "meta.json").write_text(json.dumps(told), encoding="utf-8")
+    (side / "meta.json").write_text(json.dumps(ids), encoding="utf-8")
     folder.write()
 
 
 def _torn(home: Path) -> None:
-    """Half a line at the end."""
-    folder = _talk(home)
+    """Write half a line at the end."""
+    folder = _conversation(home)
     folder.turn("And then?", "The copperweir.")
     folder.write()
     path = folder.path / "updates.jsonl"
@@ -202,12 +205,12 @@ def _torn(home: Path) -> None:
 
 
 def _deleted(home: Path) -> None:
-    """Somebody cleaned up."""
+    """Delete the folder."""
     shutil.rmtree(home / GROUP / A)
 
 
 def _plain(home: Path) -> None:
-    _talk(home).write()
+    _conversation(home).write()
 
 
 _WORDS = ("quillfern", "brackenloft")
@@ -217,44 +220,49 @@ CASES = (
     Case(
         "grok",
         "streamed usage",
-        "an answer in chunks, one bill for the turn",
+        "an answer in chunks, billed once for the turn",
         _streamed,
-        Answers(1, EACH, live=_BOTH),
+        Answers(1, TURN_USAGE, live_words=_BOTH),
     ),
     Case(
         "grok",
         "rewind",
-        "a turn is taken back: billed all the same, and dead",
+        "a turn is rewound: still billed, and discarded",
         _rewind,
-        Answers(1, EACH + EACH + EACH, live=_BOTH, dead=("thornvault",)),
+        Answers(
+            1,
+            TURN_USAGE + TURN_USAGE + TURN_USAGE,
+            live_words=_BOTH,
+            discarded_words=("thornvault",),
+        ),
     ),
     Case(
         "grok",
         "fork",
-        "a second folder begins with the first one's lines and bills",
+        "a second folder starts with the lines and the usage of the first",
         _fork,
-        Answers(2, EACH + EACH, live=_BOTH),
+        Answers(2, TURN_USAGE + TURN_USAGE, live_words=_BOTH),
     ),
     Case(
         "grok",
         "subagent",
-        "the parent's bill holds the child's, and the child has one too",
+        "the parent's usage includes the child's, which is also recorded alone",
         _subagent,
-        Answers(None, EACH + EACH, live=_BOTH),
+        Answers(None, TURN_USAGE + TURN_USAGE, live_words=_BOTH),
     ),
     Case(
         "grok",
         "torn lines",
         "half a line at the end",
         _torn,
-        Answers(1, EACH + EACH, live=_BOTH),
+        Answers(1, TURN_USAGE + TURN_USAGE, live_words=_BOTH),
     ),
     Case(
         "grok",
         "deleted source",
         "what was read stays when the folder is deleted",
         _plain,
-        Answers(1, EACH, live=_WORDS),
+        Answers(1, TURN_USAGE, live_words=_WORDS),
         (_deleted,),
     ),
 )

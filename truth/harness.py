@@ -1,4 +1,4 @@
-"""Run tools on planted homes and hold their answers against the truth."""
+"""Runs tools on synthetic homes and compares their answers with the truth."""
 
 from __future__ import annotations
 
@@ -9,108 +9,117 @@ from pathlib import Path
 import msgspec
 
 from truth.case import Case, Usage
-from truth.tool import AGENTS, Tool, Total
+from truth.tool import AGENT_FOLDERS, TokenCount, Tool
 
-RIGHT, WRONG, SILENT = "right", "wrong", "does not say"
-QUESTIONS = ("sessions", "tokens", "cost", "found", "dead", "secrets")
+RIGHT, WRONG, UNKNOWN = "right", "wrong", "does not say"
+QUESTIONS = ("sessions", "tokens", "cost", "search", "discarded", "secrets")
 
 
 class Answer(msgspec.Struct):
-    """What one tool said to one question about one case."""
+    """The answer of a tool to a question about a case. Names in JSON stay the same."""
 
     tool: str
     agent: str
     case: str
     question: str
     verdict: str
-    said: str = ""
+    answer: str = msgspec.field(default="", name="said")
     truth: str = ""
 
 
-def judged(case: Case, tool: Tool) -> Iterator[tuple[str, str, str, str]]:
-    """Ask everything there is a right answer to: question, verdict, what was said, the truth."""
+def judge(case: Case, tool: Tool) -> Iterator[tuple[str, str, str, str]]:
+    """Yield question, verdict, answer and truth, for every question with a correct answer."""
     answers = case.answers
     if answers.sessions is not None:
-        yield _equal("sessions", tool.sessions(), answers.sessions)
-    yield _tokens(tool.tokens(), answers.usage)
-    if answers.priced:
+        yield _compare("sessions", tool.sessions(), answers.sessions)
+    yield _compare_tokens(tool.tokens(), answers.usage)
+    if answers.has_price:
         cost = tool.cost()
-        yield _equal("cost", None if cost is None else f"${cost:.6f}", f"${answers.usage.cost:.6f}")
-    if words := (*answers.live, *answers.dead, *answers.not_dead):
-        yield _words("found", tool.finds, words)
-    if answers.dead:
-        yield _words("dead", tool.dead, answers.dead)
-    if answers.not_dead:
-        yield _words("dead", lambda word: _not(tool.dead(word)), answers.not_dead)
+        yield _compare(
+            "cost", None if cost is None else f"${cost:.6f}", f"${answers.usage.cost:.6f}"
+        )
+    if words := (*answers.live_words, *answers.discarded_words, *answers.never_discarded_words):
+        yield _compare_words("search", tool.finds, words)
+    if answers.discarded_words:
+        yield _compare_words("discarded", tool.is_discarded, answers.discarded_words)
+    if answers.never_discarded_words:
+        yield _compare_words(
+            "discarded",
+            lambda word: _negate(tool.is_discarded(word)),
+            answers.never_discarded_words,
+        )
     if answers.secrets:
-        held = [n for n, secret in enumerate(answers.secrets, 1) if _holds(tool, secret)]
-        yield _equal("secrets", f"{len(held)} in its files", "0 in its files")
+        leaked = [n for n, secret in enumerate(answers.secrets, 1) if _contains(tool, secret)]
+        yield _compare("secrets", f"{len(leaked)} in its files", "0 in its files")
 
 
-def _not(said: bool | None) -> bool | None:  # noqa: FBT001 - an answer, or none
-    return None if said is None else not said
+def _negate(value: bool | None) -> bool | None:  # noqa: FBT001 - an answer, or none
+    return None if value is None else not value
 
 
-def _equal(question: str, said: object, truth: object) -> tuple[str, str, str, str]:
-    if said is None:
-        return question, SILENT, "", str(truth)
-    return question, RIGHT if said == truth else WRONG, str(said), str(truth)
+def _compare(question: str, answer: object, truth: object) -> tuple[str, str, str, str]:
+    if answer is None:
+        return question, UNKNOWN, "", str(truth)
+    return question, RIGHT if answer == truth else WRONG, str(answer), str(truth)
 
 
-def _tokens(said: Total | None, usage: Usage) -> tuple[str, str, str, str]:
-    """Compare tokens; a tool may tell thoughts apart from the output, if its total has them."""
-    truth = Total(usage.output, usage.total)
-    apart = Total(usage.output - usage.thought, usage.total)
-    return _equal("tokens", truth if said == apart else said, truth)
+def _compare_tokens(answer: TokenCount | None, usage: Usage) -> tuple[str, str, str, str]:
+    """Compare tokens; a tool may leave reasoning out of the output if its total includes it."""
+    truth = TokenCount(usage.output, usage.total)
+    without_reasoning = TokenCount(usage.output - usage.reasoning, usage.total)
+    return _compare("tokens", truth if answer == without_reasoning else answer, truth)
 
 
-def _words(
+def _compare_words(
     question: str, ask: Callable[[str], bool | None], words: Iterable[str]
 ) -> tuple[str, str, str, str]:
-    """All of some words are found, or told as dead."""
-    said = {word: ask(word) for word in words}
-    if any(one is None for one in said.values()):
-        return question, SILENT, "", ", ".join(said)
-    missing = [word for word, one in said.items() if not one]
-    told = f"not {', '.join(missing)}" if missing else "all"
-    return question, WRONG if missing else RIGHT, told, ", ".join(said)
+    """Check that a tool finds all words, or marks all of them correctly."""
+    results = {word: ask(word) for word in words}
+    if any(is_right is None for is_right in results.values()):
+        return question, UNKNOWN, "", ", ".join(results)
+    missing = [word for word, is_right in results.items() if not is_right]
+    summary = f"not {', '.join(missing)}" if missing else "all"
+    return question, WRONG if missing else RIGHT, summary, ", ".join(results)
 
 
-def _holds(tool: Tool, secret: str) -> bool:
-    """Whether any file that the tool wrote holds a secret as it is."""
-    planted = {p for p in tool.written() if _is_source(tool.home, p)}
+def _contains(tool: Tool, secret: str) -> bool:
+    """Return whether a file that the tool wrote contains a secret in plain text."""
+    sources = {path for path in tool.written_files() if _is_source(tool.home, path)}
     return any(
-        secret.encode() in path.read_bytes() for path in tool.written() if path not in planted
+        secret.encode() in path.read_bytes() for path in tool.written_files() if path not in sources
     )
 
 
 def _is_source(home: Path, path: Path) -> bool:
-    """Whether the agent wrote it, not the tool."""
+    """Return whether the agent wrote a file, not the tool."""
     inside = path.relative_to(home).parts
-    return inside[0] in AGENTS and path.suffix in {".jsonl", ".txt", ".json"}
+    return inside[0] in AGENT_FOLDERS and path.suffix in {".jsonl", ".txt", ".json"}
 
 
-def run(case: Case, make: type[Tool]) -> list[Answer]:
-    """Run one tool on one case, in a home that is thrown away."""
-    if case.agent not in make.reads:
+def run(case: Case, tool_type: type[Tool]) -> list[Answer]:
+    """Run a tool on a case in a temporary home, and return its answers."""
+    if case.agent not in tool_type.reads:
         return [
-            Answer(make.name, case.agent, case.name, "all", SILENT, f"not asked about {case.agent}")
+            Answer(
+                tool_type.name, case.agent, case.name, "all", UNKNOWN, f"does not read {case.agent}"
+            )
         ]
     with tempfile.TemporaryDirectory(prefix="truth-") as name:
         home = Path(name)
         case.plant(home)
-        tool = make(home)
+        tool = tool_type(home)
         try:
             tool.start()
             tool.sync()
-            for change in case.later:
+            for change in case.changes:
                 change(home)
                 tool.sync()
             return [
-                Answer(tool.name, case.agent, case.name, *judgement)
-                for judgement in judged(case, tool)
+                Answer(tool.name, case.agent, case.name, *result) for result in judge(case, tool)
             ]
-        except Exception as error:  # noqa: BLE001 - a tool that fails is told, the others go on
-            return [Answer(make.name, case.agent, case.name, "all", WRONG, f"fails: {error}"[:300])]
+        except Exception as error:  # noqa: BLE001 - a failing tool is reported, the others continue
+            return [
+                Answer(tool_type.name, case.agent, case.name, "all", WRONG, f"fails: {error}"[:300])
+            ]
         finally:
             tool.stop()

@@ -1,7 +1,7 @@
-"""Real sessions of further agents, made on loopback: what the API billed stands beside them.
+"""Real sessions of further agents, recorded on loopback, with what the API billed.
 
-They lie outside the repository, in `../shared/data/agents`, and are only read; where they are
-missing there are no such cases.
+They are outside the repository, in `../shared/data/agents`, and are only read; without that folder
+there are no such cases.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from truth.case import Answers, Case, Usage
 
-DATA = Path(__file__).resolve().parent.parent / ".." / "shared" / "data" / "agents"
-UNLOGGED = {
+DATA_FOLDER = Path(__file__).resolve().parent.parent / ".." / "shared" / "data" / "agents"
+UNLOGGED_KINDS = {
     "gemini": ("compaction",),
     "pi": ("compaction",),
     "opencode": ("side",),
@@ -23,43 +23,43 @@ UNLOGGED = {
     "goose": ("side",),
     "hermes": ("unanswered",),
 }
-"""Kinds of request that no file of the client holds: nobody can count them."""
-LOST_WHEN_KILLED = ("opencode", "goose", "continue")
-"""Agents that write nothing of a request whose process was killed."""
+"""Kinds of requests that the client does not log, so that no tool can count them."""
+AGENTS_THAT_LOSE_KILLED_REQUESTS = ("opencode", "goose", "continue")
+"""Agents that log nothing of a request if the process is killed."""
 KILLED_PROMPT = "Wait for the server"
-THOUGHTS_BESIDE = ("gemini",)
-"""Agents whose API bills thoughts beside the output, not as a part of it."""
-ABOUT = {
+AGENTS_WITH_SEPARATE_REASONING = ("gemini",)
+"""Agents whose API bills reasoning in addition to the output, not as a part of it."""
+DESCRIPTIONS = {
     "tools": "a session with four calls, one of which fails",
-    "resume": "a session that a second process goes on with",
-    "resume-twice": "a session that a second and a third process go on with",
+    "resume": "a session that a second process continues",
+    "resume-twice": "a session that a second and a third process continue",
     "parallel": "two calls in one answer",
     "subagent": "a call that starts a subagent",
-    "fork": "a session, and a second one that began as its copy",
+    "fork": "a session, and a second one that starts as its copy",
     "compact": "a session whose history was compacted",
     "error": "a prompt that the API refuses",
-    "killed": "a process that was killed in a call; a second one goes on",
-    "revert": "a session whose last turn was taken back",
+    "killed": "a process is killed in a call; a second one continues",
+    "revert": "a session whose last turn was rewound",
 }
 
 
-def usage(agent: str, scenario: str, requests: list[dict[str, Any]]) -> Usage:
-    """Add up what the API billed, without the requests that no file holds."""
+def sum_usage(agent: str, scenario: str, requests: list[dict[str, Any]]) -> Usage:
+    """Return the sum of what the API billed, without requests that are not logged."""
     total = Usage()
     for request in requests:
-        lost = scenario == "killed" and agent in LOST_WHEN_KILLED
-        if not request["completed"] or request["kind"] in UNLOGGED.get(agent, ()):
+        loses_killed = scenario == "killed" and agent in AGENTS_THAT_LOSE_KILLED_REQUESTS
+        if not request["completed"] or request["kind"] in UNLOGGED_KINDS.get(agent, ()):
             continue
-        if lost and request["rule"] == KILLED_PROMPT:
+        if loses_killed and request["rule"] == KILLED_PROMPT:
             continue
         tokens = request["usage"]
-        thoughts = tokens["reasoning"] if agent in THOUGHTS_BESIDE else 0
+        separate_reasoning = tokens["reasoning"] if agent in AGENTS_WITH_SEPARATE_REASONING else 0
         cached = tokens["cached"]
         total += Usage(
             tokens["input"] - cached,
-            tokens["output"] + thoughts,
+            tokens["output"] + separate_reasoning,
             read=cached,
-            thought=tokens["reasoning"],
+            reasoning=tokens["reasoning"],
         )
     return total
 
@@ -75,10 +75,10 @@ def _case(folder: Path) -> Case:
     return Case(
         agent,
         f"real {scenario}",
-        ABOUT.get(scenario, scenario),
+        DESCRIPTIONS.get(scenario, scenario),
         partial(_plant, folder / "home"),
-        Answers(sessions, usage(agent, scenario, truth["requests"])),
+        Answers(sessions, sum_usage(agent, scenario, truth["requests"])),
     )
 
 
-CASES = tuple(_case(path.parent) for path in sorted(DATA.glob("*/*/truth.json")))
+CASES = tuple(_case(path.parent) for path in sorted(DATA_FOLDER.glob("*/*/truth.json")))

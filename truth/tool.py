@@ -1,7 +1,7 @@
-"""What a tool is to the suite: how to start it in a home of its own, and how to read its answers.
+"""The interface of a tool: how to start it in a home of its own, and how to read its answers.
 
-A runner asks a tool only what it is made to tell; None means that it does not say. It must not
-make a tool look worse than it is: every switch that helps the tool is thrown.
+A tool is only asked for what it is made to report; None means that it does not report it. No tool
+may look worse than it is: every option that helps it is set.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-FIRST = ("claude", "codex", "grok")
-FURTHER = (
+MAIN_AGENTS = ("claude", "codex", "grok")
+FURTHER_AGENTS = (
     "aider",
     "cline",
     "continue",
@@ -31,19 +31,19 @@ FURTHER = (
     "qwen",
     "vibe",
 )
-AGENTS = (".claude", ".codex", ".grok")
-"""Folders of the agents below a home; what a tool writes there is the tool's own."""
+AGENT_FOLDERS = (".claude", ".codex", ".grok")
+"""Folders of the main agents below a home."""
 
 
-class Total:
-    """Tokens as a tool tells them: output, and all of them together."""
+class TokenCount:
+    """Tokens as a tool reports them: output, and the total."""
 
     def __init__(self, output: int, total: int) -> None:
         self.output = output
         self.total = total
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Total) and str(self) == str(other)
+        return isinstance(other, TokenCount) and str(self) == str(other)
 
     def __hash__(self) -> int:
         return hash(str(self))
@@ -53,62 +53,62 @@ class Total:
 
 
 class Tool:
-    """A tool. What a runner does not override, its tool does not say."""
+    """A tool. It does not report what a subclass does not override."""
 
     name = ""
     version = ""
-    reads: Sequence[str] = (*FIRST, *FURTHER)
+    reads: Sequence[str] = (*MAIN_AGENTS, *FURTHER_AGENTS)
     """Agents whose logs it reads."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._told: dict[tuple[str | Path, ...], Any] = {}
+        self._json_cache: dict[tuple[str | Path, ...], Any] = {}
 
     @classmethod
     def missing(cls) -> str | None:
-        """Why it cannot be run here; None when it can."""
+        """Return why it cannot run here, or None."""
         return None
 
     def start(self) -> None:
-        """Do what has to be done once."""
+        """Start what runs in the background."""
 
     def sync(self) -> None:
-        """Read what lies there now."""
+        """Read the files as they are now."""
 
     def stop(self) -> None:
-        """End what was started."""
+        """Stop what was started."""
 
     def sessions(self) -> int | None:
-        """How many sessions it lists."""
+        """Return how many sessions it lists."""
         return None
 
-    def tokens(self) -> Total | None:
-        """What was used in all."""
+    def tokens(self) -> TokenCount | None:
+        """Return the tokens of all sessions."""
         return None
 
     def cost(self) -> float | None:
-        """What that cost, in dollars."""
+        """Return the cost of all sessions in dollars."""
         return None
 
     def finds(self, word: str) -> bool | None:
-        """Whether it finds a word, or shows it."""
+        """Return whether it finds a word, or shows it."""
         del word
         return None
 
-    def dead(self, word: str) -> bool | None:
-        """Whether it tells that a word stands on a branch that was left."""
+    def is_discarded(self, word: str) -> bool | None:
+        """Return whether it marks a word as part of a discarded branch."""
         del word
         return None
 
-    def written(self) -> Iterator[Path]:
-        """Every file it has written."""
+    def written_files(self) -> Iterator[Path]:
+        """Yield every file below its home."""
         yield from sorted(path for path in self.home.rglob("*") if path.is_file())
 
-    # -- for runners --------------------------------------------------------------------
+    # -- for subclasses -----------------------------------------------------------------
 
     def run(self, *command: str | Path, **env: str) -> str:
-        """Run a command in the home of the case; gives what it printed."""
-        done = subprocess.run(
+        """Run a command in the home of the case, and return what it printed."""
+        process = subprocess.run(
             [str(part) for part in command],
             cwd=self.home,
             env={"PATH": os.environ["PATH"], "HOME": str(self.home), "NO_COLOR": "1", **env},
@@ -118,17 +118,19 @@ class Tool:
             check=False,
             timeout=300,
         )
-        if done.returncode not in (0, 3):
-            raise RuntimeError(f"{self.name} ended with {done.returncode}: {done.stderr[-300:]}")
-        return done.stdout
+        if process.returncode not in (0, 3):
+            raise RuntimeError(
+                f"{self.name} ended with {process.returncode}: {process.stderr[-300:]}"
+            )
+        return process.stdout
 
-    def asked(self, *command: str | Path, **env: str) -> Any:
-        """Run a command that prints JSON, once: nothing changes between two questions."""
-        if command not in self._told:
-            self._told[command] = json.loads(self.run(*command, **env))
-        return self._told[command]
+    def query_json(self, *command: str | Path, **env: str) -> Any:
+        """Return the JSON that a command prints; it runs once, since nothing changes meanwhile."""
+        if command not in self._json_cache:
+            self._json_cache[command] = json.loads(self.run(*command, **env))
+        return self._json_cache[command]
 
 
-def shown_in(paths: Iterator[Path], word: str) -> bool:
-    """Whether a word stands in what a browser would show of some pages."""
+def is_shown(paths: Iterator[Path], word: str) -> bool:
+    """Return whether a browser would show a word on one of some pages."""
     return any(word in html.unescape(path.read_text(errors="replace")) for path in paths)

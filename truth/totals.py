@@ -10,18 +10,18 @@ from typing import Any
 
 from truth.case import Answers, Case, Usage
 from truth.further import (
-    BRANCHED,
     CWD,
+    DISCARDED,
+    DISCARDED_TURN,
     FIRST,
-    LEFT,
     OTHER,
     SECOND,
     A,
     Turn,
-    at,
-    bill,
-    cost,
-    ms,
+    time_ms,
+    time_text,
+    total_usage,
+    turn_usage,
     write_document,
     write_records,
 )
@@ -29,41 +29,45 @@ from truth.further import (
 # -- Copilot CLI: `.copilot/session-state/<id>/events.jsonl` --------------------------------
 
 
-def _copilot_counts(used: Usage) -> dict[str, int]:
-    counts = {"inputTokens": used.input + used.read, "outputTokens": used.output}
-    return {**counts, "cacheReadTokens": used.read, "cacheWriteTokens": 0, "reasoningTokens": 0}
+def _copilot_counts(usage: Usage) -> dict[str, int]:
+    counts = {"inputTokens": usage.input + usage.read, "outputTokens": usage.output}
+    return {**counts, "cacheReadTokens": usage.read, "cacheWriteTokens": 0, "reasoningTokens": 0}
 
 
 def copilot_resumed(home: Path) -> None:
-    """Plant a session of two processes; each ends by telling the total of the session so far."""
+    """Write a session of two processes; each ends with the total of the session so far."""
     events: list[dict[str, Any]] = []
 
-    def put(kind: str, when: str, **data: Any) -> None:
+    def put(kind: str, time: str, **data: Any) -> None:
         parent = events[-1]["id"] if events else None
-        name = f"5eed0000-0000-4000-9000-{len(events):012}"
+        event_id = f"5eed0000-0000-4000-9000-{len(events):012}"
         events.append(
-            {"type": kind, "data": data, "id": name, "timestamp": when, "parentId": parent}
+            {"type": kind, "data": data, "id": event_id, "timestamp": time, "parentId": parent}
         )
 
     total = Usage()
     context = {"cwd": CWD, "gitRoot": CWD, "branch": "main"}
-    told = {"sessionId": A, "version": 1, "producer": "copilot-agent", "copilotVersion": "1.0.102"}
-    told |= {"startTime": at(FIRST), "selectedModel": "gpt-5"}
+    start = {"sessionId": A, "version": 1, "producer": "copilot-agent", "copilotVersion": "1.0.102"}
+    start |= {"startTime": time_text(FIRST), "selectedModel": "gpt-5"}
     for number, turn in enumerate((FIRST, SECOND), 1):
         if number == 1:
-            put("session.start", at(turn), **told, context=context)
+            put("session.start", time_text(turn), **start, context=context)
         else:
-            put("session.resume", at(turn), resumeTime=at(turn), context=context)
-        total += cost(turn)
-        put("user.message", at(turn), content=turn[1], transformedContent=turn[1])
-        bills = {"sourceSessionId": A, "sequence": number, "usageId": f"chat-{number}"}
-        used = {"model": "gpt-5", **_copilot_counts(cost(turn)), "apiCallId": f"chat-{number}"}
-        put("session.usage_record", at(turn, 1), usage={**used, "accounting": bills})
-        said = {"messageId": f"m{number}", "content": turn[2], "model": "gpt-5"}
-        put("assistant.message", at(turn, 1), **said, toolRequests=[])
+            put("session.resume", time_text(turn), resumeTime=time_text(turn), context=context)
+        total += turn_usage(turn)
+        put("user.message", time_text(turn), content=turn[1], transformedContent=turn[1])
+        accounting = {"sourceSessionId": A, "sequence": number, "usageId": f"chat-{number}"}
+        usage = {
+            "model": "gpt-5",
+            **_copilot_counts(turn_usage(turn)),
+            "apiCallId": f"chat-{number}",
+        }
+        put("session.usage_record", time_text(turn, 1), usage={**usage, "accounting": accounting})
+        message = {"messageId": f"m{number}", "content": turn[2], "model": "gpt-5"}
+        put("assistant.message", time_text(turn, 1), **message, toolRequests=[])
         usage = {"requests": {"count": number, "cost": 0}, "usage": _copilot_counts(total)}
         end = {"shutdownType": "routine", "modelMetrics": {"gpt-5": usage}}
-        put("session.shutdown", at(turn, 2), **end, currentModel="gpt-5")
+        put("session.shutdown", time_text(turn, 2), **end, currentModel="gpt-5")
     folder = home / ".copilot/session-state" / A
     write_records(folder / "events.jsonl", events)
     (folder / "workspace.yaml").write_text(f"id: {A}\ncwd: {CWD}\nname: Tidepool\n")
@@ -92,20 +96,20 @@ _GOOSE_ID = "20261110_1"
 
 
 def _goose_turn(database: sqlite3.Connection, turn: Turn) -> None:
-    shown = '{"userVisible":true,"agentVisible":true}'
+    metadata = '{"userVisible":true,"agentVisible":true}'
     for number, (role, text) in enumerate((("user", turn[1]), ("assistant", turn[2]))):
         content = json.dumps([{"type": "text", "text": text}])
-        row = (f"msg_{turn[0]}_{number}", _GOOSE_ID, role, content, ms(turn, number) // 1000)
+        row = (f"msg_{turn[0]}_{number}", _GOOSE_ID, role, content, time_ms(turn, number) // 1000)
         database.execute(
             "INSERT INTO messages (message_id, session_id, role, content_json,"
             " created_timestamp, timestamp, metadata_json) VALUES (?,?,?,?,?,?,?)",
-            (*row, f"2026-11-10 10:0{turn[0]}:00", shown),
+            (*row, f"2026-11-10 10:0{turn[0]}:00", metadata),
         )
 
 
-def _goose_total(database: sqlite3.Connection, used: Usage, last: Usage) -> None:
-    """The total includes the cache; `input_tokens` is that of the last request."""
-    counts = (used.total, used.input + used.read, used.output)
+def _goose_total(database: sqlite3.Connection, usage: Usage, last: Usage) -> None:
+    """Update the total, which includes cached tokens; `input_tokens` is of the last request."""
+    counts = (usage.total, usage.input + usage.read, usage.output)
     database.execute(
         "UPDATE sessions SET accumulated_total_tokens = ?, accumulated_input_tokens = ?,"
         " accumulated_output_tokens = ?, total_tokens = ?, input_tokens = ?, output_tokens = ?",
@@ -114,7 +118,7 @@ def _goose_total(database: sqlite3.Connection, used: Usage, last: Usage) -> None
 
 
 def goose_plain(home: Path) -> None:
-    """Plant a session of two turns."""
+    """Write a session of two turns."""
     path = home / ".local/share/goose/sessions/sessions.db"
     path.parent.mkdir(parents=True)
     with sqlite3.connect(path) as database:
@@ -126,17 +130,19 @@ def goose_plain(home: Path) -> None:
             (_GOOSE_ID, CWD),
         )
         _goose_turn(database, FIRST)
-        _goose_turn(database, LEFT)
-        _goose_total(database, bill(FIRST, LEFT), cost(LEFT))
+        _goose_turn(database, DISCARDED)
+        _goose_total(database, total_usage(FIRST, DISCARDED), turn_usage(DISCARDED))
     database.close()
 
 
 def goose_rewound(home: Path) -> None:
-    """Take the rows of the last turn away, as an edit does, and write another turn."""
+    """Delete the rows of the last turn, as an edit does, and write another turn."""
     with sqlite3.connect(home / ".local/share/goose/sessions/sessions.db") as database:
-        database.execute("DELETE FROM messages WHERE created_timestamp >= ?", (ms(LEFT) // 1000,))
+        database.execute(
+            "DELETE FROM messages WHERE created_timestamp >= ?", (time_ms(DISCARDED) // 1000,)
+        )
         _goose_turn(database, OTHER)
-        _goose_total(database, bill(FIRST, LEFT, OTHER), cost(OTHER))
+        _goose_total(database, total_usage(FIRST, DISCARDED, OTHER), turn_usage(OTHER))
         database.execute("UPDATE sessions SET updated_at = '2026-11-10 10:04:30'")
     database.close()
 
@@ -178,33 +184,33 @@ CREATE TABLE session_model_usage (session_id TEXT NOT NULL, model TEXT NOT NULL,
 
 
 def hermes_rewind(home: Path) -> None:
-    """Plant a session of which a turn was taken back: its rows stay, its bill is in the total."""
+    """Write a session with a rewound turn; its rows stay, and the total includes its usage."""
     path = home / ".hermes/state.db"
     path.parent.mkdir(parents=True)
-    session, used = "20261110_100100_5eed00", bill(FIRST, LEFT, OTHER)
-    counts = (used.input, used.output, used.read)
+    session, usage = "20261110_100100_5eed00", total_usage(FIRST, DISCARDED, OTHER)
+    counts = (usage.input, usage.output, usage.read)
     with sqlite3.connect(path) as database:
         database.executescript(_HERMES)
         database.execute(
             "INSERT INTO sessions (id, source, model, started_at, message_count, input_tokens,"
             " output_tokens, cache_read_tokens, cwd, title, api_call_count, rewind_count)"
             " VALUES (?, 'cli', 'gpt-5', ?, 6, ?, ?, ?, ?, 'Tidepool', 3, 1)",
-            (session, ms(FIRST) / 1000, *counts, CWD),
+            (session, time_ms(FIRST) / 1000, *counts, CWD),
         )
         database.execute(
             "INSERT INTO session_model_usage (session_id, model, api_call_count, input_tokens,"
             " output_tokens, cache_read_tokens, first_seen, last_seen)"
             " VALUES (?, 'gpt-5', 3, ?, ?, ?, ?, ?)",
-            (session, *counts, ms(FIRST) / 1000, ms(OTHER) / 1000),
+            (session, *counts, time_ms(FIRST) / 1000, time_ms(OTHER) / 1000),
         )
-        for turn in (FIRST, LEFT, OTHER):
+        for turn in (FIRST, DISCARDED, OTHER):
             for number, role in enumerate(("user", "assistant")):
                 database.execute(
                     "INSERT INTO messages (session_id, role, content, timestamp, finish_reason,"
                     " active) VALUES (?, ?, ?, ?, ?, ?)",
                     (
-                        *(session, role, turn[1 + number], ms(turn, number) / 1000),
-                        *("stop" if number else None, int(turn is not LEFT)),
+                        *(session, role, turn[1 + number], time_ms(turn, number) / 1000),
+                        *("stop" if number else None, int(turn is not DISCARDED)),
                     ),
                 )
     database.close()
@@ -214,50 +220,54 @@ def hermes_rewind(home: Path) -> None:
 
 
 def vibe_snapshots(home: Path) -> None:
-    """Plant a session of two turns: chunks that a generation names, and a total for all."""
+    """Write a session of two turns: chunks that a generation names, and one total."""
     folder = home / f".vibe/logs/session/unified/{A}"
-    card = {"environment": {"working_directory": CWD}, "title": "Tidepool", "title_source": "auto"}
+    metadata = {
+        "environment": {"working_directory": CWD},
+        "title": "Tidepool",
+        "title_source": "auto",
+    }
     config = {"active_model": "devstral", "model_name": "devstral-medium"}
-    write_document(folder / "meta.json", {**card, "config": config})
+    write_document(folder / "meta.json", {**metadata, "config": config})
     chunks = []
     for turn in (FIRST, SECOND):
         entries = []
         for number, role in enumerate(("user", "assistant")):
-            when = ms(turn, number)
-            told: dict[str, Any] = {
+            created = time_ms(turn, number)
+            entry: dict[str, Any] = {
                 "id": f"message-{turn[0]}-{number}",
                 "type": "message",
                 "role": role,
             }
-            told |= {"generationStatus": "completed", "createdAt": when, "updatedAt": when}
+            entry |= {"generationStatus": "completed", "createdAt": created, "updatedAt": created}
             content = [{"type": "text", "text": turn[1 + number]}]
             source = "harness" if number else "turn_start"
-            entries.append({**told, "content": content, "source": source})
+            entries.append({**entry, "content": content, "source": source})
         raw = json.dumps(entries)
         name = sha256(raw.encode()).hexdigest()
         (folder / "chunks").mkdir(exist_ok=True)
         (folder / "chunks" / f"{name}.json").write_text(raw)
         chunks.append(name)
-    used = bill(FIRST, SECOND)
-    usage = {"inputTokens": used.input + used.read, "outputTokens": used.output}
-    session = {"tokenUsage": {**usage, "cachedInputTokens": used.read}}
-    place = folder / "generations" / f"{9:016}"
+    total = total_usage(FIRST, SECOND)
+    counts = {"inputTokens": total.input + total.read, "outputTokens": total.output}
+    session = {"tokenUsage": {**counts, "cachedInputTokens": total.read}}
+    generation = folder / "generations" / f"{9:016}"
     state = {"snapshot": {"session": session, "history": {"entries": []}}}
-    write_document(place / "projection-state.json", state)
-    write_document(place / "manifest.json", {"projection_state": {"chunks": chunks}})
+    write_document(generation / "projection-state.json", state)
+    write_document(generation / "manifest.json", {"projection_state": {"chunks": chunks}})
     (folder / "journal").mkdir()
     (folder / "journal" / f"{10:016}.jsonl").touch()
     write_document(folder / "CURRENT", {"generation": f"{9:016}", "snapshot_sequence": 9})
 
 
-_TWO = Answers(1, bill(FIRST, SECOND), live=("anemone", "basalt", "holdfast"))
+_TWO_TURNS = Answers(1, total_usage(FIRST, SECOND), live_words=("anemone", "basalt", "holdfast"))
 CASES = (
-    Case("copilot", "resumed", "bills per request, and a running total where a process ended",
-         copilot_resumed, _TWO),
-    Case("goose", "rewound", "rows of a turn that was read are taken away; one running total",
-         goose_plain, BRANCHED, (goose_rewound,)),
-    Case("hermes", "rewind", "a turn was taken back; its bill is in the total of the session",
-         hermes_rewind, BRANCHED),
+    Case("copilot", "resumed", "usage per request, and a running total where a process ended",
+         copilot_resumed, _TWO_TURNS),
+    Case("goose", "rewound", "rows of a turn that was read are deleted; one running total",
+         goose_plain, DISCARDED_TURN, (goose_rewound,)),
+    Case("hermes", "rewind", "a turn is rewound; the total of the session includes its usage",
+         hermes_rewind, DISCARDED_TURN),
     Case("vibe", "snapshots", "two turns in chunks, one running total for both",
-         vibe_snapshots, _TWO),
+         vibe_snapshots, _TWO_TURNS),
 )  # fmt: skip

@@ -96,7 +96,7 @@ KEY_BYTES = 32  # as long as the output of the hash that it keys
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"", "0", "false", "no", "off"})
-_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
+_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,9})?"
 
 
 def home(env: Mapping[str, str] | None = None) -> Path:
@@ -224,7 +224,7 @@ def _seconds(name: str, env: Mapping[str, str] | None) -> float:
 
 
 def _number(name: str, text: str, unit: str, *, hint: str) -> float:
-    if _NUMBER.fullmatch(text) is None:
+    if re.fullmatch(_NUMBER, text) is None:
         raise BadConfig(f"{name}: not a number of {unit}: {text[:80]!r}", hint=hint)
     return float(text)
 
@@ -241,7 +241,7 @@ CADENCES: Final = ("daily", "weekly", "on-hook")
 
 _UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "kib": 1 << 10, "m": 10**6, "mb": 10**6}
 _UNITS |= {"mib": 1 << 20, "g": 10**9, "gb": 10**9, "gib": 1 << 30, "tb": 10**12, "tib": 1 << 40}
-_SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([a-zA-Z]*)\s*")
+_SIZE = r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([a-zA-Z]*)\s*"
 
 
 class SettingValue(NamedTuple):
@@ -348,7 +348,7 @@ def size(value: object) -> int:
     hint = 'write bytes, or text such as "500MB" or "4GB"'
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    match = re.fullmatch(_SIZE, value) if isinstance(value, str) else None
     if match is None or match[2].lower() not in _UNITS:
         raise ValueError(f"not a size: {value!r}", hint)
     return int(float(match[1]) * _UNITS[match[2].lower()])

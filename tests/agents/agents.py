@@ -14,7 +14,7 @@ import msgspec
 
 from thence.agents import Adapter, Cursor
 from thence.agents.sessions import read_all
-from thence.format import joins, lineage
+from thence.format import derived_events, lineage
 from thence.format.facts import Fact
 from thence.format.records import Usage
 from thence.format.session_graph import SessionGraph
@@ -101,8 +101,8 @@ def counted(adapter: Adapter, root: Path) -> Scenario:
     prompts = 0
     for session in sessions_of(adapter, root).values():
         spent = session.spent
-        own = joins.add_usage(own, joins.add_usage(spent.live, spent.dead))
-        side = joins.add_usage(side, spent.side)
+        own = derived_events.add_usage(own, derived_events.add_usage(spent.live, spent.dead))
+        side = derived_events.add_usage(side, spent.side)
         for event in session.events:
             if event.event_id in session.bills:
                 requests["side" if event.is_sidechain else "own"] += 1

@@ -20,7 +20,7 @@ from typing import Any
 from thence.agents import Batch, Source, adapters
 from thence.agents.sessions import load, read_all
 from thence.cli.inspect import inspect_file
-from thence.cli.page import Page
+from thence.cli.session_text import Page
 from thence.cli.show import events
 from thence.cli.terminal import as_json, columns
 from thence.format.facts import Fact

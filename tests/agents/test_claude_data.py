@@ -17,7 +17,7 @@ from thence.agents import Cursor, File, Source
 from thence.agents.claude.reader import Claude
 from thence.agents.claude.spills import read_spill
 from thence.agents.sessions import LoadedSession, load, load_source, read_all
-from thence.format import joins, lineage
+from thence.format import derived_events, lineage
 from thence.format.facts import MIRRORED
 from thence.format.graph import State
 from thence.format.nodes import Is
@@ -141,8 +141,8 @@ def test_counts_are_those_of_the_independent_counter(shared: Path) -> None:
         if "tokens" not in expected:
             continue
         compared += 1
-        spent = joins.add_usage(
-            joins.add_usage(session.spent.live, session.spent.dead), session.spent.side
+        spent = derived_events.add_usage(
+            derived_events.add_usage(session.spent.live, session.spent.dead), session.spent.side
         )
         mine = (
             spent.input_tokens,

@@ -21,8 +21,8 @@ from tests.agents.transcripts import (
     usage,
     write,
 )
+from thence.format.derived_events import calls
 from thence.format.graph import State
-from thence.format.joins import calls
 
 ZERO = "00000000-0000-0000-0000-000000000000"
 

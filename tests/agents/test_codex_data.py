@@ -15,7 +15,7 @@ from thence.agents import Cursor, File, Source
 from thence.agents.codex.reader import Codex
 from thence.agents.codex.records import NO_USAGE
 from thence.agents.sessions import LoadedSession, load_source, read_all
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.facts import Fact
 from thence.format.graph import State
 from thence.format.repair import problems
@@ -82,14 +82,14 @@ def test_tokens_and_calls_are_those_the_api_counted(shared: Path) -> None:
             continue
         sessions = loaded.setdefault(name, scenario(shared, name))
         session = sessions[thread].graph
-        usage = joins.add_usage(session.spent.live, session.spent.dead)
+        usage = derived_events.add_usage(session.spent.live, session.spent.dead)
         read = usage.total - usage.output_tokens
         got = (usage.total, read, usage.output_tokens)
         if [NO_USAGE] == [notice.detail for notice in session.unbilled]:
             wrong += [f"{thread}: more than was billed"] if got[0] > truth["total"] else []
         elif got != (truth["total"], truth["input"], truth["output"]):
             wrong.append(f"{name} {thread}: {got}")
-        calls = joins.calls(session.events)
+        calls = derived_events.calls(session.events)
         tools = Counter((pair.call.tool or "").rpartition("__")[2] for pair in calls)
         # Calls that were written by hand were never made by the API.
         if tools != Counter(truth["calls"]) and name != "handwritten-resume":
@@ -214,7 +214,7 @@ def test_killed_and_resumed(shared: Path) -> None:
 def test_interrupted_by_the_user(shared: Path) -> None:
     """X17: the call has its result, the turn its end, and a late item changes neither."""
     session = thread_of(shared, "sigint")
-    (long, second) = joins.calls(session.events)
+    (long, second) = derived_events.calls(session.events)
 
     assert TurnState.INTERRUPTED == session.turn().state
     assert long.ending is not None
@@ -228,7 +228,7 @@ def test_interrupted_by_the_user(shared: Path) -> None:
 
 def test_tools_that_ran_failed_or_never_ran(shared: Path) -> None:
     """X12: of nine calls four went well, two failed, three were refused."""
-    calls = joins.calls(thread_of(shared, "tools").events)
+    calls = derived_events.calls(thread_of(shared, "tools").events)
     failed = [pair.call.call for pair in calls if pair.ending and pair.ending.failed]
 
     assert 9 == len(calls)
@@ -237,13 +237,13 @@ def test_tools_that_ran_failed_or_never_ran(shared: Path) -> None:
 
 def test_servers_tools_and_code(shared: Path) -> None:
     """X12: a failed tool of a server; of three scripts one throws, and one edits files."""
-    served = joins.calls(thread_of(shared, "mcp").events)
+    served = derived_events.calls(thread_of(shared, "mcp").events)
     coded = thread_of(shared, "code-mode")
     edits = [e.summary for e in coded.derived if e.kind == "edit"]
 
     assert [False, True] == [pair.ending.failed for pair in served if pair.ending]
     assert [False, False, True] == [
-        pair.ending.failed for pair in joins.calls(coded.events) if pair.ending
+        pair.ending.failed for pair in derived_events.calls(coded.events) if pair.ending
     ]
     assert ["edited calc.py, test_calc.py"] == edits
 

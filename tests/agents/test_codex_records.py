@@ -38,7 +38,7 @@ from tests.agents.rollouts import (
 from tests.format.messages_api import PNG
 from thence.agents import File, Mark, Source
 from thence.agents.codex.records import CUT_OFF, NO_USAGE, RolloutReader
-from thence.format import joins, lineage
+from thence.format import derived_events, lineage
 from thence.format.codec import RawRecord
 from thence.format.graph import State
 from thence.format.records import Place, Usage
@@ -92,7 +92,7 @@ def test_bare_form_of_2025(home: Home) -> None:
         assistant("done")["payload"],
     ]
     session = home.load(bare).graph
-    (pair,) = joins.calls(session.events)
+    (pair,) = derived_events.calls(session.events)
 
     assert ["Old style", "done"] == texts(session, State.LIVE)
     assert pair.ending is not None
@@ -346,7 +346,7 @@ def test_calls_of_all_kinds(home: Home) -> None:
         item("web_search_call", id="ws", action={"type": "search", "query": "x"}),
     ]
     session = home.load([meta(), user("go"), *lines]).graph
-    calls = joins.calls(session.events)
+    calls = derived_events.calls(session.events)
 
     assert [
         ("exec_command", {"cmd": "ls"}),
@@ -391,7 +391,7 @@ def test_output_in_json_is_decoded_under_the_same_id(home: Home) -> None:
 def test_results_tell_how_calls_went(home: Home, result: Any, why: str) -> None:
     """X12: outputs are text, JSON text or lists; the status of the item says nothing."""
     session = home.load([meta(), call("exec_command", "c", cmd="x"), output("c", result)]).graph
-    (pair,) = joins.calls(session.events)
+    (pair,) = derived_events.calls(session.events)
 
     assert pair.ending is not None
     assert (bool(why), why) == (pair.ending.failed, pair.ending.why)
@@ -523,7 +523,7 @@ def test_compaction_replaces_what_the_model_sees(home: Home) -> None:
     first = readout_of(session).messages().messages[0]["content"]
 
     assert ["one", "1", "two", "2"] == texts(session, State.LIVE)
-    assert [] == joins.calls(session.events)
+    assert [] == derived_events.calls(session.events)
     assert ["one"] == [block["text"] for block in first]
     assert ["user", "assistant", "user", "assistant"] == [
         message["role"] for message in readout_of(session).messages().messages

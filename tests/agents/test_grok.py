@@ -10,8 +10,9 @@ import pytest
 
 from tests.agents.groks import FIRST, SECOND, THIRD, Folder
 from thence.agents import AgentPrompt, Live
-from thence.agents.grok.reader import Grok, read_spill
+from thence.agents.grok.reader import Grok, side_file
 from thence.agents.sessions import load
+from thence.format.facts import Block
 
 
 @pytest.fixture
@@ -201,11 +202,10 @@ def test_children_are_known_from_the_parents_side(folder: Folder) -> None:
 
 
 def test_a_whole_output_is_read_from_the_sessions_own_folder(folder: Folder) -> None:
-    """R15: by the call's name, up to a limit."""
-    folder.write("terminal/c1.log", "0123456789")
+    """R15: by the call's name."""
+    path = folder.write("terminal/c1.log", "0123456789")
 
-    assert b"0123456789" == read_spill(folder.source, "c1")
-    assert b"0123" == read_spill(folder.source, "c1", limit=4)
+    assert str(path) == _output_file(folder, "c1")
 
 
 @pytest.mark.parametrize("call", ["none", "../../x", "/etc/passwd", "", ".", "a\0b", "linked"])
@@ -215,7 +215,12 @@ def test_no_call_leads_out_of_the_folder(folder: Folder, call: str) -> None:
     (folder.path / "terminal").mkdir()
     (folder.path / "terminal" / "linked.log").symlink_to(outside)
 
-    assert read_spill(folder.source, call) is None
+    assert _output_file(folder, call) is None
+
+
+def _output_file(folder: Folder, call: str) -> str | None:
+    block = Block("tool_call", "assistant", "", None, "Bash", call)
+    return side_file(folder.source, block, block)
 
 
 # -- running and history ----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.agents.groks import Folder, Growing, contents_of
 from thence.agents.grok.chat import NO_BILLS, replacement, row_of
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.graph import State
 from thence.format.repair import problems
 from thence.format.session_graph import REWRITTEN
@@ -65,7 +65,7 @@ def test_rows_of_the_oldest_versions(folder: Folder) -> None:
     folder.chat(role="assistant", content="on it", tool_calls=[function], reasoning_content="hm")
     folder.chat(role="tool", tool_call_id="c1", content="a.py")
 
-    (pair,) = joins.calls(folder.graph.events)
+    (pair,) = derived_events.calls(folder.graph.events)
     assert ("ls", "a.py") == (pair.call.tool, pair.result and pair.result.payload)
     assert ["user_msg", "thinking", "assistant_msg"] == [e.kind for e in folder.graph.events[:3]]
 
@@ -122,7 +122,7 @@ def test_tools_of_the_api_are_told_once(folder: Folder) -> None:
 
     assert [("web_search", False), ("read_file", None), ("read_file", None)] == [
         (pair.call.tool, pair.ending and pair.ending.failed)
-        for pair in joins.calls(folder.graph.events)
+        for pair in derived_events.calls(folder.graph.events)
     ]
 
 

@@ -13,10 +13,11 @@ import pytest
 from tests.agents.groks import Folder, Growing, contents_of, log_lines
 from thence.agents import Source
 from thence.agents.grok.chat import NO_BILLS
-from thence.agents.grok.reader import Grok, read_spill
+from thence.agents.grok.reader import Grok, side_file
 from thence.agents.grok.updates import COMPACTION, KILLED
 from thence.agents.sessions import load, load_source, read_all
-from thence.format import joins, lineage
+from thence.format import derived_events, lineage
+from thence.format.facts import Block
 from thence.format.repair import problems
 from thence.format.session_graph import NEVER_BILLED, SessionGraph
 from thence.format.turn import TurnState
@@ -51,8 +52,11 @@ def test_tokens_and_calls_are_what_the_api_counted(data: Path) -> None:
     """G6: in every field, or a lower bound that says why: two turns were killed unbilled."""
     short = {}
     for scenario, source, session, truth in sessions(data):
-        turn, spent = truth["turn"], joins.add_usage(session.spent.live, session.spent.dead)
-        names = Counter(pair.call.tool for pair in joins.calls(session.events))
+        turn, spent = (
+            truth["turn"],
+            derived_events.add_usage(session.spent.live, session.spent.dead),
+        )
+        names = Counter(pair.call.tool for pair in derived_events.calls(session.events))
 
         assert truth["calls"] == dict(names), source.session
         if session.spent.own != turn["total"]:
@@ -168,7 +172,7 @@ def test_copies_are_known_without_being_told(data: Path, scenario: str, copies: 
 
 def test_failures_of_tools(data: Path) -> None:
     """G13: four failed statuses, and the command that completed with exit code 1."""
-    pairs = joins.calls(session_of(data, "tools").events)
+    pairs = derived_events.calls(session_of(data, "tools").events)
     failed = [pair.call.call for pair in pairs if pair.ending and pair.ending.failed]
 
     assert ["call_fail", "call_edit_bad", "call_unknown", "call_missing", "call_badjson"] == failed
@@ -183,14 +187,17 @@ def test_denials_are_failures(data: Path) -> None:
 
     assert [TurnState.DONE, TurnState.INTERRUPTED] == [w.turn().state for w in (denied, cancelled)]
     for session in (denied, cancelled):
-        assert ["denied"] == [p.ending.why for p in joins.calls(session.events) if p.ending]
+        assert ["denied"] == [
+            p.ending.why for p in derived_events.calls(session.events) if p.ending
+        ]
 
 
 def test_whole_outputs_lie_beside_the_log(data: Path) -> None:
     """R15: 288,894 bytes, of which the log holds the ends."""
     (source,) = Grok().find(data / "large-output" / "grok_home")
+    call = Block("tool_call", "assistant", "", None, None, "call_huge")
 
-    assert 288_894 == len(read_spill(source, "call_huge") or b"")
+    assert 288_894 == Path(side_file(source, call, call) or "").stat().st_size
 
 
 KILLED_IN = (
@@ -268,7 +275,7 @@ def test_older_versions_of_public_collections(shared: Path) -> None:
         counts[session.native[-4:]] = (
             len(session.facts),
             prompts,
-            len(joins.calls(session.events)),
+            len(derived_events.calls(session.events)),
         )
 
         assert [NO_BILLS] == [notice.detail for notice in session.unbilled]

@@ -22,7 +22,7 @@ from tests.agents.groks import (
 )
 from tests.format.messages_api import PNG
 from thence.agents.grok.updates import COMPACTION, INCOMPLETE, KILLED
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.graph import State
 from thence.format.records import Usage
 from thence.format.repair import problems
@@ -138,7 +138,7 @@ def test_unknown_records_stay(folder: Folder) -> None:
 
 def ending(folder: Folder) -> tuple[bool, int | None]:
     """How the only call ended."""
-    (pair,) = joins.calls(folder.graph.events)
+    (pair,) = derived_events.calls(folder.graph.events)
     assert pair.ending is not None
     return pair.ending.failed, pair.ending.exit_code
 
@@ -459,7 +459,7 @@ def test_a_compaction_puts_its_history_in_place(folder: Folder) -> None:
     assert [] == problems(readout_of(session).messages().messages)
     assert {State.LIVE} == set(session.states)
     assert [COMPACTION] == [notice.detail for notice in session.unbilled]
-    assert 0 == len(joins.calls(session.events))
+    assert 0 == len(derived_events.calls(session.events))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents.agents import read_by_steps
 from thence.agents.profiles import agents
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.records import Usage
 from truth import further, totals
 from truth.case import Case
@@ -20,7 +20,7 @@ CASES = (*further.CASES, *totals.CASES)
 def steps(case: Case, home: Path) -> Iterator[None]:
     """Plant a case, and change it after each reading."""
     case.plant(home)
-    for change in case.later:
+    for change in case.changes:
         yield
         change(home)
 
@@ -35,7 +35,7 @@ def test_planted_sessions_are_read_exactly(case: Case, tmp_path: Path) -> None:
     texts: dict[str, str] = {}
     for session in sessions.values():
         for part in (session.spent.live, session.spent.dead, session.spent.side):
-            spent = joins.add_usage(spent, part)
+            spent = derived_events.add_usage(spent, part)
         shown = [event for event in session.events if event.state not in ("replayed", "internal")]
         texts |= {e.summary: "dead" if e.state == "dead" else "live" for e in shown}
 
@@ -46,8 +46,11 @@ def test_planted_sessions_are_read_exactly(case: Case, tmp_path: Path) -> None:
     assert (whole_input, truth.usage.output) == (spent.input_tokens + read, spent.output_tokens)
     states = {
         word: state
-        for word in (*truth.live, *truth.dead)
+        for word in (*truth.live_words, *truth.discarded_words)
         for text, state in texts.items()
         if word in text
     }
-    assert dict.fromkeys(truth.live, "live") | dict.fromkeys(truth.dead, "dead") == states
+    assert (
+        dict.fromkeys(truth.live_words, "live") | dict.fromkeys(truth.discarded_words, "dead")
+        == states
+    )

@@ -26,8 +26,8 @@ from tests.agents.transcripts import (
     write,
 )
 from thence.format import lineage
+from thence.format.derived_events import time_of
 from thence.format.graph import State
-from thence.format.joins import time_of
 from thence.format.records import Usage
 from thence.format.session_graph import SessionGraph
 from thence.memory.prices import price

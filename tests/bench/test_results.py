@@ -1,4 +1,4 @@
-"""The report of the benchmarks: what is noted, put together, and drawn."""
+"""The report of the benchmarks: figures are recorded, combined and drawn."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_verdicts_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_rounds_give_medians_and_spreads() -> None:
     """Of each figure by itself, in the order it was first given."""
-    given = [Verdict("b", 2, 9), Verdict("a", 1, 2), Verdict("a", 5, 2), Verdict("a", 3, 2)]
-    first, second = runner.figures_of("x", given)
+    verdicts = [Verdict("b", 2, 9), Verdict("a", 1, 2), Verdict("a", 5, 2), Verdict("a", 3, 2)]
+    first, second = runner.figures_of("x", verdicts)
 
     assert ("b", 2, 1) == (first.what, first.median, first.rounds)
     assert (3, 1, 5, 3, False) == (
@@ -36,7 +36,7 @@ def test_rounds_give_medians_and_spreads() -> None:
         second.least,
         second.most,
         second.rounds,
-        second.held,
+        second.is_met,
     )
 
 
@@ -84,7 +84,7 @@ def test_a_plot_shows_what_is_over_its_budget() -> None:
     drawn = plot.budgets([("fine", 0.5, 0.6, 0.7), ("over", 1.5, 2.0, 3.0)])
 
     assert (1, 1) == (
-        drawn.count(f'r="4" fill="{plot.HELD}"'),
+        drawn.count(f'r="4" fill="{plot.MET}"'),
         drawn.count(f'fill="{plot.MISSED}"'),
     )
     assert "over" in drawn

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.bridge.deltas import TypedValue, Values, difference
-from thence.bridge.originals import plain
+from thence.bridge.sdk_records import plain
 from thence.format import codec
 from thence.format.records import JSON
 

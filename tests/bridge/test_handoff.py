@@ -19,13 +19,13 @@ from thence.agents.grok.handoff import usual_model
 from thence.agents.profiles import agents
 from thence.agents.sessions import LoadedSession, load
 from thence.bridge.handoff import Handoff, carry_out, end_of, plan, targets
-from thence.bridge.portable import writer_of
+from thence.bridge.portable_history import writer_of
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
 from thence.format.facts import HANDED
 from thence.format.graph import State
 from thence.format.records import JSON, text_of
 from thence.format.repair import problems
-from thence.memory.descent import descent
+from thence.memory.ancestry import nest_by_ancestry
 from thence.memory.readouts import open_loaded, readout_of
 from thence.memory.recall import place_of
 
@@ -461,10 +461,10 @@ def test_a_sweep_of_both_finds_each_thing_once(
         rows = list(store.sessions())
 
     assert [loaded.graph.uid, f"{to}:{NEW}"] == [
-        row.session.session_uid for row, _ in descent(rows)
+        row.session.session_uid for row, _ in nest_by_ancestry(rows)
     ]
-    assert [0, 1] == [depth for _, depth in descent(rows)]
-    old, new = (row for row, _ in descent(rows))
+    assert [0, 1] == [depth for _, depth in nest_by_ancestry(rows)]
+    old, new = (row for row, _ in nest_by_ancestry(rows))
     assert (alone.spent, alone.ticks, alone.states) == (old.spent, old.ticks, old.states)
     assert (0, 1) == (new.spent.responses, new.states["live"])
     assert 0 == sum(new.ticks.values())

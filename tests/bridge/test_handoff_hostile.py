@@ -12,7 +12,7 @@ import pytest
 from tests.pace import by_pace
 from thence.agents.sessions import LoadedSession, load
 from thence.bridge.handoff import Handoff, carry_out, plan, targets
-from thence.bridge.portable import writer_of
+from thence.bridge.portable_history import writer_of
 from thence.errors import ThenceError
 from thence.format.repair import problems
 from thence.memory.readouts import open_loaded, readout_of

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thence.bridge.openai_agents import JournalSession, entry_of, original
-from thence.bridge.originals import NotPlain
+from thence.bridge.sdk_records import NotPlain
 from thence.format.records import Event
 from thence.format.repair import problems
 from thence.format.transcript import Transcript

@@ -19,7 +19,7 @@ import pytest
 from thence.agents.sessions import LoadedSession, load
 from thence.bridge import otlp
 from thence.errors import BadConfig
-from thence.format.joins import sum_usages
+from thence.format.derived_events import sum_usages
 from thence.journal import Journal
 from thence.memory.readouts import readout_of
 

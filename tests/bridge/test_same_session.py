@@ -21,7 +21,7 @@ from thence.agents.samples import Machine
 from thence.agents.sessions import LoadedSession, load_source
 from thence.bridge.handoff import plan
 from thence.bridge.otlp import trace_of
-from thence.format import forms, repair
+from thence.format import export_formats, repair
 from thence.format.facts import Block
 from thence.format.nodes import Is
 from thence.format.readout import Readout
@@ -122,13 +122,13 @@ def test_messages_are_what_the_records_say(
 def exports(opened_session: OpenedSession) -> dict[str, Any]:
     """Return a session in all forms; where its payloads lie is left out."""
     session = opened_session.session
-    lines = [json.loads(msgspec.json.encode(line)) for line in forms.lines(session)]
+    lines = [json.loads(msgspec.json.encode(line)) for line in export_formats.lines(session)]
     spans = trace_of(session, agent="Made-up", has_content=True).spans
     return {
         "lines": [{k: v for k, v in line.items() if k != "payload_ref"} for line in lines],
-        "journal": list(forms.flat(session)),
-        "markdown": list(forms.markdown(session, forms.BranchChoice(every=True))),
-        "page": list(forms.page(session)),
+        "journal": list(export_formats.flat(session)),
+        "markdown": list(export_formats.markdown(session, export_formats.BranchChoice(every=True))),
+        "page": list(export_formats.page(session)),
         "spans": [(span.name, span.start_ns, span.end_ns, span.attributes) for span in spans],
     }
 

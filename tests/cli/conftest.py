@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.restored import restore
-from thence.cli import madeup, thence
+from thence.cli import sample_machine, thence
 
 Run = Callable[..., Result]
 
 
-def built(folder: Path, patch: pytest.MonkeyPatch) -> madeup.Homes:
+def built(folder: Path, patch: pytest.MonkeyPatch) -> sample_machine.Homes:
     """Write the sessions, let all variables lead there, and sweep."""
-    homes = madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
+    homes = sample_machine.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
     for name, value in (homes.env | {"HOME": str(folder), "COLUMNS": "80"}).items():
         patch.setenv(name, value)
     for name in ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSISTENCE"):
@@ -29,7 +29,7 @@ def built(folder: Path, patch: pytest.MonkeyPatch) -> madeup.Homes:
 
 
 @pytest.fixture(scope="module")
-def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[madeup.Homes]:
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sample_machine.Homes]:
     """A machine for a whole file of tests that change nothing."""
     patch = pytest.MonkeyPatch()
     yield built(tmp_path_factory.mktemp("machine"), patch)
@@ -37,7 +37,7 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[madeup.Homes
 
 
 @pytest.fixture(scope="module")
-def as_built(looked_at: madeup.Homes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def as_built(looked_at: sample_machine.Homes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All its files, as they were when it was built."""
     copy = tmp_path_factory.mktemp("copy") / "machine"
     shutil.copytree(looked_at.work.parent, copy, symlinks=True)
@@ -45,7 +45,7 @@ def as_built(looked_at: madeup.Homes, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def machine(looked_at: madeup.Homes, as_built: Path) -> Iterator[madeup.Homes]:
+def machine(looked_at: sample_machine.Homes, as_built: Path) -> Iterator[sample_machine.Homes]:
     """The same machine to change things on; afterwards all is as it was built."""
     yield looked_at
     restore(looked_at.work.parent, as_built)

@@ -13,8 +13,8 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.cli import completion, options, scheduling, wiring
-from thence.cli.changes import EditRefused, NotAnswered
-from thence.cli.madeup import Homes, made_id
+from thence.cli.file_changes import EditRefused, NotAnswered
+from thence.cli.sample_machine import Homes, made_id
 from thence.errors import NotReadable
 from thence.memory.store import Filter
 

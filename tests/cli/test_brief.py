@@ -12,7 +12,7 @@ import pytest
 from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
 from tests.serve.past import SPELL, evil
-from thence.cli import madeup
+from thence.cli import sample_machine
 
 MISSING = "ModuleNotFoundError: No module named 'tidal'"
 
@@ -154,5 +154,5 @@ def test_what_a_session_says_stays_in_the_frame(
 
     assert f"[{boundary} end of data]" == last
     assert not any(boundary in line or line.startswith("[") for line in lines)
-    assert madeup.fake_token() not in text
+    assert sample_machine.fake_token() not in text
     assert text.isprintable() or all(line.isprintable() for line in [first, *lines, last])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thence.cli.page import answer_of, run_of, telling_line
+from thence.cli.session_text import answer_of, run_of, telling_line
 from thence.format import testruns
 
 

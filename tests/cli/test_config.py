@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli.madeup import Homes
+from thence.cli.sample_machine import Homes
 from thence.cli.settings_file import with_exclude
 from thence.errors import BadConfig
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.agents.profiles import agents
-from thence.cli import madeup, serve, viewer, wiring
+from thence.cli import sample_machine, serve, viewer, wiring
 from thence.errors import NotAppendable
 
 MOMENT = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -25,7 +25,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user without any agent; what the demo sets is undone."""
     home = tmp_path / "user"
     home.mkdir()
-    for name in (*madeup.homes(home).env, "HOME"):
+    for name in (*sample_machine.homes(home).env, "HOME"):
         monkeypatch.setenv(name, str(home / ".none"))
     monkeypatch.setenv("HOME", str(home))
     for name in ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSISTENCE"):
@@ -80,7 +80,7 @@ def test_it_says_what_to_type(elsewhere: Path, run: Run, tmp_path: Path) -> None
     assert f"rm -r {tmp_path}/demo" in text
 
 
-def test_only_where_there_is_nothing(machine: madeup.Homes, run: Run) -> None:
+def test_only_where_there_is_nothing(machine: sample_machine.Homes, run: Run) -> None:
     """With sessions on the machine `--if-empty` shows where one stands."""
     text = run("demo", "--if-empty").stdout
 
@@ -88,7 +88,7 @@ def test_only_where_there_is_nothing(machine: madeup.Homes, run: Run) -> None:
     assert "last 7 days" in text
 
 
-def test_what_the_agents_wrote_is_swept_first(machine: madeup.Homes, run: Run) -> None:
+def test_what_the_agents_wrote_is_swept_first(machine: sample_machine.Homes, run: Run) -> None:
     """Where a store is not there yet it is said what will be done, then done, then shown."""
     store = Path(machine.env["THENCE_HOME"]) / "memory"
     shutil.rmtree(store)
@@ -100,7 +100,9 @@ def test_what_the_agents_wrote_is_swept_first(machine: madeup.Homes, run: Run) -
     )
 
 
-def test_a_sweep_that_is_refused_keeps_nobody_from_looking(machine: madeup.Homes, run: Run) -> None:
+def test_a_sweep_that_is_refused_keeps_nobody_from_looking(
+    machine: sample_machine.Homes, run: Run
+) -> None:
     """Somebody else sweeps: what is kept is shown, with a note."""
     with wiring.store() as store, store.sweeping():
         done = run("demo", "--if-empty")
@@ -151,7 +153,7 @@ def test_one_moment_writes_the_same_bytes(tmp_path: Path) -> None:
     """What agents wrote follows from the moment alone; our own journal has its own clock."""
     wrote = []
     for _ in range(2):
-        homes = madeup.write(tmp_path / "here", MOMENT)
+        homes = sample_machine.write(tmp_path / "here", MOMENT)
         files = [
             path
             for part in (homes.claude, homes.codex, homes.grok)

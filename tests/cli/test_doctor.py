@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.cli import checks, wiring
-from thence.cli.madeup import Homes, made_id
+from thence.cli.sample_machine import Homes, made_id
 from thence.format.normal import Session
 from thence.memory.packs import pack_name
 from thence.memory.store import StoreDamaged

@@ -13,7 +13,7 @@ import pytest
 
 from tests import hostile
 from tests.processes import run_thence
-from thence.cli.madeup import Homes, homes
+from thence.cli.sample_machine import Homes, homes
 
 pytestmark = pytest.mark.slow
 

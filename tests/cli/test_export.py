@@ -16,9 +16,9 @@ from tests.cli.conftest import Run
 from tests.cli.desk import in_process
 from thence.agents.sessions import load
 from thence.cli import export, wiring
-from thence.cli.madeup import Homes, fake_token, made_id
+from thence.cli.sample_machine import Homes, fake_token, made_id
 from thence.errors import NotReadable
-from thence.format import forms
+from thence.format import export_formats
 from thence.format.repair import problems
 from thence.journal import Journal
 from thence.memory.readouts import readout_of
@@ -133,11 +133,11 @@ def test_pages_keep_what_is_said_as_text(tmp_path: Path, run: Run) -> None:
         path = s.transcript_path
     session = readout_of(load(Path(str(path))).graph)
     parser = _Tags()
-    parser.feed("\n".join(forms.page(session)))
+    parser.feed("\n".join(export_formats.page(session)))
 
     assert "script" not in parser.tags
     assert "b" not in parser.tags
-    fences = [line for line in forms.markdown(session) if set(line) == {"`"}]
+    fences = [line for line in export_formats.markdown(session) if set(line) == {"`"}]
 
     assert max(map(len, fences)) > 7
     for form in FORMS:
@@ -165,7 +165,7 @@ def _markdown(folder: Path, text: str) -> str:
         s.record("assistant", {"role": "assistant", "content": [{"type": "text", "text": text}]})
         s.record("assistant", {"role": "assistant", "content": [use]})
         path = Path(str(s.transcript_path))
-    return "\n".join(forms.markdown(readout_of(load(path).graph)))
+    return "\n".join(export_formats.markdown(readout_of(load(path).graph)))
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -14,8 +14,8 @@ from tests.cli.desk import Desk, windows
 from thence.agents.samples import fake_token
 from thence.agents.sessions import load
 from thence.bridge.handoff import targets
-from thence.bridge.portable import writer_of
-from thence.cli.madeup import Homes, made_id
+from thence.bridge.portable_history import writer_of
+from thence.cli.sample_machine import Homes, made_id
 from thence.format.repair import problems
 from thence.memory.readouts import readout_of
 

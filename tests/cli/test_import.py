@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from thence.agents.profiles import folder_variables
 from thence.bridge import share
 from thence.cli import thence
-from thence.cli.madeup import Homes, fake_token, made_id
+from thence.cli.sample_machine import Homes, fake_token, made_id
 from thence.errors import ThenceError
 
 CLOCK, IMPORT = made_id("clock-change"), made_id("gauge-import")

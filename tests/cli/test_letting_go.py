@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from tests.cli.conftest import Run
 from thence.cli import forget, thence, wiring
-from thence.cli.changes import NotAnswered
 from thence.cli.evict import NotEvicted
-from thence.cli.madeup import Homes, made_id
+from thence.cli.file_changes import NotAnswered
+from thence.cli.sample_machine import Homes, made_id
 from thence.errors import NotReadable, SessionNotFound
 from thence.journal import Journal
 from thence.memory.store import Filter, SessionRow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.desk import ALERTS, DUMP, WINDOWS, Desk, alerts, windows
-from thence.cli import madeup
+from thence.cli import sample_machine
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "grok"])
@@ -17,7 +17,9 @@ def test_sessions_on_another_disk_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
     """The agent's folder of sessions is a link, as one makes it when a disk is full."""
-    homes = madeup.write(tmp_path / "machine", datetime.now(UTC), ("claude", "codex", "grok"))
+    homes = sample_machine.write(
+        tmp_path / "machine", datetime.now(UTC), ("claude", "codex", "grok")
+    )
     desk = Desk(tmp_path / "desk", monkeypatch)
     root = getattr(homes, agent)
     name = "projects" if agent == "claude" else "sessions"

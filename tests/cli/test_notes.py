@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli.madeup import Homes, made_id
+from thence.cli.sample_machine import Homes, made_id
 from thence.errors import BadConfig, SessionNotFound
 
 

@@ -9,12 +9,12 @@ import click
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli import background, madeup, mcp, serve, viewer, wiring
-from thence.serve import gate
+from thence.cli import background, mcp, sample_machine, serve, viewer, wiring
+from thence.serve import auth
 
 
 @pytest.fixture
-def listed(looked_at: madeup.Homes, run: Run) -> dict[str, Any]:
+def listed(looked_at: sample_machine.Homes, run: Run) -> dict[str, Any]:
     """The newest session of the machine."""
     del looked_at
     session: dict[str, Any] = json.loads(run("ls", "--json").output)[0]
@@ -55,7 +55,7 @@ def test_answers_to_agents_link_to_the_viewer_that_runs(
     """The link is that of the server of this home; without one there is the command alone."""
     monkeypatch.setattr(viewer, "PORT", 1)
     uid = listed["session_uid"]
-    gate.home_key(wiring.home())
+    auth.home_key(wiring.home())
     with wiring.store() as store:
         questions = mcp.questions(store)
         without = questions.answer("outline", {"session": uid})

@@ -13,10 +13,16 @@ import pytest
 from tests.test_examples import unpacked
 
 NOTES = (
-    {"id": "n1", "after": None, "who": "you", "text": "Mend the tide table."},
-    {"id": "n2", "after": "n1", "who": "pebble", "tool": "pebble_run", "given": {"script": "ls"}},
-    {"id": "n3", "after": "n2", "who": "tool", "of": "n2", "text": "tide.py"},
-    {"id": "n4", "after": "n3", "who": "pebble", "text": "It is mended.", "rests": True},
+    {"id": "n1", "parent": None, "speaker": "user", "text": "Mend the tide table."},
+    {
+        "id": "n2",
+        "parent": "n1",
+        "speaker": "pebble",
+        "tool": "pebble_run",
+        "input": {"script": "ls"},
+    },
+    {"id": "n3", "parent": "n2", "speaker": "tool", "call": "n2", "text": "tide.py"},
+    {"id": "n4", "parent": "n3", "speaker": "pebble", "text": "It is mended.", "ends_turn": True},
 )
 
 

@@ -19,7 +19,7 @@ from tests.cli.test_brief_hook import hook_text, plain_session
 from tests.format.test_fold import counted
 from thence.agents import Cursor, Mark
 from thence.cli import brief as brief_command
-from thence.format.joins import Spent
+from thence.format.derived_events import Spent
 from thence.format.normal import Cost, Session
 from thence.format.records import Usage, time_text
 from thence.memory.derivation import DIGEST_VERSION

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.desk import Ran, in_process
 from tests.serve.laid import copy_real
-from thence.cli import madeup, picker
+from thence.cli import picker, sample_machine
 from thence.cli.picker import PickerChoice
 from thence.cli.terminal import columns, cut
 
@@ -43,7 +43,7 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if request.param == "real":
         copy_real(request.getfixturevalue("shared"), home, each=10)
     else:
-        env |= madeup.write(home, datetime.now(UTC)).env
+        env |= sample_machine.write(home, datetime.now(UTC)).env
 
     def run(*arguments: str, room: int = 80) -> Ran:
         return in_process(*arguments, env={**env, "COLUMNS": str(room)})

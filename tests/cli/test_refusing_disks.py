@@ -22,7 +22,7 @@ import pytest
 from tests.agents.transcripts import Script, write
 from tests.cli import mounts
 from tests.processes import run_thence
-from thence.cli import madeup
+from thence.cli import sample_machine
 
 LONG = 60.0
 THENCE = [sys.executable, "-c", "from thence.cli import main; main()"]
@@ -39,7 +39,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def swept(env: dict[str, str], tmp_path: Path) -> Path:
     """The home of a user with sessions that are kept."""
-    homes = madeup.write(tmp_path, datetime.now(UTC), ("claude", "codex", "grok"))
+    homes = sample_machine.write(tmp_path, datetime.now(UTC), ("claude", "codex", "grok"))
     env |= homes.env
     assert 0 == run(env, "sweep", "--json").returncode
     return homes.thence

@@ -22,8 +22,8 @@ from click.testing import CliRunner
 
 from tests.cli.conftest import Run
 from thence.cli import resume, thence, wiring
-from thence.cli.madeup import Homes, made_id
 from thence.cli.picker import PickCancelled, Picker, PickerChoice, split
+from thence.cli.sample_machine import Homes, made_id
 from thence.cli.terminal import columns
 from thence.errors import NotReadable, SessionNotFound
 from thence.format.figures import argument

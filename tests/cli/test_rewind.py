@@ -10,9 +10,9 @@ import click
 import pytest
 
 from tests.cli.conftest import Run
-from thence.cli.changes import NotAnswered
-from thence.cli.madeup import Homes, made_id
+from thence.cli.file_changes import NotAnswered
 from thence.cli.rewind import ForeignSession
+from thence.cli.sample_machine import Homes, made_id
 from thence.errors import SessionNotFound
 from thence.journal import Journal
 

@@ -30,7 +30,7 @@ from thence import __version__
 from thence.agents import Source, adapters
 from thence.agents.sessions import LoadedSession
 from thence.cli import ALIASES, COMMANDS, GROUPS, MOVED, VIEWS
-from thence.cli.page import Page
+from thence.cli.session_text import Page
 from thence.cli.terminal import columns
 from thence.format.facts import fact_of
 from thence.format.normal import SEQ_STEP

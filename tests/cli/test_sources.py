@@ -12,7 +12,7 @@ from tests.pace import by_pace
 from thence.agents import adapters
 from thence.agents.sessions import load
 from thence.cli.inspect import inspect_file
-from thence.cli.page import Page
+from thence.cli.session_text import Page
 from thence.cli.show import events
 from thence.cli.terminal import as_json
 from thence.errors import NotReadable

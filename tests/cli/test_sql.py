@@ -23,7 +23,7 @@ from thence.analytics.parquet import load_duckdb
 from thence.analytics.tables import SCHEMA_VERSION, TABLES
 from thence.analytics.views import BadSql, ask
 from thence.cli import thence, wiring
-from thence.cli.madeup import Homes, fake_token, made_id
+from thence.cli.sample_machine import Homes, fake_token, made_id
 from thence.cli.sql import SAMPLES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analytics.md").read_text()

@@ -21,7 +21,7 @@ from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.agents import adapters as installed
 from thence.agents import profiles
 from thence.agents.thence.reader import Native
-from thence.cli import bar, interrupts, sweep, wiring
+from thence.cli import interrupts, progress_bar, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, sweeper, watching
 from thence.memory.digest import digesters
@@ -560,7 +560,7 @@ def test_watching_ends_when_it_is_told(
 def test_bar_fits_its_line(room: int) -> None:
     """Bytes, speed, what is left, and how many sessions."""
     progress = Progress("read", 71_000_000, 103_000_000, 144, 212, 139)
-    first, second = bar.lines(progress, room, 2.3)
+    first, second = progress_bar.lines(progress, room, 2.3)
 
     assert room >= max(columns(first), columns(second))
     assert "68 %  71 MB of 103 MB  31 MB/s  1 s left" in first
@@ -571,7 +571,7 @@ def test_bar_fits_its_line(room: int) -> None:
 def test_bar_of_any_stage(stage: str) -> None:
     """Nothing to do, or nothing known yet, breaks nothing."""
     for progress in (Progress(stage), Progress(stage, 5, 0, 3, 2, 9)):  # type: ignore[arg-type]
-        assert 2 == len(bar.lines(progress, 40, 0.0))
+        assert 2 == len(progress_bar.lines(progress, 40, 0.0))
 
 
 def test_what_the_system_refuses_is_told_in_two_lines(

@@ -11,6 +11,7 @@ is done to our queue. A cell with a `link` has a cable to another network as wel
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import itertools
@@ -236,12 +237,10 @@ class Watch:
 
 def _is_written(text: str, folder: Path, logs: str) -> bool:
     wanted = text.encode()
-    for path in folder.glob(logs):
-        try:
-            if path.is_file() and wanted in path.read_bytes():
-                return True
-        except OSError:  # a file that is being replaced
-            continue
+    # A file that is being replaced, or a folder that is removed while it is listed: the next look
+    # tells.
+    with contextlib.suppress(OSError):
+        return any(wanted in path.read_bytes() for path in folder.glob(logs) if path.is_file())
     return False
 
 

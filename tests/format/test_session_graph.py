@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.format.histories import History, Script, scripts
 from thence.format.codec import encode
+from thence.format.derived_events import add_usage
 from thence.format.facts import Base, Block, Edge, Fact, fact_of, line_name
 from thence.format.graph import State
-from thence.format.joins import add_usage
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import Usage

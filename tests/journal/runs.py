@@ -20,7 +20,7 @@ from thence.format import codec, repair
 from thence.format.records import MESSAGES, Event, blocks
 from thence.format.state import Domains
 from thence.journal.journal import Journal
-from thence.journal.run import MAX_SEGMENT_BYTES
+from thence.journal.segmented_log import MAX_SEGMENT_BYTES
 from thence.journal.session import Session
 
 Script = list[tuple[str, int, int]]

@@ -15,7 +15,7 @@ from thence.errors import NotReadable
 from thence.format import codec
 from thence.format.records import Event
 from thence.journal.journal import Journal
-from thence.journal.run import MAX_SEGMENT_BYTES
+from thence.journal.segmented_log import MAX_SEGMENT_BYTES
 from thence.journal.session import Session
 
 CALL = {"type": "tool_use", "id": "c", "name": "Bash", "input": {}}

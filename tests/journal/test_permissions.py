@@ -239,7 +239,7 @@ def load(log, ledger):
     for line in log.read_text().splitlines():
         ledger.grant(Action(**json.loads(line)), scope="session")
 """, ["calls grant"]),
-    ("memory/standing.py", """
+    ("memory/session_status.py", """
 def copy(rules, session):
     for rule in rules.allowed:
         add = session.permissions.grant

@@ -23,7 +23,7 @@ from thence.format.records import blocks
 from thence.format.transcript import Transcript
 from thence.journal.cleanup import apply, inventory, plan, seal
 from thence.journal.journal import Journal
-from thence.journal.run import SegmentedLog
+from thence.journal.segmented_log import SegmentedLog
 from thence.journal.segments import Segments, parts_of
 from thence.journal.session import Session
 

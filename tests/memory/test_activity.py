@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from thence.agents import adapters
-from thence.cli import madeup
+from thence.cli import sample_machine
 from thence.memory.activity import PULSE_PARTS, TimedStore, pulse
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
@@ -21,8 +21,8 @@ from thence.memory.sweep import Sweep
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
     """A store with the made-up sessions."""
     folder: Path = tmp_path_factory.mktemp("activity")
-    madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
-    homes = madeup.homes(folder)
+    sample_machine.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
+    homes = sample_machine.homes(folder)
     made = Sqlite(str(folder / "kept.db"))
     roots = {name: one.roots(folder, homes.env) for name, one in adapters().items()}
     with made.sweeping():

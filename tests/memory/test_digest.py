@@ -18,7 +18,7 @@ from thence.format.facts import Fact, fact_of
 from thence.format.records import JSON
 from thence.format.session_graph import SessionGraph
 from thence.memory import digest as module
-from thence.memory import spelling
+from thence.memory import storable_json
 from thence.memory.account import (
     MAX_DIGEST_BYTES,
     MAX_SNIPPET_BYTES,
@@ -51,7 +51,7 @@ def facts_of(draft: Draft) -> list[Fact]:
 def row_of(whole: SessionGraph) -> SessionRow:
     """The row a sweep makes of a session."""
     session = whole.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
-    facts = [spelling.plain_fact(fact) for fact in (*whole.about_only, *whole.facts)]
+    facts = [storable_json.plain_fact(fact) for fact in (*whole.about_only, *whole.facts)]
     growth = Growth(whole.uid, None, facts, torn=whole.torn)
     return growth.change(SessionRow(session, change=3)).row
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,30 @@ def test_files_and_folders_are_made_durable(
     assert [file.stat().st_ino, tmp_path.stat().st_ino] == synced
     with pytest.raises(FileNotFoundError):
         disk.sync(tmp_path / "gone")
+
+
+def test_a_folder_that_is_removed_while_it_is_listed_is_left_out(tmp_path: Path) -> None:
+    """A sweep removes its passing files while doctor looks: what else is there is listed."""
+    for name in ("a/log", "sweep-1/parcel", "z/log"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    listed = []
+    for path in disk.paths_below(tmp_path):
+        listed.append(path.relative_to(tmp_path).as_posix())
+        shutil.rmtree(tmp_path / "sweep-1", ignore_errors=True)
+
+    assert ["a", "sweep-1", "z", "a/log", "z/log"] == listed
+
+
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a proof that nothing is left would leave it out without a word."""
+
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "no", path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+
+    with pytest.raises(PermissionError):
+        list(disk.paths_below(tmp_path))

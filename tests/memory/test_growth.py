@@ -22,7 +22,7 @@ from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import read_end, readout_of
 from thence.memory.redact import Redactor
 from thence.memory.sweep import Sweep, SweepReport
-from thence.serve.lines import EventLine
+from thence.serve.event_lines import EventLine
 
 SIZES = by_pace(everyday=(64, 608), whole=(64, 608), prove=(96, 992, 4000))
 """Turns of the sessions that are compared: four events each, so that all end alike in a page."""

@@ -293,7 +293,7 @@ def test_bill_costs_what_the_list_says(given_usage: Usage, model: str, cost: flo
     event = SessionEvent(
         "claude:s", 1, "assistant_msg", ts="2026-01-31T10:00:00Z", model=model, cost_usd=cost
     )
-    from thence.format.joins import time_of
+    from thence.format.derived_events import time_of
 
     listed = price(model, given_usage, at=time_of("2026-01-31T12:00:00Z"), recorded=cost)
 

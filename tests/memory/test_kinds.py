@@ -20,7 +20,7 @@ from tests.memory.stored import opened, sweep
 from tests.memory.test_sweep import files_with, real_roots
 from tests.pace import by_pace
 from thence.agents import adapters
-from thence.cli import madeup
+from thence.cli import sample_machine
 from thence.memory.recall import load_session
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
@@ -268,7 +268,7 @@ def test_derived_kinds_of_an_older_database_are_found_after_the_next_sweep(
 
 def test_sessions_of_every_agent_are_found_by_kind(tmp_path: Path) -> None:
     """Our own harnesses among them, which say themselves that a file was changed."""
-    homes = madeup.write(
+    homes = sample_machine.write(
         tmp_path / "machine", datetime(2026, 1, 2, tzinfo=UTC), ("claude", "codex", "grok")
     )
     lines = sample().splitlines(keepends=True)[:-1]  # the last one is torn

@@ -13,7 +13,7 @@ import pytest
 
 from tests.pace import by_pace
 from tests.postgres import Cluster
-from thence.format.joins import time_of
+from thence.format.derived_events import time_of
 from thence.format.normal import Kind
 from thence.format.stored import StoredEvent
 from thence.memory import index, ranking

@@ -29,7 +29,7 @@ from tests.pace import by_pace
 from tests.postgres import Cluster
 from tests.serve.conftest import House
 from thence.agents import adapters
-from thence.cli import madeup
+from thence.cli import sample_machine
 from thence.team.postgres import Postgres
 from thence.team.postgres_schema import TABLES
 
@@ -141,7 +141,7 @@ def test_a_log_read_in_parts_says_the_same_as_one_read_at_once(
 ) -> None:
     """A cursor without secrets leads on: no event, fact, bill or tie is other than without it."""
     user = tmp_path / "user"
-    env = madeup.homes(user).env
+    env = sample_machine.homes(user).env
     roots = {name: one.roots(user, env) for name, one in adapters().items()}
     planted = Planted(user, tmp_path / "scratch", sample_path, step=3 * STEP)
     planted.name_after_tokens()
@@ -187,7 +187,7 @@ def test_no_answer_over_http_holds_a_token(machine: tuple[Desk, Planted]) -> Non
 def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None:
     """Whatever an agent asks for."""
     desk, planted = machine
-    homes = madeup.homes(desk.user)
+    homes = sample_machine.homes(desk.user)
     program = "from thence.cli import main; main()"
     env = {**homes.env, "HOME": str(desk.user), "PATH": os.environ["PATH"]}
     told = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)

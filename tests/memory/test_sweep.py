@@ -900,9 +900,9 @@ def _wholes(agent: str, places: list[Path]) -> Iterator[SessionGraph]:
 
 
 def _by_day(whole: SessionGraph) -> Counter[str]:
-    from thence.format import joins
+    from thence.format import derived_events
 
-    counted = joins.bills(whole.events)
+    counted = derived_events.bills(whole.events)
     times = {event.event_id: (event.ts or "")[:10] for event in whole.events}
     out: Counter[str] = Counter()
     for event, usage in counted.items():

@@ -51,6 +51,24 @@ def test_a_file_that_grows_is_told_until_it_is_stopped(
 
 
 @pytest.mark.parametrize("told", [True, False])
+def test_the_store_of_who_sweeps_is_not_told(
+    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies among the agents' folders, and each sweep would bring the next one about."""
+    if not told:
+        monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
+        monkeypatch.setattr(watching, "POLL_S", 0.02)
+    store = tmp_path / "memory" / "thence.db"
+    store.parent.mkdir()
+    found = watching.changes([tmp_path], tmp_path / "queue", store=store)
+    (tmp_path / "memory" / "thence.db-wal").write_bytes(b"x")
+    store.write_bytes(b"x")
+    (tmp_path / "a.jsonl").write_text("{}\n", encoding="utf-8")
+
+    assert {tmp_path / "a.jsonl"} == next(found)
+
+
+@pytest.mark.parametrize("told", [True, False])
 def test_what_was_written_before_anybody_listened_is_told(
     told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""A run over two made-up trials, to be killed and started again: `counting.py FOLDER`."""
+"""A run of made-up trials, to be killed and started again: `counting.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import prove.run
 from prove.run import Run
 from prove.state import State
-from prove.trial import Outcome, Part, Trial, shares
+from prove.trial import Outcome, Part, Trial, split_rounds
 
 
 def count(part: Part, folder: Path) -> Outcome:
@@ -21,24 +21,26 @@ def count(part: Part, folder: Path) -> Outcome:
     return Outcome(part.size, broken, {"seeds": part.seed})
 
 
-def breaks(part: Part, folder: Path) -> Outcome:
+def fail(part: Part, folder: Path) -> Outcome:
     """Fail before anything is looked at."""
     raise ValueError(f"no {part.what} in {folder.name[:2]}")
 
 
 TRIALS = (
-    Trial("T1", "count", "numbers", "1,000", lambda scale: shares("one", 1000, 50, scale), count),
-    Trial("T2", "alone", "numbers", "3", lambda _: [Part("two", 1, 3)], count, alone=True),
-    Trial("T3", "break", "numbers", "1", lambda _: [Part("three")], breaks),
+    Trial(
+        "T1", "count", "numbers", "1,000", lambda scale: split_rounds("one", 1000, 50, scale), count
+    ),
+    Trial("T2", "alone", "numbers", "3", lambda _: [Part("two", 1, 3)], count, is_exclusive=True),
+    Trial("T3", "break", "numbers", "1", lambda _: [Part("three")], fail),
     Trial("T4", "cannot", "numbers", "1", lambda _: [Part("four")], count, lambda: "no disk"),
 )
 
 
-def ran(where: Path, scale: float = 1.0) -> Run:
-    """Run all of it in this process."""
+def run_trials(folder: Path, scale: float = 1.0) -> Run:
+    """Run all trials in this process, and return the run."""
     real, prove.run.TRIALS = prove.run.TRIALS, TRIALS
     try:
-        run = Run(State(where / "state.jsonl", "abc"), TRIALS, scale, 1, ThreadPoolExecutor)
+        run = Run(State(folder / "state.jsonl", "abc"), TRIALS, scale, 1, ThreadPoolExecutor)
         run.run()
     finally:
         prove.run.TRIALS = real
@@ -46,4 +48,4 @@ def ran(where: Path, scale: float = 1.0) -> Run:
 
 
 if __name__ == "__main__":
-    ran(Path(sys.argv[1])).report().write(Path(sys.argv[1], "report.json"))
+    run_trials(Path(sys.argv[1])).report().write(Path(sys.argv[1], "report.json"))

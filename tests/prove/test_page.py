@@ -8,48 +8,48 @@ import pytest
 
 from bench.__main__ import NAMES, Curve, Figure, Results
 from prove import budgets, page
-from prove.report import Report, Told, verdict
+from prove.report import Report, TrialResult, describe_result
 from prove.trial import Outcome, Part
 from tests.conftest import ROOT
-from tests.prove.counting import ran
+from tests.prove.counting import run_trials
 
 
 def test_only_what_has_a_report_is_made_anew() -> None:
     """Other tables and all text around them stay."""
     text = "a\n<!-- made: one -->\nold\n<!-- end -->\nb\n<!-- made: two -->\nold\n<!-- end -->\n"
 
-    assert text.replace("old", "new", 1) == page.renewed(text, {"one": lambda: "new"})
-    assert text == page.renewed(text.replace("old\n", "", 1), {"one": lambda: "old"})
+    assert text.replace("old", "new", 1) == page.replace_tables(text, {"one": lambda: "new"})
+    assert text == page.replace_tables(text.replace("old\n", "", 1), {"one": lambda: "old"})
 
 
 def test_the_sentence_of_a_release_counts_what_was_done(tmp_path: Path) -> None:
     """Kills, faults, power cuts, each with its number, and what was violated."""
-    told = [
-        Told(name, "t", "u", "w", 1, 1, done, [], {}, [], "1", 1.0)
+    results = [
+        TrialResult(name, "t", "u", "w", 1, 1, done, [], {}, [], "1", 1.0)
         for name, done in (("T1", 700), ("T2", 300), ("T3", 10_000), ("T6", 2000), ("T7", 200))
     ]
-    report = Report({"python": "3"}, "abc", 1.0, told)
+    report = Report({"python": "3"}, "abc", 1.0, results)
 
     assert page.faults(report).startswith(
         "**10,300 kills, 900 faults of calls and disks, 2,000 power cuts: 0 violations"
     )
     assert "Everything was run." == page.left_out(report)
-    assert "- T4: no disk" in page.left_out(ran(tmp_path).report())
+    assert "- T4: no disk" in page.left_out(run_trials(tmp_path).report())
 
 
 def test_a_trial_that_could_not_run_is_not_listed_as_passed(tmp_path: Path) -> None:
     """It is named as not run and counts nowhere; one that ended before a tool was gone has run."""
-    run = ran(tmp_path)
-    told = run.report()
-    row = next(line for line in page.faults(told).splitlines() if line.startswith("| T4 "))
+    run = run_trials(tmp_path)
+    report = run.report()
+    row = next(line for line in page.faults(report).splitlines() if line.startswith("| T4 "))
     run.state.add("T4", Part("four"), Outcome(1), 1.0)
     later = run.report()
-    named = {t.name: t for t in later.trials}
+    results = {t.name: t for t in later.trials}
 
     assert row.endswith("| not run: no disk |")
     assert "violations" not in row
-    assert "T4" in page.not_repeated(told, "abc")
-    assert "0 violations" == verdict(named["T4"])
+    assert "T4" in page.not_repeated(report, "abc")
+    assert "0 violations" == describe_result(results["T4"])
     assert "T4" not in page.left_out(later)
 
 
@@ -73,7 +73,7 @@ def test_every_budget_stands_on_the_page_and_losses_come_first() -> None:
     verdicts = [line.rpartition(" | ")[2] for line in lines]
 
     assert len(budgets.BUDGETS) == len(lines)
-    assert ["**missed** 1 of 1 |", "no figure |", "held |"] == list(dict.fromkeys(verdicts))
+    assert ["**missed** 1 of 1 |", "no figure |", "met |"] == list(dict.fromkeys(verdicts))
     assert "thence --help, 50 ms here 0.80" in lines[-1]
     assert lines[0].startswith("| redaction |")
 
@@ -83,8 +83,8 @@ def test_every_budget_has_a_benchmark_or_what_shows_it() -> None:
     for budget in budgets.BUDGETS:
         names = budget.bench.split("|") if budget.bench else []
 
-        assert names or budget.shown_by
-        assert {*names} <= {*NAMES, "great"}
+        assert names or budget.evidence
+        assert {*names} <= {*NAMES}
 
 
 def test_figures_stand_beside_their_budgets() -> None:
@@ -92,7 +92,7 @@ def test_figures_stand_beside_their_budgets() -> None:
     figures = [Figure("x", "a / b", 1.0, 0.5, 0.4, 0.6, 3), Figure("x", "c", 1.0, 2.0, 2.0, 2.0, 3)]
     results = Results({"cores": "2"}, figures, [Curve("sweep", [10, 100], [0.5, 5.0], 1.0)], {})
 
-    assert "| x: a / b | 0.50 | 0.40 to 0.60 | 1 | held |" in page.speed(results)
+    assert "| x: a / b | 0.50 | 0.40 to 0.60 | 1 | met |" in page.speed(results)
     assert "| x: c | 2.00 | 2.00 to 2.00 | 1 | **missed** |" in page.speed(results)
     assert "| sweep | 500.0 ms | 5,000.0 ms | 1.00 |" in page.growth(results)
 
@@ -100,7 +100,7 @@ def test_figures_stand_beside_their_budgets() -> None:
 @pytest.mark.parametrize("path", page.PAGES, ids=lambda path: path.name)
 def test_pages_name_only_tables_there_are(path: Path) -> None:
     """A marker with a slip of the pen would never be filled."""
-    names = {match[2] for match in page.MADE.finditer(path.read_text(encoding="utf-8"))}
+    names = {match[2] for match in page.BLOCK.finditer(path.read_text(encoding="utf-8"))}
 
     assert (
         set()
@@ -113,5 +113,5 @@ def test_pages_name_only_tables_there_are(path: Path) -> None:
 
 def test_without_reports_nothing_is_made(tmp_path: Path) -> None:
     """And the pages are where they should be."""
-    assert {} == page.made(tmp_path)
+    assert {} == page.render_tables(tmp_path)
     assert all(path.is_relative_to(ROOT / "docs") for path in page.PAGES)

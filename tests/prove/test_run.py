@@ -13,36 +13,36 @@ import pytest
 
 import prove.run
 from prove import suites
-from prove.report import Report, Told, markdown, table, verdict
-from prove.state import State, code_of
-from prove.trial import Outcome, Part, shares, some
+from prove.report import Report, TrialResult, describe_result, markdown, table
+from prove.state import State, hash_code
+from prove.trial import Outcome, Part, sample_evenly, split_rounds
 from tests.conftest import ROOT
 from tests.prove import counting
-from tests.prove.counting import ran
+from tests.prove.counting import run_trials
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 def totals(report: Report) -> list[tuple[Any, ...]]:
     """What two runs must agree in."""
-    return [(t.name, t.parts, t.ended, t.done, t.violations, t.seen) for t in report.trials]
+    return [(t.name, t.parts, t.finished, t.done, t.violations, t.counts) for t in report.trials]
 
 
 def test_totals_are_those_of_the_parts(tmp_path: Path) -> None:
     """Numbers are added up, what broke is told, and what cannot run says why."""
-    report = ran(tmp_path).report()
+    report = run_trials(tmp_path).report()
     first, alone, broken, cannot = report.trials
 
     assert (20, 1000, ["seven"], {"seeds": 210}) == (
-        first.ended,
+        first.finished,
         first.done,
         first.violations,
-        first.seen,
+        first.counts,
     )
     assert "1-20" == first.seeds
     assert 3 == alone.done
-    assert ["three/0/1: the trial itself broke: ValueError('no three in T3')"] == broken.violations
-    assert "not run: no disk" == verdict(cannot)
+    assert ["three/0/1: the trial itself failed: ValueError('no three in T3')"] == broken.violations
+    assert "not run: no disk" == describe_result(cannot)
     assert 2 == report.violations
     assert [] == list((tmp_path / "tmp").iterdir())
 
@@ -50,50 +50,50 @@ def test_totals_are_those_of_the_parts(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
     """SIGKILL in the middle: finished seeds are not run again, and the totals are the same."""
-    whole = totals(ran(tmp_path / "whole").report())
+    expected = totals(run_trials(tmp_path / "whole").report())
     folder = tmp_path / "killed"
     folder.mkdir()
     state = folder / "state.jsonl"
     program = [sys.executable, str(Path(counting.__file__)), str(folder)]
     env = {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(program, env=env, stdout=subprocess.DEVNULL) as running:
-        until = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_S
         while not state.exists() or state.read_bytes().count(b"\n") < 3:
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
             time.sleep(0.005)
         running.kill()
     before = state.read_bytes()
     done = subprocess.run(program, env=env, capture_output=True, text=True, check=True)
-    told = json.loads((folder / "report.json").read_bytes())["trials"]
-    ended = before.count(b"\n")
+    trials = json.loads((folder / "report.json").read_bytes())["trials"]
+    finished = before.count(b"\n")
 
-    assert 3 <= ended < 21
-    assert f"going on: {ended} of 22 parts have ended before" == done.stdout.splitlines()[0]
+    assert 3 <= finished < 21
+    assert f"continuing: {finished} of 22 parts were finished before" == done.stdout.splitlines()[0]
     assert state.read_bytes().startswith(before)
-    assert [list(row) for row in whole] == [
-        [t[k] for k in ("name", "parts", "ended", "done", "violations", "seen")] for t in told
+    assert [list(row) for row in expected] == [
+        [t[k] for k in ("name", "parts", "ended", "done", "violations", "seen")] for t in trials
     ]
 
 
 @pytest.mark.slow
 def test_half_a_line_is_run_again(tmp_path: Path) -> None:
     """A part that was killed while it was noted has not ended; what is noted next is whole."""
-    whole = totals(ran(tmp_path).report())
+    expected = totals(run_trials(tmp_path).report())
     path = tmp_path / "state.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    again = ran(tmp_path)
+    again = run_trials(tmp_path)
 
     assert 20 == again.skipped
-    assert whole == totals(again.report())
-    assert 21 == ran(tmp_path).skipped
+    assert expected == totals(again.report())
+    assert 21 == run_trials(tmp_path).skipped
 
 
 @pytest.mark.slow
 def test_a_trial_that_broke_is_run_again(tmp_path: Path) -> None:
     """It has not ended: nothing was looked at."""
-    first = ran(tmp_path)
+    first = run_trials(tmp_path)
 
-    assert ["T3"] == [trial.name for trial, _ in first.left()]
+    assert ["T3"] == [trial.name for trial, _ in first.unfinished()]
 
 
 def test_what_other_code_came_to_does_not_count(tmp_path: Path) -> None:
@@ -111,31 +111,31 @@ def test_code_is_known_by_its_bytes(tmp_path: Path) -> None:
     for name in ("src/a.py", "prove/b.py", "docs/c.py"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("x = 1\n")
-    first = code_of(tmp_path)
+    first = hash_code(tmp_path)
     (tmp_path / "docs/c.py").write_text("x = 2\n")
-    second = code_of(tmp_path)
+    second = hash_code(tmp_path)
     (tmp_path / "src/a.py").write_text("x = 2\n")
 
-    assert first == second != code_of(tmp_path)
+    assert first == second != hash_code(tmp_path)
 
 
 def test_a_scale_takes_a_share(tmp_path: Path) -> None:
     """A tenth of the rounds, spread over what there is; never nothing."""
-    assert [Part("x", 1, 50), Part("x", 2, 50), Part("x", 3, 5)] == shares("x", 1050, 50, 0.1)
-    assert [0, 3, 6] == some(range(9), 1 / 3)
-    assert [0] == some(range(9), 0)
-    assert 100 == ran(tmp_path, scale=0.1).report().trials[0].done
+    assert [Part("x", 1, 50), Part("x", 2, 50), Part("x", 3, 5)] == split_rounds("x", 1050, 50, 0.1)
+    assert [0, 3, 6] == sample_evenly(range(9), 1 / 3)
+    assert [0] == sample_evenly(range(9), 0)
+    assert 100 == run_trials(tmp_path, scale=0.1).report().trials[0].done
 
 
 @pytest.mark.slow
 def test_tables_say_what_was_done(tmp_path: Path) -> None:
     """For the terminal and for the page, with what broke."""
-    report = ran(tmp_path).report()
+    report = run_trials(tmp_path).report()
 
     assert "T1  count   1,000        1,000 numbers  210 seeds" in table(report)
     assert table(report).endswith("2 violations of Invariant I")
     assert "| T1 | count | 1,000 | 1,000 numbers | 210 seeds | 1-20 |" in markdown(report)
-    assert "1 broken" in markdown(report)
+    assert "1 violation" in markdown(report)
 
 
 def test_every_trial_of_the_plan_is_there() -> None:
@@ -148,16 +148,16 @@ def test_every_trial_of_the_plan_is_there() -> None:
 
 def test_a_trial_that_did_nothing_is_not_called_proven() -> None:
     """All of its tests were skipped: it says why."""
-    told = Told("T9", "t", "u", "w", 1, 1, 0, [], {}, ["no ../shared"], "0", 0.0)
+    result = TrialResult("T9", "t", "u", "w", 1, 1, 0, [], {}, ["no ../shared"], "0", 0.0)
 
-    assert "not run: no ../shared" == verdict(told)
+    assert "not run: no ../shared" == describe_result(result)
 
 
 def test_every_test_that_a_trial_runs_is_there() -> None:
     """A file or a test that got another name would be missed by a release alone."""
-    every = [test for some in suites._SUITES.values() for suite in some for test in suite.tests]
-    named = [test.removeprefix("--ignore=") for test in (*every, *suites.TREES.tests)]
-    for name in (one for one in named if one.startswith("tests")):
+    tests = [test for group in suites._SUITES.values() for suite in group for test in suite.tests]
+    names = [test.removeprefix("--ignore=") for test in (*tests, *suites.TREE_TESTS.tests)]
+    for name in (name for name in names if name.startswith("tests")):
         path, _, test = name.partition("::")
 
         assert (ROOT / path).exists(), name
@@ -168,7 +168,7 @@ def test_every_test_that_a_trial_runs_is_there() -> None:
 def test_tests_run_as_a_part_of_a_trial(tmp_path: Path) -> None:
     """In a process of their own, without the plugins that a whole run has."""
     suite = suites.Suite("one file", ("tests/format/test_expressions.py",))
-    out = suites.played(suite, Part(suite.what, 0, 1), tmp_path)
+    out = suites.run_suite(suite, Part(suite.what, 0, 1), tmp_path)
 
     assert [] == out.violations
-    assert out.seen["tests"] > 0
+    assert out.counts["tests"] > 0

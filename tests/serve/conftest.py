@@ -6,7 +6,7 @@ import http.client
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
+from litestar import Litestar
+from litestar.di import Provide
 
 from tests.restored import restore
 from tests.serve import looks
 from tests.serve.looks import Look
 from thence import config
 from thence.agents import Adapter, adapters
-from thence.cli import madeup
+from thence.cli import sample_machine
 from thence.memory.redact import Redactor
 from thence.memory.reports import SweepReport
 from thence.memory.retention import Policy
@@ -29,8 +31,8 @@ from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.serve import app as serving
 from thence.serve.app import App
+from thence.serve.auth import AuthMiddleware
 from thence.serve.context import AppContext
-from thence.serve.gate import AuthMiddleware
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -59,7 +61,7 @@ class House:
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
-        self.homes = madeup.homes(folder)
+        self.homes = sample_machine.homes(folder)
         self.store = Sqlite(str(self.homes.thence / "memory" / "thence.db"))
         self.context = self._make_context()
         self._listener = serving.listener("127.0.0.1", port)
@@ -96,25 +98,30 @@ class House:
         wait_s: float = 0.0,
         digests: bool = True,
         digest_limit_s: float | None = None,
+        only_found: bool = False,
     ) -> SweepReport:
         """Sweep as the server does."""
         with self.store.sweeping(wait_s):
-            return self.sweep(known, digests=digests).run(roots, digest_limit_s)
+            sweep = self.sweep(known, digests=digests)
+            return sweep.run(roots, digest_limit_s, only_found=only_found)
 
     def swept(self) -> None:
         """Import what was written."""
         self.sweep_home(adapters(), self.roots, wait_s=LONG)
 
-    @property
-    def app(self) -> App:
-        """Everything that is served, behind its gate."""
-        return serving.create(self.context, self.gate)
+    @contextmanager
+    def serving(self) -> Iterator[House]:
+        """Answer requests meanwhile."""
+        with _registered() as make_routes, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(serving, "Litestar", make_routes)
+            self.running = serving.create(self.context, self.gate)
+            patch.undo()
+            with self._answering(self.running):
+                yield self
 
     @contextmanager
-    def serving(self, app: App | None = None) -> Iterator[House]:
-        """Answer requests meanwhile."""
-        self.running = app or self.app
-        server = serving.server(self.running)
+    def _answering(self, app: App) -> Iterator[None]:
+        server = serving.server(app)
         thread = threading.Thread(target=server.run, args=([self._listener],), daemon=True)
         thread.start()
         until = time.monotonic() + LONG
@@ -122,7 +129,7 @@ class House:
             time.sleep(0.01)
         assert server.started
         try:
-            yield self
+            yield
         finally:
             server.should_exit = True
             thread.join(LONG)
@@ -159,9 +166,43 @@ class House:
             link.close()
 
 
+_IDLE: list[Litestar] = []
+"""All our routes, registered, of servers that have ended: this takes longer than most tests."""
+
+
+@contextmanager
+def _registered() -> Iterator[Callable[..., Litestar]]:
+    """Return what makes the routes of one server; those of one that has ended are used again."""
+    used: list[Litestar] = []
+
+    def make(
+        handlers: list[Any],
+        *,
+        dependencies: Mapping[str, Provide],
+        lifespan: list[Any],
+        **settings: Any,
+    ) -> Litestar:
+        if _IDLE:
+            app = _IDLE.pop()
+            for name, provide in dependencies.items():
+                known = app.dependencies[name]
+                assert isinstance(known, Provide)
+                known.dependency = provide.dependency
+            app._lifespan_managers[: len(lifespan)] = lifespan
+        else:
+            app = Litestar(
+                handlers, dependencies={**dependencies}, lifespan=[*lifespan], **settings
+            )
+        used.append(app)
+        return app
+
+    yield make
+    _IDLE.extend(used)  # not after an error: it may be in use still
+
+
 def built(folder: Path) -> House:
     """Write the made-up sessions, and keep them."""
-    madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
+    sample_machine.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
     house = House(folder)
     house.swept()
     return house
@@ -169,7 +210,7 @@ def built(folder: Path) -> House:
 
 def empty(folder: Path) -> House:
     """A machine on which no agent has said anything yet."""
-    homes = madeup.homes(folder)
+    homes = sample_machine.homes(folder)
     for home in (homes.claude, homes.thence, homes.work):
         home.mkdir()
     return House(folder)

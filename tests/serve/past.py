@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.agents.transcripts import Script, usage
 from thence.agents import adapters
-from thence.cli import madeup
+from thence.cli import sample_machine
 from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
@@ -40,7 +40,7 @@ def evil() -> Script:
     script.result("c2", f"{MISSING}\n{SPELL}", wrong=True)
     script.call("c3", "TodoWrite", todos=[{"content": SPELL, "status": "pending"}])
     script.result("c3", "ok")
-    script.say(SPELL + madeup.fake_token())
+    script.say(SPELL + sample_machine.fake_token())
     return script
 
 
@@ -59,10 +59,10 @@ def erring(number: int) -> Script:
     return script
 
 
-def written(folder: Path) -> madeup.Homes:
+def written(folder: Path) -> sample_machine.Homes:
     """Write it all below a folder."""
     now = datetime.now(UTC)
-    homes = madeup.write(folder, now, ("claude", "codex", "grok"))
+    homes = sample_machine.write(folder, now, ("claude", "codex", "grok"))
     place = homes.claude / "projects" / "-home-dev-tidepool"
     place.mkdir(parents=True, exist_ok=True)
     for back, script in enumerate((evil(), erring(1), erring(2))):
@@ -74,7 +74,7 @@ def written(folder: Path) -> madeup.Homes:
     return homes
 
 
-def swept(homes: madeup.Homes) -> Sqlite:
+def swept(homes: sample_machine.Homes) -> Sqlite:
     """Keep it; gives the store."""
     homes.thence.mkdir(parents=True, exist_ok=True)
     store = Sqlite(str(homes.thence / "memory" / "thence.db"))

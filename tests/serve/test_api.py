@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from tests.pace import by_pace
 from tests.serve.conftest import House, empty
-from thence.cli.madeup import fake_token, made_id
+from thence.cli.sample_machine import fake_token, made_id
 from thence.format import layout
 from thence.format.graph import State
-from thence.memory.bills import CostTable, with_dollars
+from thence.memory.cost_totals import CostTable, with_dollars
 from thence.memory.store import Filter
 from thence.serve.cursors import PagePosition, cursor_at, cursor_text, paginate
 

@@ -17,7 +17,7 @@ from tests.serve.conftest import LONG, House
 from thence.memory.packs import pack_name
 from thence.memory.store import Filter
 from thence.serve import app as serving
-from thence.serve import charts, limits
+from thence.serve import chart_cache, request_timeouts
 from thence.serve.app import STATIC, _compress
 
 
@@ -153,7 +153,7 @@ def test_half_a_request_is_not_waited_for(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither headers nor a body that never come hold a connection; a stream goes on."""
-    monkeypatch.setattr(limits, "REQUEST_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(request_timeouts, "REQUEST_TIMEOUT_S", 1.0)
     stream = http.client.HTTPConnection("127.0.0.1", house.port, timeout=LONG)
     stream.request("GET", "/api/live", headers={"Authorization": f"Bearer {house.gate.token}"})
     opened = stream.getresponse()
@@ -176,7 +176,7 @@ def test_of_too_many_half_requests_the_oldest_are_closed(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has no token can keep nobody out by opening connections."""
-    monkeypatch.setattr(limits, "MAX_UNFINISHED", 4)
+    monkeypatch.setattr(request_timeouts, "MAX_UNFINISHED", 4)
     links = [_half(house, HALVES[1]) for _ in range(20)]
     ends = [link.recv(65536) for link in links[:12]]
     status = house.ask("/api/sessions").status
@@ -301,7 +301,7 @@ def test_a_large_session_shows_its_head_at_once_and_its_rows_after(
     own_house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is not laid out yet is asked for by the page itself, with the event that is wanted."""
-    monkeypatch.setattr(charts, "LARGE_SESSION_EVENTS", 1)
+    monkeypatch.setattr(chart_cache, "LARGE_SESSION_EVENTS", 1)
     row = next(r for r in own_house.store.sessions(Filter()) if (r.title or "").startswith("What"))
     base = f"/sessions/{row.session.session_uid}"
     [one] = own_house.store.events(row.session.session_uid, limit=1)

@@ -10,12 +10,12 @@ import pytest
 
 from tests.serve.conftest import House
 from thence.format.figures import TICKS, money
-from thence.memory.bills import PERIODS
+from thence.memory.cost_totals import PERIODS
 from thence.memory.store import Filter
 from thence.serve import cost_page
 from thence.serve.cost_bars import MAX_BARS, span_of
 from thence.serve.cost_page import ALL_TIME, CostQuery, as_csv
-from thence.serve.days import RANGES
+from thence.serve.day_choice import RANGES
 
 
 @pytest.mark.parametrize("by", list(cost_page.BYS))

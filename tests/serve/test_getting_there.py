@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
-from tests.serve.test_finding import SHOWN
 from tests.serve.test_pages import tides, uid_of
+from tests.serve.test_session_search import SHOWN
 from thence.agents.claude.sample import SampleTranscript
 from thence.memory import recall
 from thence.serve.questions import Questions

@@ -12,7 +12,7 @@ from tests.serve.conftest import Answer, House, empty
 from tests.serve.streams import Listener
 from tests.serve.test_api import tried
 from thence.agents.sessions import load
-from thence.cli.madeup import made_id
+from thence.cli.sample_machine import made_id
 from thence.journal import Journal
 from thence.serve.hosted import HostedSessions
 

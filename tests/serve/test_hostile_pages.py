@@ -24,7 +24,7 @@ from tests.pace import by_pace
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
 from thence.agents.claude.sample import SampleTranscript
-from thence.cli.madeup import Record, homes, made_id
+from thence.cli.sample_machine import Record, homes, made_id
 from thence.memory.store import Filter
 from thence.serve.markdown import render
 

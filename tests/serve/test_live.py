@@ -20,7 +20,7 @@ from tests.agents.transcripts import Script
 from tests.serve.conftest import LONG, House, built
 from tests.serve.streams import Listener
 from thence.cli import nudge
-from thence.cli.madeup import made_id
+from thence.cli.sample_machine import made_id
 from thence.format import layout
 from thence.journal import Journal
 from thence.memory import nudges, sweeper, watching
@@ -28,7 +28,7 @@ from thence.memory.store import Filter
 from thence.memory.watching import changes
 from thence.serve import clients, live
 from thence.serve.clients import Client, frame
-from thence.serve.lines import EventLine
+from thence.serve.event_lines import EventLine
 
 MAIN = made_id("clock-change")
 UID = f"claude:{MAIN}"

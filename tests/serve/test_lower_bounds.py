@@ -9,7 +9,7 @@ import pytest
 
 from tests.serve.conftest import House
 from thence.format.figures import TICKS
-from thence.memory.bills import totals_by_day
+from thence.memory.cost_totals import totals_by_day
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve import cost_page, list_page, now_page, projects, year
 from thence.serve.clock import DisplayClock

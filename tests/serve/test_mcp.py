@@ -23,9 +23,9 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.serve.past import EVIL, KEY, SPELL, swept, written
-from thence.cli.madeup import Homes, fake_token
+from thence.cli.sample_machine import Homes, fake_token
 from thence.serve import mcp
-from thence.serve.gate import AuthMiddleware
+from thence.serve.auth import AuthMiddleware
 from thence.serve.questions import TOOLS, Questions
 from thence.serve.stdio import INSTRUCTIONS, StdioServer
 
@@ -191,7 +191,7 @@ def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
 def test_half_a_request_to_the_command_is_not_waited_for(homes: Homes) -> None:
     """`thence mcp --http` closes a connection whose request does not arrive in time."""
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
-    code = "from thence.serve import limits; limits.REQUEST_TIMEOUT_S = 1.0"
+    code = "from thence.serve import request_timeouts; request_timeouts.REQUEST_TIMEOUT_S = 1.0"
     program = [sys.executable, "-c", f"{code}; from thence.cli import main; main()"]
     with subprocess.Popen(
         [*program, "mcp", "--http", "--port", "0"], env=env, stdout=subprocess.PIPE, text=True

@@ -13,7 +13,7 @@ from tests.serve import browser as browsers
 from tests.serve.conftest import House
 from thence.cli import thence
 from thence.serve.clock import DisplayClock
-from thence.serve.labels import project_label, project_root, unique_labels
+from thence.serve.project_names import project_label, project_root, unique_labels
 from thence.serve.projects import projects
 
 

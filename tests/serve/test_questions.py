@@ -15,16 +15,16 @@ from uuid import NAMESPACE_URL, uuid5
 import pytest
 
 from tests.serve.past import EVIL, KEY, MISSING, SPELL, arguments, swept, written
-from thence.cli.madeup import fake_token, made_id
-from thence.cli.madeup import homes as made_homes
+from thence.cli.sample_machine import fake_token, made_id
+from thence.cli.sample_machine import homes as made_homes
 from thence.errors import ThenceError
 from thence.memory import recall
 from thence.memory.packs import pack_name
 from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
-from thence.serve.frame import MAX_ANSWER_CHARS, MAX_LAST_CHARS
 from thence.serve.questions import TOOLS, Questions
+from thence.serve.untrusted_text import MAX_ANSWER_CHARS, MAX_LAST_CHARS
 
 CLOCK = made_id("clock-change")
 SMALL = 600_000

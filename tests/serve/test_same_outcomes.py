@@ -20,7 +20,7 @@ from thence.agents.sessions import LoadedSession, find_source, read_all
 from thence.bridge.acp_agent import replay
 from thence.bridge.otlp import trace_of
 from thence.cli import thence
-from thence.cli.page import Page
+from thence.cli.session_text import Page
 from thence.errors import ThenceError
 from thence.format.facts import Fact
 from thence.format.graph import State

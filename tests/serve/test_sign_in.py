@@ -11,7 +11,7 @@ import pytest
 from tests.serve.browser import WAIT, launched
 from tests.serve.conftest import KEY, House, empty
 from thence.serve import sign_in
-from thence.serve.gate import AuthMiddleware
+from thence.serve.auth import AuthMiddleware
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from tests.serve.conftest import House
 from thence.agents.claude.sample import SampleTranscript
-from thence.cli.madeup import fake_token
+from thence.cli.sample_machine import fake_token
 from thence.journal.journal import Journal
 
 PREVIEW = (

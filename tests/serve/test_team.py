@@ -16,7 +16,7 @@ from tests.serve.conftest import House
 from tests.serve.streams import Listener
 from thence import config
 from thence.agents import adapters
-from thence.cli import madeup
+from thence.cli import sample_machine
 from thence.memory.redact import Redactor
 from thence.memory.retention import Policy
 from thence.memory.sqlite import Sqlite
@@ -54,7 +54,7 @@ class Machine:
     """One machine of a team, with made-up sessions."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self.homes = madeup.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
+        self.homes = sample_machine.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
         self._roots = {
             name: [path for path in one.roots(folder, self.homes.env) if path.is_dir()]
             for name, one in adapters().items()
@@ -107,7 +107,7 @@ def test_what_a_machine_pushes_is_heard_of_at_once(
         )
         listed = office.ask("/api/sessions").json
         everything.close()
-        uid = f"claude:{madeup.made_id('clock-change')}"
+        uid = f"claude:{sample_machine.made_id('clock-change')}"
         one = Listener(office, f"/api/sessions/{quote(uid)}/live")
         ready = one.wait_for("ready")
         _say(machine, "and one more thing")
@@ -132,7 +132,7 @@ def test_second_role_sees_nothing_of_another_team(
         owner.admit(f"{database}_{team}")
         owner.close()
     her = {team: postgres.url(database, f"{database}_red", tenant=team) for team in ("red", "blue")}
-    uid = quote(f"claude:{madeup.made_id('clock-change')}")
+    uid = quote(f"claude:{sample_machine.made_id('clock-change')}")
     asked = (
         "/api/sessions",
         "/api/search?q=tide",
@@ -161,7 +161,7 @@ def test_second_role_sees_nothing_of_another_team(
     assert [[], []] == [_rows(other[0].json), other[1].json["hits"]]
     assert [404, 404, 404] == [other[at].status for at in (2, 3, 6)]
     assert [] == [
-        answer for answer in pages if madeup.made_id("clock-change").encode() in answer.body
+        answer for answer in pages if sample_machine.made_id("clock-change").encode() in answer.body
     ]
     assert [200] * 5 == [answer.status for answer in pages]
     assert (len(_rows(own[0].json)), 0) == (own[10], other[10])
@@ -173,7 +173,7 @@ def test_path_of_another_machine_is_no_file_of_the_server(
     """A session that was evicted is not read from where its source lay on its own machine."""
     url = postgres.url(database, tenant="tide")
     Machine(tmp_path / "one", f"{url}&machine=one").push()
-    uid = f"claude:{madeup.made_id('clock-change')}"
+    uid = f"claude:{sample_machine.made_id('clock-change')}"
     store = Postgres(f"{url}&machine=one")
     store.remove([uid], why={})
     store.close()
@@ -193,7 +193,7 @@ def _say(machine: Machine, text: str) -> None:
     import json
     from uuid import uuid4
 
-    path = next(machine.homes.claude.rglob(f"{madeup.made_id('clock-change')}.jsonl"))
+    path = next(machine.homes.claude.rglob(f"{sample_machine.made_id('clock-change')}.jsonl"))
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     last = [record for record in lines if record.get("uuid")][-1]
     record = {**last, "uuid": str(uuid4()), "parentUuid": last["uuid"], "type": "user"}

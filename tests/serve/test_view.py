@@ -13,18 +13,18 @@ from tests.pace import grows_linearly
 from tests.serve.conftest import House
 from thence.agents.claude.sample import SampleTranscript
 from thence.agents.sessions import load
-from thence.cli import madeup
+from thence.cli import sample_machine
 from thence.format.graph import State
 from thence.format.nodes import Is
 from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 from thence.memory.store import Filter
 from thence.serve.chart import Chart, ChartRow
-from thence.serve.charts import LARGE_SESSION_EVENTS, Charts, charts_of
+from thence.serve.chart_cache import LARGE_SESSION_EVENTS, Charts, charts_of
 from thence.serve.clock import DisplayClock
-from thence.serve.head import address, head, tail
-from thence.serve.items import Window
 from thence.serve.outline import SessionOutline
+from thence.serve.row_items import Window
+from thence.serve.session_head import address, head, tail
 from thence.serve.view import WINDOW_ROWS, Drawing
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -354,7 +354,7 @@ def test_made_up_sessions_have_one_of_everything(house: House) -> None:
 
     assert {"prompt", "correction", "answer", "thinking", "tool", "edit", "test"} <= kinds
     assert {"agent", "boundary", "branch", "copied"} <= kinds
-    assert madeup.made_id("x")
+    assert sample_machine.made_id("x")
 
 
 def test_a_large_edit_is_counted_and_drawn_when_it_is_opened(tmp_path: Path) -> None:

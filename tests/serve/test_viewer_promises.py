@@ -24,8 +24,8 @@ from tests.serve import browser as browsers
 from tests.serve import laid
 from tests.serve.conftest import House, built
 from tests.serve.looks import Look, looks_from
-from tests.serve.test_finding import SHOWN
 from tests.serve.test_pages import tides
+from tests.serve.test_session_search import SHOWN
 from thence.agents.claude.sample import SampleTranscript
 from thence.memory.store import Filter
 from thence.serve import list_page, pattern_page, projects, year

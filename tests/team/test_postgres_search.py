@@ -20,8 +20,8 @@ from tests.postgres import Cluster
 from thence.cli import checks
 from thence.memory import ranking
 from thence.memory import search as search_module
+from thence.memory.cjk_pairs import index_text
 from thence.memory.index import every
-from thence.memory.pairs import index_text
 from thence.memory.search import BadQuery, Query, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter, SessionChange, Store, Words

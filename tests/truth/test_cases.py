@@ -22,9 +22,9 @@ class InProcess(Thence):
 
     def run(self, *command: str | Path, **env: str) -> str:
         """Run what stands behind the entry."""
-        ran = in_process(*command[len(self._entry) :], env={"HOME": str(self.home), **env})
-        assert ran.code in (0, 3), ran.err
-        return ran.out
+        result = in_process(*command[len(self._entry) :], env={"HOME": str(self.home), **env})
+        assert result.code in (0, 3), result.err
+        return result.out
 
 
 @pytest.mark.slow
@@ -50,11 +50,11 @@ def test_thence_is_right_about_a_rewind() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.agent} {case.name}")
 def test_a_case_is_the_same_every_time(case: Case, tmp_path: Path) -> None:
     """Two homes hold the same files but for the names of the homes in them."""
-    found = []
+    hashes = []
     for name in ("one", "two"):
         home = tmp_path / name
         case.plant(home)
-        found.append(
+        hashes.append(
             {
                 str(path.relative_to(home)): hashlib.sha256(
                     path.read_bytes().replace(str(home).encode(), b"~")
@@ -63,10 +63,10 @@ def test_a_case_is_the_same_every_time(case: Case, tmp_path: Path) -> None:
                 if path.is_file()
             }
         )
-        for change in case.later:
+        for change in case.changes:
             change(home)
 
-    assert found[0] == found[1] != {}
+    assert hashes[0] == hashes[1] != {}
 
 
 def test_no_two_cases_share_a_name() -> None:

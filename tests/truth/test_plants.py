@@ -26,25 +26,25 @@ OLD = {"event_msg context_compacted", "event_msg thread_rolled_back", "compacted
 
 def kind_of(record: dict[str, object]) -> tuple[str, set[str]]:
     """What a record is, and the fields of what it says."""
-    told, kind = record, str(record.get("type"))
+    content, kind = record, str(record.get("type"))
     if isinstance(payload := record.get("payload"), dict):
-        told = payload
+        content = payload
         kind = f"{kind} {payload['type']}" if kind in {"event_msg", "response_item"} else kind
     elif isinstance(params := record.get("params"), dict) and "update" in params:
-        told = params["update"]
-        kind = str(told["sessionUpdate"])
+        content = params["update"]
+        kind = str(content["sessionUpdate"])
     elif "subtype" in record:
         kind = f"{kind} {record['subtype']}"
-    return kind, set(told)
+    return kind, set(content)
 
 
 def fields(paths: Iterable[Path]) -> dict[str, list[set[str]]]:
     """The fields of every record, by what it is; what is torn counts nothing."""
-    out: dict[str, list[set[str]]] = {}
+    by_kind: dict[str, list[set[str]]] = {}
     for record in _records(paths):
-        kind, told = kind_of(record)
-        out.setdefault(kind, []).append(told)
-    return out
+        kind, names = kind_of(record)
+        by_kind.setdefault(kind, []).append(names)
+    return by_kind
 
 
 def _records(paths: Iterable[Path]) -> Iterator[dict[str, object]]:
@@ -62,10 +62,10 @@ def _records(paths: Iterable[Path]) -> Iterator[dict[str, object]]:
 def test_plants_have_the_fields_of_real_logs(agent: str, shared: Path, tmp_path: Path) -> None:
     """Of every kind of record that is planted."""
     homes, home, logs = LOGS[agent]
-    for number, case in enumerate(one for one in CASES if one.agent == agent):
+    for number, case in enumerate(item for item in CASES if item.agent == agent):
         case.plant(tmp_path / str(number))
     planted = fields(tmp_path.glob(f"*/{home}/{logs}"))
-    real = fields(path for one in (shared / "data").glob(homes) for path in one.glob(logs))
+    real = fields(path for item in (shared / "data").glob(homes) for path in item.glob(logs))
 
     assert planted
     assert set(planted) <= set(real) | OLD

@@ -1,4 +1,4 @@
-"""Pebble's logs, read by thence."""
+"""The reader of Pebble passes the suite of thence, and reads a session as it should."""
 
 from __future__ import annotations
 
@@ -17,20 +17,28 @@ RECORDS = [
     {"cwd": "/home/dev/tidepool"},
     {
         "id": "n1",
-        "after": None,
-        "who": "you",
+        "parent": None,
+        "speaker": "user",
         "text": "What is here?",
-        "at": "2026-01-01T00:00:00Z",
+        "time": "2026-01-01T00:00:00Z",
     },
-    {"id": "n2", "after": "n1", "who": "pebble", "tool": "ls", "given": {"path": "."}},
-    {"id": "n3", "after": "n2", "who": "tool", "of": "n2", "text": "a.txt"},
-    {"id": "n4", "after": "n3", "who": "pebble", "text": "One.", "tokens": [12, 3], "rests": True},
-    {"id": "n5", "after": "n1", "who": "pebble", "text": "Nothing.", "tokens": [8, 2]},
+    {"id": "n2", "parent": "n1", "speaker": "pebble", "tool": "ls", "input": {"path": "."}},
+    {"id": "n3", "parent": "n2", "speaker": "tool", "call": "n2", "text": "a.txt"},
+    {
+        "id": "n4",
+        "parent": "n3",
+        "speaker": "pebble",
+        "text": "One file.",
+        "tokens": [12, 3],
+        "ends_turn": True,
+    },
+    # The user went back to the first prompt: n2 to n4 are a discarded branch.
+    {"id": "n5", "parent": "n1", "speaker": "pebble", "text": "Nothing.", "tokens": [8, 2]},
 ]
 
 
-def write(root: Path) -> Path:
-    """Write what the agent would have written."""
+def write_log(root: Path) -> Path:
+    """Write a session as the agent would, and a file that is none; return the session's path."""
     path = root / "blue.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     (root / "notes.txt").write_text("not a session")
@@ -38,23 +46,23 @@ def write(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_the_agent_stands_the_suite(tmp_path: Path, check: str) -> None:
-    """What every agent of thence promises."""
-    suite = AgentSuite(Agent("pebble", PROFILE), write, folder=tmp_path)
+def test_the_agent_passes_the_suite(tmp_path: Path, check: str) -> None:
+    """Checks what thence promises for every agent."""
+    suite = AgentSuite(Agent("pebble", PROFILE), write_log, folder=tmp_path)
 
     assert suite.complaints(check) == []
 
 
-def test_thence_finds_it_by_its_entry_point() -> None:
-    """Installed is all it has to be."""
+def test_thence_finds_the_agent_by_its_entry_point() -> None:
+    """Installing the package is enough."""
     assert agents()["pebble"].label == "Pebble"
 
 
-def test_a_session_means_what_it_should(tmp_path: Path) -> None:
-    """The answer written last is the live one; the first was paid for all the same."""
-    whole = load(write(tmp_path)).graph
-    cost = whole.session().cost
+def test_the_last_reply_is_live_and_all_replies_count(tmp_path: Path) -> None:
+    """The earlier reply is discarded; its tokens were billed all the same."""
+    graph = load(write_log(tmp_path)).graph
+    session = graph.session()
 
-    assert [str(s) for s in whole.states] == ["internal", "live", "dead", "dead", "dead", "live"]
-    assert whole.session().cwd == "/home/dev/tidepool"
-    assert (cost.input_tokens, cost.output_tokens) == (20, 5)
+    assert [str(s) for s in graph.states] == ["internal", "live", "dead", "dead", "dead", "live"]
+    assert session.cwd == "/home/dev/tidepool"
+    assert (session.cost.input_tokens, session.cost.output_tokens) == (20, 5)

@@ -6,13 +6,18 @@ decides which history, writes the files and reports (`thence.bridge.handoff`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
-from thence.format.records import JSON
+from thence.format.facts import RECORDED
+from thence.format.records import JSON, blocks, word
 
 
 class HandoffHistory(msgspec.Struct, frozen=True):
@@ -36,6 +41,73 @@ class HandoffHistory(msgspec.Struct, frozen=True):
         """Return a time so many milliseconds after this one, as every agent writes it."""
         moment = self.at + timedelta(milliseconds=after)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+    @property
+    def milliseconds(self) -> int:
+        """The time of the handoff, in milliseconds since 1970."""
+        return int(self.at.timestamp() * 1000)
+
+    def uuid(self, what: str | int) -> str:
+        """Return an id for a part of the session: the same whenever it is written."""
+        return str(uuid5(NAMESPACE_URL, f"thence:{self.session}:{what}"))
+
+    def _blocks(self, kind: str) -> Iterator[JSON]:
+        for message in self.messages:
+            for block in blocks(message["content"]):
+                if block.get("type") == kind:
+                    yield block
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """The names of the tools that were called, by the ids of the calls."""
+        return {block["id"]: block["name"] for block in self._blocks("tool_use")}
+
+    @property
+    def results(self) -> dict[str, JSON]:
+        """The results, by the ids of their calls."""
+        return {block["tool_use_id"]: block for block in self._blocks("tool_result")}
+
+
+def is_recorded(block: JSON) -> bool:
+    """Return whether a text was recorded by a client: the model sees it, and no user wrote it."""
+    return word(block.get("text")).startswith(RECORDED)
+
+
+def runs(content: Iterable[JSON]) -> Iterator[tuple[str, list[JSON]]]:
+    """Yield blocks of one kind that follow each other: `result`, `recorded` or `words`."""
+    for kind, run in groupby(content, key=_kind):
+        yield kind, list(run)
+
+
+def _kind(block: JSON) -> str:
+    if block.get("type") == "tool_result":
+        return "result"
+    return "recorded" if is_recorded(block) else "words"
+
+
+def image_url(source: JSON) -> str:
+    """Return the address of an image; one that has none holds the image."""
+    if source.get("type") == "url":
+        return word(source.get("url"))
+    return f"data:{word(source.get('media_type'))};base64,{word(source.get('data'))}"
+
+
+def image_data(source: JSON) -> JSON:
+    """Return an image as its data, for a client that has no room for an address."""
+    if source.get("type") == "url":
+        return {"type": "text", "text": f"[image: {word(source.get('url'))}]"}
+    data, media = word(source.get("data")), word(source.get("media_type"))
+    return {"type": "image", "data": data, "mimeType": media}
+
+
+def read_settings(path: Path) -> dict[str, JSON]:
+    """Return what a client's settings say, in TOML or JSON; nothing where they cannot be read."""
+    try:
+        text = path.read_text("utf-8-sig")
+        named: JSON = (tomllib if path.suffix == ".toml" else json).loads(text)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return named if isinstance(named, dict) else {}
 
 
 class HandoffSettings(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ import msgspec
 from thence.agents import AgentPrompt, File, Live, Mark, Source, files
 from thence.format import tools
 from thence.format.codec import RawRecord
+from thence.format.codec import objects as decode_lines
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
@@ -203,6 +204,13 @@ def first_records(path: str) -> list[Record]:
         if isinstance(value, dict):
             out.append(value)
     return out
+
+
+def lines_of(path: str) -> Iterator[Record]:
+    """Yield the objects of a small log, such as a prompt history; damaged lines are left out."""
+    for entry in decode_lines(files.chunks_of(path)):
+        if isinstance(entry, RawRecord):
+            yield entry.value
 
 
 def is_running(pid: JSON, noted: JSON = None) -> bool:

@@ -181,7 +181,7 @@ class _Export:
     def plan(self, before: Manifest | None, state: State) -> _Plan:
         """Compare the store with the last export, session by session."""
         report = self._report
-        stamps = _stamps(self._rows(), self._notes)
+        stamps = _stamps(self._store.sessions(Filter(order="oldest")), self._notes)
         changed = [
             uid for uid, stamp in stamps.items() if uid not in state or state[uid].stamp != stamp
         ]
@@ -213,9 +213,6 @@ class _Export:
         self._target.swap(pack_manifest(manifest))
         _add_totals(report, manifest)
         return manifest
-
-    def _rows(self) -> Iterator[SessionRow]:
-        return self._store.sessions(Filter(order="oldest"))
 
     def _stage(self, scratch: _Scratch, uids: Sequence[str], stamps: dict[str, str]) -> State:
         """Read sessions into the passing database; what is to be remembered of each."""

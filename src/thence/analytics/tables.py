@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from thence.agents.records import fields
+from thence.format.derived_events import log_ends, time_of
 from thence.format.figures import project
 from thence.format.graph import State
-from thence.format.joins import log_ends, time_of
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
@@ -374,7 +375,7 @@ def _usage(spend: JSON) -> tuple[Any, ...]:
 
 
 def _digest(digest: JSON) -> tuple[Any, ...]:
-    snippets = _object(digest.get("snippets"))
+    snippets = fields(digest.get("snippets"))
     return (
         *(digest.get("at"), _text(digest.get("outcome")), _number(digest.get("confidence"))),
         *(_text(digest.get("task_ref")), _number(digest.get("seconds"))),
@@ -391,7 +392,7 @@ def _digest(digest: JSON) -> tuple[Any, ...]:
 
 def _length(digest: JSON, name: str) -> int:
     """How many there were, those included that did not fit into the digest."""
-    return len(_list(digest.get(name))) + _count(_object(digest.get("left_out")).get(name))
+    return len(_list(digest.get(name))) + _count(fields(digest.get("left_out")).get(name))
 
 
 def _structs(entries: JSON, texts: Sequence[str], counts: Sequence[str]) -> str:
@@ -399,7 +400,7 @@ def _structs(entries: JSON, texts: Sequence[str], counts: Sequence[str]) -> str:
     return _json(
         {name: _text(entry.get(name)) or "" for name in texts}
         | {name: _count(entry.get(name)) for name in counts}
-        for entry in map(_object, _list(entries))
+        for entry in map(fields, _list(entries))
     )
 
 
@@ -412,7 +413,7 @@ def _tests(entries: JSON) -> str:
             "last_red": bool(entry.get("last_red")),
             **{name: entry.get(name) for name in ("passed", "failed", "skipped")},
         }
-        for entry in map(_object, _list(entries))
+        for entry in map(fields, _list(entries))
     )
 
 
@@ -424,7 +425,7 @@ def _errors(entries: JSON) -> str:
             "count": _count(entry.get("count")),
             "settled": entry.get("settled_by") is not None,
         }
-        for entry in map(_object, _list(entries))
+        for entry in map(fields, _list(entries))
     )
 
 
@@ -436,7 +437,7 @@ def _signal(signal: JSON, moment: int | None) -> tuple[Any, ...]:
             _text(signal.get("severity")),
             _text(signal.get("text")),
         ),
-        *(len(_list(signal.get("events"))), _json(_object(signal.get("data")))),
+        *(len(_list(signal.get("events"))), _json(fields(signal.get("data")))),
     )
 
 
@@ -551,10 +552,6 @@ def _number(value: JSON) -> float:
 
 def _list(value: JSON) -> Sequence[JSON]:
     return value if isinstance(value, (list, tuple)) else ()
-
-
-def _object(value: JSON) -> dict[str, JSON]:
-    return value if isinstance(value, dict) else {}
 
 
 def _json(value: Iterable[JSON]) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
+from thence.agents.records import objects
 from thence.errors import NotReadable, ThenceError
 from thence.format.records import JSON, text_of, word
 
@@ -288,7 +289,7 @@ class _Recording:
     def prompt(self, blocks: JSON) -> None:
         """Record what the user asks."""
         self._finish()
-        content = [made for block in _objects(blocks) if (made := _content(block)) is not None]
+        content = [made for block in objects(blocks) if (made := _content(block)) is not None]
         self._session.record("user", {"role": "user", "content": content})
 
     def cancel(self) -> None:
@@ -306,7 +307,7 @@ class _Recording:
             self._tool(update)
         elif kind == "plan":
             self.settle()
-            entries = _objects(update.get("entries"))
+            entries = objects(update.get("entries"))
             todos = [
                 {"content": word(entry.get("content")), "status": word(entry.get("status"))}
                 for entry in entries
@@ -433,10 +434,6 @@ def _session_of(message: Object) -> str:
     return word(params.get("sessionId")) if isinstance(params, dict) else ""
 
 
-def _objects(value: JSON) -> list[Object]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
 def _content(block: Object) -> JSON:
     """Return a block of the protocol as one of the Messages API; None where it says nothing."""
     kind = block.get("type")
@@ -473,7 +470,7 @@ def _tool_name(call: Object) -> str:
 def _result_content(call: Object) -> JSON:
     """Return what a call gave: what the editor was shown, else what the tool itself said."""
     out: list[JSON] = []
-    for part in _objects(call.get("content")):
+    for part in objects(call.get("content")):
         inner = part.get("content")
         if part.get("type") == "content" and isinstance(inner, dict):
             out.append(_content(inner))

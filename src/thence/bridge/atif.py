@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from thence.bridge.frames import Parcel, block_of, frame_of, head_of, parcel_of
+from thence.bridge.record_json import Parcel, block_of, frame_of, head_of, parcel_of
+from thence.format.derived_events import sum_usages
 from thence.format.facts import Block, Fact, text_in
 from thence.format.graph import State
-from thence.format.joins import sum_usages
 from thence.format.records import JSON, Usage, text_of
 from thence.format.session_graph import add_about
 from thence.format.stored import StoredEvent
@@ -244,7 +244,7 @@ class _Document:
         is_said = any(block.role != "system" for block in fact.blocks)
         if not rows or not is_said or all(row.event.state is State.INTERNAL for row in rows):
             self._loose.append({**frame_of(fact), "n": number})
-            line = self._channel_line(fact.channel)
+            line = self._lines.get(fact.channel, self._lines[MAIN])
             self._bill(line, rows, None)
             return
         line = self._line_for(name, fact, node)
@@ -298,9 +298,6 @@ class _Document:
             name += "'"
         line = self._lines[name] = _Line(name, channel, above)
         return line
-
-    def _channel_line(self, channel: str) -> _Line:
-        return self._lines.get(channel, self._lines[MAIN])
 
     # -- which step -----------------------------------------------------------------------
 

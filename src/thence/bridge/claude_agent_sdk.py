@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from thence.bridge.originals import mark_of, plain, session_name, shown_in
+from thence.bridge.sdk_records import mark_of, plain, session_name, shown_in
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal, Session

@@ -26,7 +26,7 @@ import msgspec
 import zstandard
 
 from thence.bridge.claude_agent_sdk import BRIDGE, OPEN, Front, TranscriptKey, uuid_of
-from thence.bridge.originals import read
+from thence.bridge.sdk_records import read
 from thence.errors import NotAppendable, ThenceError
 from thence.format import codec
 from thence.format.records import JSON

@@ -24,7 +24,7 @@ import msgspec
 
 from thence.agents.handoffs import HandoffHistory, HandoffSettings
 from thence.agents.profiles import agents
-from thence.bridge import portable
+from thence.bridge import portable_history
 from thence.errors import BadConfig, Conflict, NotAppendable, SessionNotFound
 from thence.format import repair
 from thence.format.nodes import Is
@@ -108,13 +108,13 @@ def plan(
     mended = readout.messages(to=event, full=True)
     if not mended.messages:
         raise SessionNotFound(f"no messages yet in {readout.uid}", hint="see thence show")
-    writer, target = portable.writer_of(to), agents()[to]
+    writer, target = portable_history.writer_of(to), agents()[to]
     if writer.session_id is not None:
         session = target.ask(writer.session_id, session)
     settings = (
         target.ask(writer.settings, root) if writer.settings is not None else HandoffSettings()
     )
-    messages, account = portable.convert_messages(mended.messages, agent, to)
+    messages, account = portable_history.convert_messages(mended.messages, agent, to)
     last = readout.records[event].id if event is not None else None
     end = event if event is not None else readout.graph.end
     known = readout.head.session
@@ -130,7 +130,7 @@ def plan(
             "by": by,
             "at": at.isoformat(),
         },
-        _one_line(readout.title),
+        " ".join(readout.title.split())[:200] if readout.title else None,
         known.model if agent == to else settings.model,
         known.git_branch,
         settings.provider,
@@ -154,7 +154,7 @@ def plan(
         dict(account.mapped),
         dict(account.as_text),
         dict(account.left + Counter(mended.reworded)),
-        list(map(portable.call_id, mended.answered)),
+        list(map(portable_history.call_id, mended.answered)),
         _repair_notes(mended),
         NOT_HANDED,
         list(written),
@@ -183,10 +183,6 @@ def _body(path: str, rows: list[JSON]) -> bytes:
     if not path.endswith(".jsonl"):
         return json.dumps(rows[0], indent=2).encode() + b"\n"
     return b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
-
-
-def _one_line(title: str | None) -> str | None:
-    return " ".join(title.split())[:200] if title else None
 
 
 def _repair_notes(mended: repair.Mended) -> list[str]:

@@ -28,7 +28,7 @@ from langgraph.checkpoint.base import (
 )
 
 from thence.bridge.deltas import TypedValue
-from thence.bridge.originals import session_name
+from thence.bridge.sdk_records import session_name
 from thence.bridge.threads import (
     BRIDGE,
     CheckpointPut,

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from thence.bridge.originals import fold, mark_of, plain, session_name, shown_in, unfold
+from thence.bridge.sdk_records import fold, mark_of, plain, session_name, shown_in, unfold
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from thence.errors import BadConfig, ThenceError
+from thence.format.derived_events import sum_usages, time_of
 from thence.format.facts import words_of
 from thence.format.graph import State
-from thence.format.joins import sum_usages, time_of
 from thence.format.records import JSON, Usage, text_of
 from thence.format.stored import StoredEvent
 

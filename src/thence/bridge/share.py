@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from thence.bridge.frames import Parcel, fact_in, frame_of, head_of, parcel_in, parcel_of
+from thence.bridge.record_json import Parcel, fact_in, frame_of, head_of, parcel_in, parcel_of
 from thence.errors import BadConfig, MissingPackage, NotReadable, ThenceError
 from thence.format.facts import Block, Fact
 from thence.format.normal import one_line
 from thence.format.records import JSON
 from thence.memory.fields import clean_fields, clean_summaries
-from thence.memory.spelling import plain
+from thence.memory.storable_json import plain
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession

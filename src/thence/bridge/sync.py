@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, get_args
 import msgspec
 
 from thence.bridge import sync_bundles as bundles
-from thence.bridge.frames import Parcel, frame_of, parcel_in, parcel_of
-from thence.bridge.incoming import Arrival, Importer
+from thence.bridge.import_files import Arrival, Importer
+from thence.bridge.record_json import Parcel, frame_of, parcel_in, parcel_of
 from thence.bridge.sync_bundles import Bundle, SessionPart, SyncedNote, SyncedPin
 from thence.bridge.sync_keys import Key, closed_name, new_secret, phrase_of, ring_name
 from thence.bridge.sync_places import SyncPlace

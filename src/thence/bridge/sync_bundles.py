@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import zstandard
 
-from thence.bridge.frames import Parcel, fact_in, frame_of, head_of, parcel_in
+from thence.bridge.record_json import Parcel, fact_in, frame_of, head_of, parcel_in
 from thence.bridge.sync_keys import Key, content_name
 from thence.errors import NotReadable
 from thence.format.records import JSON

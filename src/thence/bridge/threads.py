@@ -16,7 +16,7 @@ from contextlib import suppress
 import msgspec
 
 from thence.bridge.deltas import TypedValue, Values
-from thence.bridge.originals import mark_of
+from thence.bridge.sdk_records import mark_of
 from thence.format.records import JSON, Event
 from thence.journal.batches import MARK, BatchEntry, Batches
 from thence.journal.ids import uuid7

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from thence.agents.records import fields, objects
 from thence.bridge.atif import MAIN, OURS, Object
-from thence.bridge.frames import Parcel, fact_in, parcel_in
+from thence.bridge.record_json import Parcel, fact_in, parcel_in
 from thence.errors import NotReadable
 from thence.format import tools
 from thence.format.facts import Block, Edge, Fact, answers_of, calls_of
@@ -63,26 +64,20 @@ def written_by(document: Mapping[str, JSON]) -> str:
 
 
 def _ours(trajectory: JSON) -> Object:
-    extra = trajectory.get("extra") if isinstance(trajectory, dict) else None
-    ours = extra.get(OURS) if isinstance(extra, dict) else None
-    return ours if isinstance(ours, dict) else {}
-
-
-def _list(value: JSON) -> list[Object]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    return fields(fields(fields(trajectory).get("extra")).get(OURS))
 
 
 def _own_parcels(document: Object) -> Iterator[Parcel]:
     """Yield the sessions of a document that `trajectory_of` made."""
-    frames = _list(_ours(document).get("records"))
+    frames = objects(_ours(document).get("records"))
     todo = [document]
     while todo:
         trajectory = todo.pop()
-        steps = _list(trajectory.get("steps"))
+        steps = objects(trajectory.get("steps"))
         own = [step for step in steps if "copied_from" not in _ours(step)]
         for step in own:
-            frames += [_whole_frame(frame, own) for frame in _list(_ours(step).get("records"))]
-        for below in _list(trajectory.get("subagent_trajectories")):
+            frames += [_whole_frame(frame, own) for frame in objects(_ours(step).get("records"))]
+        for below in objects(trajectory.get("subagent_trajectories")):
             if _ours(below).get("uid"):
                 yield from _own_parcels(below)
             else:
@@ -150,25 +145,25 @@ def _facts(trajectory: Object, channel: str, depth: int) -> Iterator[Fact]:
             about=_about(trajectory, about),
         )
     above: str | None = None
-    for number, step in enumerate(_list(trajectory.get("steps")), start=1):
+    for number, step in enumerate(objects(trajectory.get("steps")), start=1):
         for fact in _step_facts(step, number, channel, model):
             node = fact.node
             yield _follow(fact, above, 2 * number + node.id.endswith("/results"))
             above = node.id
-    for number, below in enumerate(_list(trajectory.get("subagent_trajectories"))):
+    for number, below in enumerate(objects(trajectory.get("subagent_trajectories"))):
         if depth < _DEPTH:
             name = word(below.get("trajectory_id")) or f"{channel}/{number}"
             yield from _facts(below, one_line(name, _NAME_LENGTH), depth + 1)
 
 
 def _about(trajectory: Object, agent: Object) -> dict[str, JSON]:
-    fields = {
+    named = {
         "version": word(agent.get("version")),
         "agent": word(agent.get("name")),
         "model": word(agent.get("model_name")),
         "cwd": word(_ours(trajectory).get("cwd")),
     }
-    return {name: value for name, value in fields.items() if value}
+    return {name: value for name, value in named.items() if value}
 
 
 def _follow(fact: Fact, above: str | None, line: int) -> Fact:
@@ -217,7 +212,7 @@ def _agent_blocks(step: Object) -> Iterator[Block]:
         yield Block("thinking", "assistant", one_line(thought), payload)
     for text in _texts(step.get("message")):
         yield Block("assistant_msg", "assistant", one_line(text), {"type": "text", "text": text})
-    for call in _list(step.get("tool_calls")):
+    for call in objects(step.get("tool_calls")):
         tool, arguments = word(call.get("function_name")), call.get("arguments")
         short = tools.summary(tool, arguments)
         yield Block(
@@ -239,7 +234,7 @@ def _texts(message: JSON) -> Iterator[str]:
         if message:
             yield message
         return
-    for part in _list(message):
+    for part in objects(message):
         text = part.get("text")
         source = part.get("source")
         if isinstance(text, str) and text:
@@ -249,7 +244,7 @@ def _texts(message: JSON) -> Iterator[str]:
 
 
 def _results(results: JSON) -> Iterator[Block]:
-    for result in _list(results):
+    for result in objects(results):
         content = result.get("content")
         extra = result.get("extra")
         failed = extra.get("is_error") if isinstance(extra, dict) else None
@@ -272,9 +267,9 @@ def _parts(content: list[JSON]) -> Iterator[JSON]:
 
 
 def _subagents(observation: Object) -> Iterator[Edge]:
-    for result in _list(observation.get("results")):
+    for result in objects(observation.get("results")):
         call = word(result.get("source_call_id")) or None
-        for ref in _list(result.get("subagent_trajectory_ref")):
+        for ref in objects(result.get("subagent_trajectory_ref")):
             if name := word(ref.get("trajectory_id")):
                 yield Edge("subagent", one_line(name, _NAME_LENGTH), "ATIF", call=call, child=True)
 

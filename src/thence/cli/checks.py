@@ -6,6 +6,7 @@ A finding is ok, a note (worth knowing, nothing wrong), a warning (something to 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
@@ -226,8 +227,10 @@ def _projects() -> Iterator[Finding]:
 
 def modes(home: Path) -> Iterator[Finding]:
     """Find what others may read, or what is not ours."""
+    from thence.memory.disk import paths_below
+
     wrong: list[tuple[Path, int]] = []
-    for path in [home, *home.rglob("*")] if home.is_dir() else ():
+    for path in chain([home], paths_below(home)):
         try:
             here = path.lstat()
         except OSError:  # removed while we look
@@ -325,7 +328,7 @@ def clock(store: Store | None) -> Iterator[Finding]:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hooks import describe_status, fix_of, names, status_of
+    from thence.cli.hook_install import describe_status, fix_of, names, status_of
 
     now = present()
     roots = wiring.roots(known)
@@ -373,10 +376,10 @@ def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
 def setup_parts(home: Path) -> Iterator[Finding]:
     """Tell whether what setup installed is there, and whether the viewer's program is this one."""
     from thence import __version__
-    from thence.cli import background, launcher, parts
+    from thence.cli import background, launcher, setup_parts
 
-    recorded = parts.read_record(home)
-    known = {part.name: part for part in parts.PARTS}
+    recorded = setup_parts.read_record(home)
+    known = {part.name: part for part in setup_parts.PARTS}
     wrong = 0
     for name, whose in recorded.items():
         for owner in whose:
@@ -462,7 +465,9 @@ def journals(store: Store | None) -> Iterator[Finding]:
 def other_layouts(known: Mapping[str, Adapter]) -> Iterator[Finding]:
     """Tell of logs in `projects/ID/sessions`, which no client that we know writes."""
     for root in chain.from_iterable(wiring.roots(known).values()):
-        logs = sorted(str(path) for path in root.glob("projects/*/sessions/*.jsonl"))
+        logs: list[str] = []
+        with contextlib.suppress(FileNotFoundError):  # a client removes a folder while we look
+            logs = sorted(str(path) for path in root.glob("projects/*/sessions/*.jsonl"))
         if logs:
             words = f"{several(len(logs), 'log')} in projects/*/sessions below {tilde(str(root))}"
             fix = f"move them up one folder, or thence show {tilde(logs[0])}"

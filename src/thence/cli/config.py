@@ -11,8 +11,8 @@ import click
 
 from thence import config
 from thence.cli import options, settings_file, wiring
-from thence.cli.changes import Edit, carry_out
 from thence.cli.columns import DIM, TextCell, table, tilde
+from thence.cli.file_changes import Edit, carry_out
 from thence.cli.terminal import answer, clean, several, size, width
 from thence.errors import BadConfig
 

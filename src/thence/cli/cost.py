@@ -27,7 +27,7 @@ from thence.cli.columns import (
 from thence.cli.terminal import answer, clean, cut, several, short, width, wrap
 
 if TYPE_CHECKING:
-    from thence.memory.bills import CostTable
+    from thence.memory.cost_totals import CostTable
     from thence.memory.store import SessionRow, Store, Total
 
 By = Literal["day", "week", "month", "model", "project", "agent", "session", "branch", "pr", "tag"]
@@ -69,10 +69,10 @@ def command(
     """Print what was spent, by days of the terminal's zone."""
     if check:
         return _check_budgets()
-    from thence.memory.bills import CostTable
+    from thence.memory.cost_totals import CostTable
+    from thence.memory.local_days import zone_label, zone_named
     from thence.memory.search import moment
     from thence.memory.store import Filter
-    from thence.memory.zones import zone_label, zone_named
 
     zone = zone_named(tz)
     label = zone_label(zone, present())

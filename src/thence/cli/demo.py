@@ -20,7 +20,7 @@ from thence.cli.terminal import as_json, clean, columns, say, style
 from thence.errors import NotAppendable, ThenceError
 
 if TYPE_CHECKING:
-    from thence.cli.madeup import Homes
+    from thence.cli.sample_machine import Homes
 
 OVERRIDES = ("THENCE_STORE", "THENCE_NO_PERSISTENCE", "CLAUDE_NO_SESSION_PERSISTENCE")
 """Variables that would lead away from the made-up machine, or keep it empty."""
@@ -117,14 +117,14 @@ def _has_sessions() -> bool:
 
 def made(folder: Path | None) -> Homes:
     """Write the sessions into an empty folder."""
-    from thence.cli import madeup
+    from thence.cli import sample_machine
 
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="thence-demo-"))
     elif folder.is_dir() and any(folder.iterdir()):
         raise NotAppendable(f"{folder} is not empty", hint="choose a new folder, or leave it out")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return madeup.write(folder.resolve(), datetime.now(UTC))
+    return sample_machine.write(folder.resolve(), datetime.now(UTC))
 
 
 def _live_there(homes: Homes) -> None:
@@ -163,7 +163,7 @@ def _script(homes: Homes) -> Path:
 
 
 def _next(script: Path, homes: Homes) -> list[str]:
-    from thence.cli.madeup import made_id
+    from thence.cli.sample_machine import made_id
 
     main = made_id("clock-change")[:4]
     rows = (

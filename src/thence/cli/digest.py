@@ -9,7 +9,7 @@ import click
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, agent_label, money, project, row_cost, short_id, when
-from thence.cli.reading import flow
+from thence.cli.read_notices import flow
 from thence.cli.terminal import (
     answer,
     clean,
@@ -22,7 +22,7 @@ from thence.cli.terminal import (
     wrap,
 )
 from thence.errors import SessionNotFound
-from thence.memory.bills import with_dollars
+from thence.memory.cost_totals import with_dollars
 from thence.memory.notes import read_notes
 from thence.memory.recall import with_lineage
 from thence.memory.search import OUTCOME_NAMES
@@ -79,10 +79,10 @@ def load_digest(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JS
 
 def with_standing(digest: dict[str, JSON], row: SessionRow) -> dict[str, JSON]:
     """Return a digest that says of a session that is open now what goes on, not how it ended."""
-    from thence.memory import standing
+    from thence.memory import session_status
 
     known = wiring.tellers()
-    now = standing.now(known, wiring.roots(known)).of(row)
+    now = session_status.now(known, wiring.roots(known)).of(row)
     if now not in ("running", "waiting"):
         return digest
     why = "running now" if now == "running" else "waiting for you"

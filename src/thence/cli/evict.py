@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from thence.cli import options, wiring
-from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, title_text
+from thence.cli.file_changes import confirm
 from thence.cli.terminal import as_json, cut, say, several, size, width
 from thence.errors import ThenceError
 

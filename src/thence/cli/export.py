@@ -14,7 +14,7 @@ import click
 from thence import __version__
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
-from thence.cli.reading import exit_code
+from thence.cli.read_notices import exit_code
 from thence.cli.terminal import answer, as_json, clean, say, several, size
 from thence.errors import NotAppendable, NotReadable
 from thence.format.figures import clean_text
@@ -202,7 +202,7 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
 
     from thence.analytics.exports import target_at
     from thence.analytics.parquet import export
-    from thence.cli.bar import export_progress
+    from thence.cli.progress_bar import export_progress
 
     with wiring.store() as store, export_progress(shown=not json) as show_progress:
         report = export(
@@ -245,7 +245,7 @@ def export_lines(
     spans: Spans | None = None,
 ) -> Iterator[str]:
     """Yield the lines of an export."""
-    from thence.format import forms
+    from thence.format import export_formats
     from thence.memory.labels import Label
     from thence.memory.notes import note_events, read_notes
 
@@ -256,11 +256,11 @@ def export_lines(
         yield _line(session.messages(full=True).messages, redactor)
     elif form == "jsonl":
         notes = note_events(read_notes(wiring.home()), session.uid)
-        lines = forms.lines(session, notes, name=label.name, tags=list(label.tags))
-        for line in forms.flat(session) if flatten else lines:
+        lines = export_formats.lines(session, notes, name=label.name, tags=list(label.tags))
+        for line in export_formats.flat(session) if flatten else lines:
             yield _line(line, redactor)
     else:
-        write = forms.markdown if form == "markdown" else forms.page
+        write = export_formats.markdown if form == "markdown" else export_formats.page
         made = write(session, name=label.name)
         # As a whole: a secret may stand on several lines.
         page = "\n".join(made)

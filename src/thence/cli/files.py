@@ -40,9 +40,9 @@ def command(
     json: bool,
 ) -> int:
     """Print the sessions that touched a file, the newest first."""
+    from thence.memory.file_history import reasons, sessions_touching
     from thence.memory.search import moment
     from thence.memory.store import Filter
-    from thence.memory.touched import reasons, sessions_touching
 
     wanted = Filter(agent=agent, after=moment(since) if since else None)
     with wiring.store() as store:

@@ -18,9 +18,9 @@ import click
 
 from thence.agents.profiles import label_of
 from thence.cli import options, wiring
-from thence.cli.changes import confirm
 from thence.cli.columns import short_id, tell, tilde, title_text
 from thence.cli.deletion import OURS, forget, own_files
+from thence.cli.file_changes import confirm
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width
 from thence.errors import SessionBusy, ThenceError
 
@@ -106,12 +106,14 @@ def _needles(store: Store, row: SessionRow) -> list[str]:
 
 def prove(home: Path, needles: list[str]) -> ErasureProof:
     """Look through every byte of the home."""
+    from thence.memory.disk import paths_below
+
     files: list[Path] = []
     traces: list[tuple[Path, str]] = []
     total = 0
     wanted = [(needle, needle.encode("utf-8", "replace")) for needle in needles]
     longest = max((len(raw) for _, raw in wanted), default=1)
-    for path in sorted(home.rglob("*")):
+    for path in paths_below(home):
         if path.is_symlink() or not path.is_file():
             continue
         files.append(path)

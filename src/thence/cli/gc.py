@@ -9,8 +9,8 @@ import click
 
 from thence import config
 from thence.cli import options, wiring
-from thence.cli.changes import confirm
 from thence.cli.columns import DIM, TextCell, short_id, table, tell
+from thence.cli.file_changes import confirm
 from thence.cli.terminal import as_json, clean, say, several, size, style, width, wrap
 from thence.errors import SKIPS
 

@@ -10,7 +10,7 @@ from thence.bridge.handoff import carry_out
 from thence.cli import options
 from thence.cli.columns import tell
 from thence.cli.handoffs import ask_before, lines, prepare, read_original
-from thence.cli.reading import exit_code
+from thence.cli.read_notices import exit_code
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
 

@@ -13,8 +13,8 @@ import click
 from thence import __version__
 from thence.bridge.handoff import Handoff, carry_out, end_of, plan
 from thence.cli import wiring
-from thence.cli.changes import NotAnswered
 from thence.cli.columns import tilde
+from thence.cli.file_changes import NotAnswered
 from thence.cli.terminal import cut, several, width
 from thence.format.figures import clean
 
@@ -76,7 +76,7 @@ def prepare(
     from datetime import UTC, datetime
     from uuid import uuid4
 
-    from thence.bridge.portable import writer_of
+    from thence.bridge.portable_history import writer_of
     from thence.journal.ids import uuid7
     from thence.memory.recall import place_of
 

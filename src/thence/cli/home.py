@@ -40,13 +40,21 @@ from thence.cli.columns import (
 )
 from thence.cli.terminal import answer, clean, cut, justify, several, size, style, width, wrap
 from thence.format.figures import argument
-from thence.memory.bills import sum_totals, totals_by_day
 from thence.memory.budgets import BudgetUse, budget_warnings
+from thence.memory.cost_totals import sum_totals, totals_by_day
+from thence.memory.local_days import midnight, millis
 from thence.memory.notes import age_removal_start
 from thence.memory.retention import brief_rule, rule
-from thence.memory.standing import Now, Risk, Standing, at_risk, now, open_sessions, session_object
+from thence.memory.session_status import (
+    Now,
+    Risk,
+    Standing,
+    at_risk,
+    now,
+    open_sessions,
+    session_object,
+)
 from thence.memory.store import Filter, SessionRow, Store, Total
-from thence.memory.zones import midnight, millis
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
@@ -240,7 +248,7 @@ class Home:
         return [*cells, TextCell(ago(when(session.ended_at), self.at))]
 
     def _at_risk(self, room: int) -> Iterator[str]:
-        from thence.cli.risks import risk_lines
+        from thence.cli.expiring_sessions import risk_lines
 
         if not self.risks:
             return

@@ -39,11 +39,13 @@ class HomeSweep:
         wait_s: float = 0.0,
         digests: bool = True,
         digest_limit_s: float | None = None,
+        only_found: bool = False,
     ) -> SweepReport:
         """Sweep, and return what was done.
 
-        Without `digests` these and the storage limits are left to a later sweep. Raises
-        `StoreLocked` when another sweep goes on for `wait_s` seconds.
+        Without `digests` these and the storage limits are left to a later sweep; with `only_found`
+        so is what concerns sessions that the readers do not find. Raises `StoreLocked` when
+        another sweep goes on for `wait_s` seconds.
         """
         store = self._store
         with store.sweeping(wait_s):
@@ -52,7 +54,7 @@ class HomeSweep:
                 store, known, evicts=limits, progress=self._progress, digests=digests
             )
             self.report = sweep.report
-            report = sweep.run(roots, digest_limit_s)
+            report = sweep.run(roots, digest_limit_s, only_found=only_found)
             self.empty_roots = sweep.empty_roots
             if report.sessions_new:
                 wiring.refresh_folders(store)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import hooking, hooks, launcher, options, wiring
-from thence.cli.changes import Edit, EditRefused, change
+from thence.cli import hook_install, hook_settings, launcher, options, wiring
 from thence.cli.columns import DIM, TextCell, agent_label, present, table, tell, tilde
+from thence.cli.file_changes import Edit, EditRefused, change
 from thence.cli.screen import say, width
 from thence.cli.terminal import as_json, clean
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SWEEP_DELAY_S = 3.0
 """Seconds between the first nudge and the sweep that it starts: more of them come together."""
 
-_agents = click.argument("agents", nargs=-1, type=hooks.NAMES)
+_agents = click.argument("agents", nargs=-1, type=hook_install.NAMES)
 _via = click.option(
     "--via",
     type=click.Choice(["notify", "hooks"]),
@@ -72,15 +72,15 @@ def install(
     if not names:
         tell(["no agent found on this machine", "  thence hook install AGENT creates its settings"])
         return 0
-    edits = hooks.installs(names, via, brief=brief)
-    own, missing = hooks.sweeps_on_hook(wiring.home())
+    edits = hook_install.installs(names, via, brief=brief)
+    own, missing = hook_install.sweeps_on_hook(wiring.home())
     if own is not None:
-        edits.append((hooks.OWN, own))
+        edits.append((hook_install.OWN, own))
     code = _change(edits, dry_run=dry_run, yes=yes, json=json, keep=True)
     if not json:
-        tell(hooks.consents(names))
+        tell(hook_install.consents(names))
     if brief and not json:
-        tell(hooks.without_brief(names))
+        tell(hook_install.without_brief(names))
     if missing and not json:
         tell([missing])
     elif not json and not dry_run:
@@ -96,8 +96,12 @@ def install(
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, brief: bool, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the hooks of agents out."""
-    wanted = [name for name in agents or hooks.names() if not brief or hooks.brief_place(name)]
-    edits = hooks.removals(wanted, hooking.BRIEF if brief else hooking.ROLES)
+    wanted = [
+        name
+        for name in agents or hook_install.names()
+        if not brief or hook_install.brief_place(name)
+    ]
+    edits = hook_install.removals(wanted, hook_settings.BRIEF if brief else hook_settings.ROLES)
     return _change(edits, dry_run=dry_run, yes=yes, json=json, keep=False)
 
 
@@ -106,7 +110,7 @@ def _change(
 ) -> int:
     done = change(
         edits,
-        lambda due: hooks.apply(due, keep=keep),
+        lambda due: hook_install.apply(due, keep=keep),
         already="installed" if keep else "not installed",
         dry_run=dry_run,
         yes=yes,
@@ -114,7 +118,7 @@ def _change(
     )
     if not done and keep and not dry_run:
         launcher.ensure(wiring.home())
-    names = [name for name in done if name != hooks.OWN]
+    names = [name for name in done if name != hook_install.OWN]
     if names and not json:
         tell([f"{'installed' if keep else 'removed'}: {', '.join(names)}"])
     return 0
@@ -151,13 +155,13 @@ def status(agents: tuple[str, ...], *, json: bool, utc: bool) -> int:
 def _status_or_error(agent: str) -> dict[str, JSON]:
     """Return how an agent's hook stands, or why nobody can say: one does not hide the others."""
     try:
-        return hooks.status_of(agent)
+        return hook_install.status_of(agent)
     except EditRefused as error:
         return {"agent": agent, "error": error.message}
 
 
 def _cells(status: dict[str, JSON], now: datetime) -> list[TextCell]:
-    mark, words, colour = hooks.describe_status(status, now)
+    mark, words, colour = hook_install.describe_status(status, now)
     return [
         TextCell(mark, colour),
         TextCell(agent_label(status["agent"])),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from thence.cli import toml_text, yaml_text
-from thence.cli.changes import EditRefused
+from thence.cli.file_changes import EditRefused
 
 if TYPE_CHECKING:
     from pathlib import Path

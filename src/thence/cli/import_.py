@@ -13,8 +13,8 @@ from thence.cli.terminal import answer, clean, several
 from thence.errors import SKIPS
 
 if TYPE_CHECKING:
-    from thence.bridge.frames import Parcel
-    from thence.bridge.incoming import Arrival, Incoming
+    from thence.bridge.import_files import Arrival, Incoming
+    from thence.bridge.record_json import Parcel
 
 
 @click.command(
@@ -46,7 +46,7 @@ def command(
     json: bool,
 ) -> int:
     """Read files, and store the sessions in them."""
-    from thence.bridge.incoming import read_file
+    from thence.bridge.import_files import read_file
 
     if not paths:
         swept: int = ctx.invoke(load_command("sweep"), dry_run=dry_run, json=json)
@@ -59,7 +59,7 @@ def command(
 
 
 def _store(files: Sequence[tuple[Path, Incoming]], *, dry_run: bool) -> list[Arrival]:
-    from thence.bridge.incoming import Importer
+    from thence.bridge.import_files import Importer
 
     out: list[Arrival] = []
     with wiring.store(must_exist=False) as store, store.sweeping(wiring.SWEEP_WAIT_S):

@@ -22,7 +22,7 @@ from thence.agents.files import MAX_LIST_BYTES, measure_source, open_regular
 from thence.agents.sessions import check_readable, find_source, load_source
 from thence.cli import options
 from thence.cli.file_counts import Counts
-from thence.cli.reading import exit_code, flow, notices, skipped_line
+from thence.cli.read_notices import exit_code, flow, notices, skipped_line
 from thence.cli.terminal import answer, clean, cut, several, short, size, style, width, wrap
 from thence.errors import NotReadable
 from thence.format import codec
@@ -32,7 +32,7 @@ from thence.memory.readouts import open_loaded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from thence.format.joins import Spent
+    from thence.format.derived_events import Spent
 
 MAX_ANALYSED_BYTES = 96 << 20  # a session takes about six times its file in memory
 """Bytes of the largest session that is put together here."""
@@ -219,7 +219,7 @@ def _rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _session_rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
-    from thence.cli.page import STATES
+    from thence.cli.session_text import STATES
     from thence.format.graph import State
 
     if report["states"]:

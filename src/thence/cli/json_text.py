@@ -1,6 +1,7 @@
 """Changes of JSON text in which everything else stays byte for byte: spaces, order, numbers.
 
-A value is named by the keys and indices that lead to it. The text must be valid JSON.
+`edit` compares what a text says with what it should say. A value is named by the keys and indices
+that lead to it. The text must be valid JSON.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Path = Sequence[str | int]
+
+BOM = "\ufeff"
 
 _decode = json.JSONDecoder().raw_decode
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -24,6 +27,49 @@ class JsonItem(NamedTuple):
     start: int
     value: int
     end: int
+
+
+def edit(text: str, wanted: dict[str, Any]) -> str:
+    """Return the text so that it says what is wanted.
+
+    Items come at the end of their object or list. A value that is neither removed nor added must be
+    the same, but for such items inside it; who calls reads the text back.
+    """
+    bare = text.removeprefix(BOM)
+    return text[: len(text) - len(bare)] + _edit(bare, [], json.loads(bare), wanted)
+
+
+def _edit(text: str, path: list[str | int], old: Any, new: Any) -> str:
+    """Return the text with the value at this path changed from what it says now."""
+    if isinstance(old, list) and isinstance(new, list):
+        return _edit_list(text, path, old, new)
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return text
+    for name in [name for name in old if name not in new]:
+        text = remove(text, [*path, name])
+    for name, value in new.items():
+        if name not in old and isinstance(value, dict) and not path:
+            # An object at the top is opened first, so that its members get lines of their own.
+            text = _edit(append(text, path, f"{json.dumps(name)}: {{}}"), [name], {}, value)
+        elif name not in old:
+            text = append(text, path, f"{json.dumps(name)}: {json.dumps(value)}")
+        else:
+            text = _edit(text, [*path, name], old[name], value)
+    return text
+
+
+def _edit_list(text: str, path: list[str | int], old: list[Any], new: list[Any]) -> str:
+    """Return the text with a list that lost elements, or has new ones, or others in them."""
+    at = 0
+    for nth, element in enumerate(old):
+        if at < len(new) and (element == new[at] or len(old) - nth == len(new) - at):
+            text = _edit(text, [*path, at], element, new[at])
+            at += 1
+        else:
+            text = remove(text, [*path, at])
+    for element in new[at:]:
+        text = append(text, path, json.dumps(element))
+    return text
 
 
 def append(text: str, path: Path, item: str) -> str:

@@ -44,11 +44,11 @@ if [ "$1" = {word} ]; then
   shift
   exec "$python" -I -S "$nudge" "$@"
 fi
-exec {python_command} -m thence "$@"
+exec {python_command} -c 'from thence.__main__ import main; main()' "$@"
 """
-_PYTHON: Final = re.compile(r"^python=(.*)$", re.MULTILINE)
-_NUDGE: Final = re.compile(r"^nudge=(.*)$", re.MULTILINE)
-_VERSION: Final = re.compile(r"^# Starts thence (\d+)\.(\d+)", re.MULTILINE)
+_PYTHON: Final = r"(?m)^python=(.*)$"
+_NUDGE: Final = r"(?m)^nudge=(.*)$"
+_VERSION: Final = r"(?m)^# Starts thence (\d+)\.(\d+)"
 
 State = Literal["none", "current", "other", "old", "dead"]
 
@@ -96,12 +96,12 @@ def look(home: Path) -> Launcher:
         is_runnable = os.access(path, os.X_OK)
     except OSError:  # a home that was never set up has none
         return Launcher(path, "none")
+    if is_runnable and text == script(home):
+        return Launcher(path, "current", processes.python()[0])
     python, nudge = (_value(pattern, text) for pattern in (_PYTHON, _NUDGE))
     if not is_runnable or not os.access(python, os.X_OK) or not Path(nudge).is_file():
         return Launcher(path, "dead", python)
-    if text == script(home):
-        return Launcher(path, "current", python)
-    version = _VERSION.search(text)
+    version = re.search(_VERSION, text)
     written = tuple(map(int, version.groups())) if version else (0, 0)
     is_same_python = python == sys.executable
     is_old = is_same_python or written < _numbers(__version__)
@@ -152,9 +152,9 @@ def refresh(home: Path, *, tells: bool = True) -> str | None:
     return f"hooks could not run: {gone} is gone; they use this thence from now on"
 
 
-def _value(pattern: re.Pattern[str], text: str) -> str:
+def _value(pattern: str, text: str) -> str:
     """Return the word that a line of the script assigns."""
-    match = pattern.search(text)
+    match = re.search(pattern, text)
     try:
         words = shlex.split(match[1]) if match else []
     except ValueError:

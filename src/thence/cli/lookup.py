@@ -17,7 +17,7 @@ from thence.memory.recall import load_session, place_of, stored_ancestors
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
-    from thence.cli.page import Page
+    from thence.cli.session_text import Page
     from thence.format.readout import Readout, Record
     from thence.memory.readouts import OpenedSession
     from thence.memory.store import SessionRow, Store

@@ -29,13 +29,13 @@ from thence.cli.columns import (
     title_text,
     when,
 )
-from thence.cli.risks import risk_lines
+from thence.cli.expiring_sessions import risk_lines
 from thence.cli.terminal import answer, clean, cut, justify, several, style, width
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
     from thence.memory.labels import Label
-    from thence.memory.standing import Now, Risk, Standing
+    from thence.memory.session_status import Now, Risk, Standing
     from thence.memory.store import Filter, SessionRow, Store, Total
 
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
@@ -136,10 +136,10 @@ def command(
     with wiring.store() as store:
         if at_risk:
             return _at_risk(store, wanted, json=json)
-        from thence.memory import standing
+        from thence.memory import session_status
 
         known = wiring.tellers()
-        now = standing.now(known, wiring.roots(known))
+        now = session_status.now(known, wiring.roots(known))
         listing = Listing(store, wanted, now, present(utc=utc), labels, running=running)
         lines = listing.lines(width(), tree=tree)
         return answer(lambda: [listing.object(row) for row in listing.rows], lines, json=json)
@@ -163,7 +163,7 @@ class Listing:
         self._wanted = wanted
         self._running = running
         if running:
-            from thence.memory.standing import open_sessions
+            from thence.memory.session_status import open_sessions
 
             self.rows = open_sessions(store, wanted, now, at.timestamp(), labels)
         else:
@@ -176,7 +176,7 @@ class Listing:
 
     def object(self, row: SessionRow) -> JSON:
         """Return a session as others read it: its fields, and what a list shows besides."""
-        from thence.memory.standing import session_object
+        from thence.memory.session_status import session_object
 
         return session_object(row, self.now.of(row, self.at.timestamp()))
 
@@ -184,9 +184,9 @@ class Listing:
 
     def lines(self, room: int, *, tree: bool = False) -> Iterator[str]:
         """Yield the list as text, the sums last."""
-        from thence.memory.descent import descent
+        from thence.memory.ancestry import nest_by_ancestry
 
-        rows = descent(self.rows) if tree else [(row, 0) for row in self.rows]
+        rows = nest_by_ancestry(self.rows) if tree else [(row, 0) for row in self.rows]
         if room < NARROW:
             yield from self._narrow(rows, room)
         else:
@@ -318,7 +318,7 @@ def _total(store: Store, wanted: Filter, rows: Sequence[SessionRow] | None) -> T
 
 
 def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
-    from thence.memory.standing import at_risk
+    from thence.memory.session_status import at_risk
 
     known = wiring.tellers()
     risks = at_risk(known, wiring.roots(known), store)

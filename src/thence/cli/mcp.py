@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from thence import __version__
-from thence.cli import launcher, options, registering, wiring
-from thence.cli.changes import Edit, carry_out, change
+from thence.cli import launcher, mcp_settings, options, wiring
 from thence.cli.columns import DIM, TextCell, agent_label, table, tell, tilde
+from thence.cli.file_changes import Edit, carry_out, change
 from thence.cli.terminal import answer, width
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PORT = 7332  # one more than the viewer's, so that both run side by side
 
-_agents = click.argument("agents", nargs=-1, type=registering.NAMES)
+_agents = click.argument("agents", nargs=-1, type=mcp_settings.NAMES)
 
 
 @click.group(
@@ -73,16 +73,16 @@ def _listen(port: int) -> None:
     import uvicorn
 
     from thence.cli import viewer
-    from thence.serve import gate, mcp
-    from thence.serve.limits import LimitedServer
+    from thence.serve import auth, mcp
+    from thence.serve.request_timeouts import LimitedServer
 
     listener = viewer.listen(viewer.HOST, port)
-    guard = gate.AuthMiddleware(
-        viewer.HOST, listener.getsockname()[1], key=gate.home_key(wiring.home())
+    guard = auth.AuthMiddleware(
+        viewer.HOST, listener.getsockname()[1], key=auth.home_key(wiring.home())
     )
     tell(
         [
-            f"http://{gate.authority(viewer.HOST, guard.port)}{mcp.PATH}",
+            f"http://{auth.authority(viewer.HOST, guard.port)}{mcp.PATH}",
             f"Authorization: Bearer {guard.token}",
             "this machine only; Ctrl-C stops it",
         ]
@@ -105,10 +105,10 @@ def _listen(port: int) -> None:
 def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Put the server into agents' settings."""
     wanted = list(agents) or [
-        name for name in registering.names() if registering.place_of(name).path.exists()
+        name for name in mcp_settings.names() if mcp_settings.place_of(name).path.exists()
     ]
     changes = [
-        (name, registering.install(registering.place_of(name), registering.own_entry()))
+        (name, mcp_settings.install(mcp_settings.place_of(name), mcp_settings.own_entry()))
         for name in wanted
     ]
     return _change(changes, "installed", dry_run=dry_run, yes=yes, json=json)
@@ -121,7 +121,7 @@ def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) ->
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the server out of agents' settings."""
-    gone = registering.removals(agents or registering.names())
+    gone = mcp_settings.removals(agents or mcp_settings.names())
     return _change(gone, "removed", dry_run=dry_run, yes=yes, json=json)
 
 
@@ -154,10 +154,10 @@ def status(agents: tuple[str, ...], *, json: bool) -> int:
     places = [
         {
             "agent": agent,
-            "path": str(registering.place_of(agent).path),
-            "state": registering.state(registering.place_of(agent), registering.own_entry()),
+            "path": str(mcp_settings.place_of(agent).path),
+            "state": mcp_settings.state(mcp_settings.place_of(agent), mcp_settings.own_entry()),
         }
-        for agent in agents or registering.present()
+        for agent in agents or mcp_settings.present()
     ]
     words = {
         "none": TextCell("not installed"),

@@ -28,7 +28,7 @@ def command(
     ctx: click.Context, wanted: str | None, at: str | None, port: int, *, no_open: bool, json: bool
 ) -> int:
     """Open the viewer."""
-    from thence.serve import gate
+    from thence.serve import auth
 
     page = ""
     if at is not None and (wanted is None or not EVENT_NAME.fullmatch(at)):
@@ -40,8 +40,8 @@ def command(
     home = wiring.home()
     if (runs := background.find_running(home)) is not None:
         port = runs.port
-    key = gate.home_key(home) if (home / gate.KEY).exists() else token_bytes(32)
-    there = gate.AuthMiddleware(viewer.HOST, port, key=key)
+    key = auth.home_key(home) if (home / auth.KEY).exists() else token_bytes(32)
+    there = auth.AuthMiddleware(viewer.HOST, port, key=key)
     if viewer.is_ours(there):
         return viewer.open_again(there, page=page, json=json, opens=not no_open)
     code: int = ctx.invoke(

@@ -102,8 +102,8 @@ class PushMarks:
 
 
 def _push(store: Store, address: str, noted: PushMarks, exclude: list[str], *, json: bool) -> int:
-    from thence.cli.bar import ProgressBar
     from thence.cli.interrupts import interruptible
+    from thence.cli.progress_bar import ProgressBar
     from thence.team.postgres import NotPermitted, StoreLost, Unreachable
     from thence.team.pushing import Pusher
 

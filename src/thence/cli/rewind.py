@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from thence.cli import options, wiring
-from thence.cli.changes import confirm
 from thence.cli.columns import DIM, short_id, tell
+from thence.cli.file_changes import confirm
 from thence.cli.terminal import as_json, clean, cut, say, several, style, width
 from thence.errors import SessionNotFound, ThenceError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from thence.cli import options, scheduling, wiring
-from thence.cli.changes import confirm, show
 from thence.cli.columns import tell, tilde
+from thence.cli.file_changes import confirm, show
 from thence.cli.terminal import answer, as_json, clean, cut, say, width
 
 if TYPE_CHECKING:

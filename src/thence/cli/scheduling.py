@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 from thence import config
 from thence.agents.profiles import folder_variables
 from thence.cli import launcher
-from thence.cli.changes import Edit, EditRefused, carry_out
+from thence.cli.file_changes import Edit, EditRefused, carry_out
 
 Every = Literal["hourly", "daily", "weekly"]
 NAME: Final = "thence-sweep"

@@ -44,10 +44,6 @@ def width() -> int:
     return max(40, _size("COLUMNS", 0) or 80)
 
 
-def _rows() -> int:
-    return _size("LINES", 1) or 24
-
-
 def _size(name: str, at: int) -> int:
     """Ask the environment, then the terminal, for one of its measures; 0 if nobody says."""
     text = os.environ.get(name, "")
@@ -117,7 +113,7 @@ def _print(lines: Iterable[str], *, pager: bool = True) -> None:
     lines = iter(lines)
     if pager and sys.stdout.isatty() and (command := _pager()):
         all_lines = list(lines)
-        if len(all_lines) >= _rows() and _print_paged(command, all_lines):
+        if len(all_lines) >= (_size("LINES", 1) or 24) and _print_paged(command, all_lines):
             return
         lines = iter(all_lines)
     while batch := list(itertools.islice(lines, 1000)):  # long answers need little room

@@ -96,9 +96,9 @@ def command(
     from msgspec.structs import replace
 
     from thence.memory.labels import search, searchable_notes, with_tagged
+    from thence.memory.local_days import zone_named
     from thence.memory.notes import matching_notes
     from thence.memory.search import hits, parse
-    from thence.memory.zones import zone_named
 
     zone = zone_named("UTC" if utc else tz)
     # What the shell took for one word, quoted, was meant as one phrase only if it says so.

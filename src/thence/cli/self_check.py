@@ -129,7 +129,7 @@ def _works() -> Iterator[CheckResult]:
 
 
 def _reads(env: dict[str, str]) -> Iterator[CheckResult]:
-    listed = _list_ids(env)
+    listed = [row["session_uid"] for row in _run(env, "ls", "-n", "100000")]
     if not listed:
         raise CheckFailed("no session is listed")
     yield CheckResult("list", details=several(len(listed), "session"))
@@ -230,10 +230,6 @@ def _environment(folder: Path) -> dict[str, str]:
     """Return variables under which nothing of this user's home is read or written."""
     env = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
     return env | {"HOME": str(folder), config.HOME: str(folder / ".thence"), "NO_COLOR": "1"}
-
-
-def _list_ids(env: dict[str, str]) -> list[str]:
-    return [row["session_uid"] for row in _run(env, "ls", "-n", "100000")]
 
 
 def _run(env: dict[str, str], *arguments: str) -> Any:

@@ -23,8 +23,8 @@ from thence.errors import BadConfig
 
 if TYPE_CHECKING:
     from thence.memory.store import Store
+    from thence.serve.auth import AuthMiddleware
     from thence.serve.context import AppContext
-    from thence.serve.gate import AuthMiddleware
 
 ANYWHERE = ("", "0.0.0.0", "::", "*")  # noqa: S104 - these are refused
 
@@ -74,20 +74,20 @@ def command(
         return _stop(json=json)
     if background:
         return _start(host, port, json=json, opens=not no_open)
-    from thence.serve import app, gate, sign_in
+    from thence.serve import app, auth, sign_in
 
-    _check(host, token=token, loopback=gate.is_loopback(host))
+    _check(host, token=token, loopback=auth.is_loopback(host))
     home = wiring.home()
     is_read_only = wiring.is_read_only()
-    key = gate.home_key(home) if not is_read_only or (home / gate.KEY).exists() else token_bytes(32)
+    key = auth.home_key(home) if not is_read_only or (home / auth.KEY).exists() else token_bytes(32)
     try:
         listener = viewer.listen(host, port)
     except viewer.PortTaken:
-        there = gate.AuthMiddleware(host, port, key=key)
+        there = auth.AuthMiddleware(host, port, key=key)
         if not viewer.is_ours(there):
             raise
         return viewer.open_again(there, page=page, json=json, opens=not no_open)
-    guard = gate.AuthMiddleware(
+    guard = auth.AuthMiddleware(
         host,
         listener.getsockname()[1],
         key=key,
@@ -100,7 +100,7 @@ def command(
         if service:  # nobody reads it, and a link that signs in is not for a log
             return
         link = guard.url(ticket, page)
-        _say(guard, link, token=token, json=json, loopback=gate.is_loopback(host))
+        _say(guard, link, token=token, json=json, loopback=auth.is_loopback(host))
         if is_read_only and team is None:
             click.echo(
                 f"note: {clean(tilde(str(home)))} is read-only: no new sessions are imported",
@@ -125,12 +125,12 @@ def command(
 
 def _start(host: str, port: int, *, json: bool, opens: bool) -> int:
     """Have a server of this home in the background, and sign one browser in there."""
-    from thence.serve import gate
+    from thence.serve import auth
 
     if host != viewer.HOST:
         raise BadConfig("--background listens on this machine only", hint="leave out --host")
     there = background_server.start(wiring.home(), port)
-    guard = gate.AuthMiddleware(viewer.HOST, there.port, key=gate.home_key(wiring.home()))
+    guard = auth.AuthMiddleware(viewer.HOST, there.port, key=auth.home_key(wiring.home()))
     if not json:
         tell(["The viewer runs in the background; thence serve --stop stops it.", ""])
     return viewer.open_again(guard, json=json, opens=opens)

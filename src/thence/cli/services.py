@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from thence import config
 from thence.cli import launcher, scheduling
-from thence.cli.changes import Edit, EditRefused, body_of, carry_out
+from thence.cli.file_changes import Edit, EditRefused, body_of, carry_out
 from thence.cli.scheduling import SchedulePlan
 
 NAME: Final = "thence-serve"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from thence.cli import toml_text
-from thence.cli.changes import Edit, EditRefused
+from thence.cli.file_changes import Edit, EditRefused
 
 EXCLUDE = "session_memory.exclude"
 CADENCE = "session_memory.retention.cadence"

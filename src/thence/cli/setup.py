@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import hooks, launcher, options, parts, wiring
-from thence.cli.changes import NotAnswered
+from thence.cli import hook_install, launcher, options, setup_parts, wiring
 from thence.cli.columns import TextCell, tell, tilde
+from thence.cli.file_changes import NotAnswered
 from thence.cli.terminal import as_json, clean, say
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
-    from thence.cli.parts import PartChange, SetupPart
+    from thence.cli.setup_parts import PartChange, SetupPart
     from thence.format.records import JSON
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -33,7 +33,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.option("--service", is_flag=True, help="Also run the viewer from login on.")
 @click.option(
     "--without",
-    type=click.Choice(parts.NAMES),
+    type=click.Choice(setup_parts.NAMES),
     multiple=True,
     help="Leave this part out; may be repeated.",
 )
@@ -48,7 +48,7 @@ def command(
             hint="add --yes to confirm, or --dry-run to see the changes",
         )
     run = _Run(yes=yes, dry_run=dry_run, json=json)
-    chosen = [part for part in parts.PARTS if part.name not in without]
+    chosen = [part for part in setup_parts.PARTS if part.name not in without]
     if not json:
         run.show_agents()
     if remove:
@@ -66,7 +66,7 @@ class _Run:
     def __init__(self, *, yes: bool, dry_run: bool, json: bool) -> None:
         self._yes, self._dry_run, self._json = yes, dry_run, json
         self._home = wiring.home()
-        self._installed = parts.read_record(self._home)
+        self._installed = setup_parts.read_record(self._home)
         self.report: list[dict[str, JSON]] = []
 
     def show_agents(self) -> None:
@@ -84,11 +84,11 @@ class _Run:
                 changed = [name for name, _ in planned.due if name in whose]
                 before = self._installed.get(part.name, [])
                 self._installed[part.name] = list(dict.fromkeys([*before, *changed]))
-                parts.record(self._home, self._installed)
+                setup_parts.record(self._home, self._installed)
             if part.name == "brief" and whose and not self._json:
-                tell(hooks.without_brief(wiring.agents_here("hooks")))
+                tell(hook_install.without_brief(wiring.agents_here("hooks")))
         if not self._dry_run:
-            if parts.is_launcher_used():
+            if setup_parts.is_launcher_used():
                 launcher.ensure(self._home)
             self._say("", "thence doctor checks all of it; thence setup --remove undoes it")
 
@@ -104,8 +104,8 @@ class _Run:
             planned = self._plan(part, whose, is_removal=True)
             if planned is not None and self._do(part, planned, f"Remove {part.name}"):
                 del self._installed[part.name]
-                parts.record(self._home, self._installed)
-        if not self._dry_run and not parts.is_launcher_used():
+                setup_parts.record(self._home, self._installed)
+        if not self._dry_run and not setup_parts.is_launcher_used():
             launcher.remove(self._home)
 
     def _plan(

@@ -72,11 +72,11 @@ def command(
 
 def _page(loaded: LoadedSession, name: str | None) -> bytes:
     from thence.bridge.share import redact_session
-    from thence.format import forms
+    from thence.format import export_formats
     from thence.memory.readouts import readout_of
 
     session = readout_of(redact_session(loaded, wiring.redactor()).graph)
-    return "\n".join(forms.page(session, name=name)).encode("utf-8", "replace")
+    return "\n".join(export_formats.page(session, name=name)).encode("utf-8", "replace")
 
 
 def _file_name(uid: str, *, html: bool, is_encrypted: bool) -> str:

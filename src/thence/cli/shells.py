@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path, PurePath
 from typing import Final
 
-from thence.cli.changes import Edit, backup_of, body_of
+from thence.cli.file_changes import Edit, backup_of, body_of
 
 MARK: Final = "# thence completion"
 SHELLS: Final = ("bash", "fish", "zsh")

@@ -10,7 +10,7 @@ import click
 
 from thence.cli import options
 from thence.cli.columns import present
-from thence.cli.reading import exit_code, notices, promises
+from thence.cli.read_notices import exit_code, notices, promises
 from thence.cli.screen import say, tell, width
 from thence.cli.terminal import as_json, clean
 from thence.format.repair import Orphans
@@ -88,7 +88,7 @@ def command(
         say(as_json(events(opened, to, own=own)))
     elif form == "text":
         from thence.cli import wiring
-        from thence.cli.page import Page
+        from thence.cli.session_text import Page
 
         page = Page(
             *(opened, width()),
@@ -102,10 +102,10 @@ def command(
         )
         tell(page.lines() if around is None else near(page, around))
     else:
-        from thence.format import forms
+        from thence.format import export_formats
 
-        write = forms.markdown if form == "markdown" else forms.page
-        lines = write(opened.session, forms.BranchChoice(to, every, own, full), zone)
+        write = export_formats.markdown if form == "markdown" else export_formats.page
+        lines = write(opened.session, export_formats.BranchChoice(to, every, own, full), zone)
         tell(clean(line) for part in lines for line in part.split("\n"))
     return exit_code(opened.skipped)
 
@@ -133,7 +133,7 @@ def events(opened: OpenedSession, to: int | None = None, *, own: bool = False) -
     from collections import Counter
 
     from thence.cli import wiring
-    from thence.format.joins import log_ends
+    from thence.format.derived_events import log_ends
     from thence.format.normal import number_events
     from thence.memory.labels import Label
     from thence.memory.notes import note_events

@@ -105,7 +105,7 @@ class SourceCounts:
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Compare bytes seen with bytes read, agent by agent."""
     from thence.agents.files import SKIPPED_LINKS
-    from thence.memory.places import find_sessions
+    from thence.memory.session_sources import find_sessions
 
     SKIPPED_LINKS.clear()  # those that are met now are told of by `links`
     inventory = store.known() if store is not None else None

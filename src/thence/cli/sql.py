@@ -105,13 +105,13 @@ def _open_now() -> dict[str, str]:
     """Tell which sessions run or wait now, by their uids."""
     import time
 
-    from thence.memory import standing
+    from thence.memory import session_status
     from thence.memory.store import Filter
 
     known, at = wiring.tellers(), time.time()
-    now = standing.now(known, wiring.roots(known))
+    now = session_status.now(known, wiring.roots(known))
     with wiring.store() as store:
-        rows = standing.open_sessions(store, Filter(), now, at)
+        rows = session_status.open_sessions(store, Filter(), now, at)
     return {row.session.session_uid: now.of(row, at) or "" for row in rows}
 
 
@@ -119,7 +119,7 @@ def _update_export(*, json: bool) -> Path:
     """Bring the home's own export up to date, saying so; the folder it lies in."""
     from thence.analytics.exports import MANIFEST, FolderTarget
     from thence.analytics.parquet import export
-    from thence.cli.bar import export_progress
+    from thence.cli.progress_bar import export_progress
     from thence.memory.store import StoreLocked
 
     folder = wiring.analytics()

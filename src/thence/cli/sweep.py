@@ -276,7 +276,7 @@ def _make_output(progress: Literal["json"] | None, *, json: bool) -> ProgressOut
         return ProgressOutput(_progress_line)
     if json or not sys.stdout.isatty() or not sys.stderr.isatty():
         return ProgressOutput()
-    from thence.cli.bar import ProgressBar
+    from thence.cli.progress_bar import ProgressBar
 
     bar = ProgressBar(sys.stderr, width)
     return ProgressOutput(bar, bar.wipe)
@@ -494,7 +494,7 @@ def find_pending(
     known: Mapping[str, Adapter], roots: Roots, store: Store | None
 ) -> list[PendingSources]:
     """Find out what thence sweep would read, and open no session."""
-    from thence.memory.places import find_sessions
+    from thence.memory.session_sources import find_sessions
 
     inventory = store.known() if store is not None else None
     fingerprint = wiring.fingerprint()

@@ -31,7 +31,7 @@ def command(
 ) -> int:
     """Print open promises, those of the newest sessions first."""
     from thence.memory.dismissals import dismissed_todos
-    from thence.memory.promised import open_promises
+    from thence.memory.open_todos import open_promises
     from thence.memory.search import moment
     from thence.memory.store import Filter
 

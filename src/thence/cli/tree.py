@@ -19,7 +19,7 @@ from thence.format.normal import one_line
 from thence.memory.readouts import OpenedSession
 
 if TYPE_CHECKING:
-    from thence.cli.page import Page
+    from thence.cli.session_text import Page
     from thence.format.facts import Edge
     from thence.format.readout import ReadoutPart, Record
     from thence.format.records import JSON
@@ -51,7 +51,7 @@ class Tree:
     def __init__(
         self, opened: OpenedSession, at: datetime, *, everything: bool = False, own: bool = False
     ) -> None:
-        from thence.cli.page import Page
+        from thence.cli.session_text import Page
 
         self.session = opened.session
         self._opened = opened

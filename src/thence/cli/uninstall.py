@@ -6,14 +6,14 @@ import click
 
 from thence.cli import (
     background,
-    changes,
-    hooks,
+    file_changes,
+    hook_install,
     launcher,
+    mcp_settings,
     options,
-    parts,
-    registering,
     scheduling,
     services,
+    setup_parts,
     wiring,
 )
 from thence.cli.columns import tell, tilde
@@ -30,31 +30,37 @@ from thence.cli.terminal import answer, clean
 @options.as_json
 def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
-    edits = [(agent, edit) for agent, edit in hooks.removals(hooks.names()) if edit.changes]
-    ways: list[parts.Way] = [*scheduling.active_means(), *services.active_services()]
+    edits = [
+        (agent, edit) for agent, edit in hook_install.removals(hook_install.names()) if edit.changes
+    ]
+    ways: list[setup_parts.Way] = [*scheduling.active_means(), *services.active_services()]
     timers = [(way, way.uninstall()) for way in ways]
-    shell = parts.without_completion(parts.read_record(wiring.home()).get("completion", []))
+    shell = setup_parts.without_completion(
+        setup_parts.read_record(wiring.home()).get("completion", [])
+    )
     servers = [
         (agent, change)
-        for agent, change in registering.removals(registering.names())
+        for agent, change in mcp_settings.removals(mcp_settings.names())
         if change.changes
     ]
     files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]
     others = [*servers, *shell.due]
-    shown: list[tuple[str, changes.Edit]] = [*files, *others]
+    shown: list[tuple[str, file_changes.Edit]] = [*files, *others]
     if not json:
-        changes.show(files, "gone")
+        file_changes.show(files, "gone")
         tell(clean(line) for _, change in others for line in change.diff())
     if shown and not dry_run:
-        changes.confirm(yes=yes, json=json, what="write this" if len(shown) == 1 else "write these")
-        hooks.apply(edits, keep=False)
+        file_changes.confirm(
+            yes=yes, json=json, what="write this" if len(shown) == 1 else "write these"
+        )
+        hook_install.apply(edits, keep=False)
         for way, plan in timers:
             way.carry_out(plan)
         for agent, _ in servers:  # planned anew: a hook may have been in the same file
-            changes.carry_out(registering.uninstall(registering.place_of(agent)), keep=None)
+            file_changes.carry_out(mcp_settings.uninstall(mcp_settings.place_of(agent)), keep=None)
         shell.carry_out()
         background.stop(wiring.home())
-        parts.record(wiring.home(), {})
+        setup_parts.record(wiring.home(), {})
         launcher.remove(wiring.home())
     home = tilde(str(wiring.home()))
     report = [{"whose": name, "path": str(edit.path)} for name, edit in shown]

@@ -15,7 +15,7 @@ from thence.cli.terminal import clean
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
-    from thence.serve.gate import AuthMiddleware
+    from thence.serve.auth import AuthMiddleware
 
 HOST = "127.0.0.1"
 PORT = 7331  # outside what systems give out for connections of their own
@@ -62,15 +62,15 @@ def is_ours(guard: AuthMiddleware, limit_s: float = ANSWER_LIMIT_S) -> bool:
 def running_url() -> str | None:
     """Return the URL of the viewer of this home, without a ticket; None if none runs."""
     from thence.cli import background
-    from thence.serve import gate
+    from thence.serve import auth
 
     home = wiring.home()
-    if not (home / gate.KEY).exists():
+    if not (home / auth.KEY).exists():
         return None
     running = background.find_running(home)
-    guard = gate.AuthMiddleware(HOST, running.port if running else PORT, key=gate.home_key(home))
+    guard = auth.AuthMiddleware(HOST, running.port if running else PORT, key=auth.home_key(home))
     is_running = running is not None or is_ours(guard, QUICK_LIMIT_S)
-    return f"http://{gate.authority(guard.host, guard.port)}" if is_running else None
+    return f"http://{auth.authority(guard.host, guard.port)}" if is_running else None
 
 
 def open_again(guard: AuthMiddleware, *, page: str = "", json: bool, opens: bool) -> int:

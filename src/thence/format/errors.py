@@ -172,16 +172,23 @@ def judge(
         return _WELL  # nothing but an exit code or a flag could say otherwise
     code = exit_code if _is_code(exit_code) else evidence.exit_code
     flag, cause = evidence.flag, evidence.cause
-    sure = code != 0 if code is not None else is_error if is_error or flag is None else True
+    sure = _sure_failure(code, flag, is_error=is_error)
     code = evidence.text_exit_code if code is None and sure is not False else code
     if code == 0 and cause == "text":
         cause = None  # a command that ended well may print what it likes
     failed = bool(sure) if sure is not None else bool(code or cause)
     if not failed:
         return Ending(failed=False, exit_code=code)
-    named = flag or (cause if cause and cause != "text" else "")
+    named = flag or (cause if cause != "text" else "")
     basis = "exit code" if code else "is_error" if sure else "text"
     return Ending(failed=True, exit_code=code, why=named or basis)
+
+
+def _sure_failure(code: int | None, flag: str | None, *, is_error: bool | None) -> bool | None:
+    """Return whether a call failed as far as its client says; None leaves it to the text."""
+    if code is not None:
+        return code != 0
+    return is_error if is_error or flag is None else True
 
 
 def _is_code(value: object) -> bool:

@@ -246,7 +246,7 @@ def _block(block: dict[str, JSON], role: str) -> Block:
 
 
 def _result(block: dict[str, JSON]) -> Block:
-    """A result says of itself no more than `is_error`; with its call `joins` tells the rest."""
+    """A result says of itself no more than `is_error`; `derived_events` pairs it with its call."""
     content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
     return Block(
         "tool_result",

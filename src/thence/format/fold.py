@@ -21,11 +21,13 @@ from typing import Protocol
 
 import msgspec
 
-from thence.format import gather, joins
 from thence.format.copies import place_of
+from thence.format.derived_events import Ongoing, derive_events, go_on, is_at_rest, time_of
+from thence.format.fact_assembly import is_image_alone, pending_shares, settled_shares, text_place
 from thence.format.facts import Block, Edge, Fact, Share, is_line_name
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import Session, SessionEvent, event_ids, in_order
+from thence.format.record_order import in_written_order, last_of_runs, name_repeats, named_repeat
 from thence.format.records import JSON, Usage
 from thence.format.sealing import (
     OFF_LINE,
@@ -46,7 +48,6 @@ from thence.format.session_graph import SessionGraph, title_of
 from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
 from thence.format.sums import Sums, about_of, add_sums, edge_key, lower_bound, session_of
 from thence.format.tools import tool_kind
-from thence.format.written import in_written_order, last_of_runs, name_repeats, named_repeat
 
 VERSION = 8
 """Version of the fold: raised when the same facts give other rows, sums or states."""
@@ -85,7 +86,7 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     rows: dict[int, int] = {}
     """Fingerprints of the events of the window as last returned, by their ids."""
     sealed: Sums = Sums()
-    ongoing: joins.Ongoing = joins.Ongoing()
+    ongoing: Ongoing = Ongoing()
     """What the sealed part leaves for derived events of the window."""
     prompts: int = 0
     """Sealed prompts that a rollback could count."""
@@ -229,11 +230,11 @@ class Fold:
         _check_line(view, state.anchors)
         events = [event for place in view.own for event in view.events[place]]
         rests = state.ongoing.rests
-        if rests is not None and rests != joins.is_at_rest(events):
+        if rests is not None and rests != is_at_rest(events):
             raise Unfoldable("the sealed part ends otherwise")
         events += view.rewritten
         blocks = session.call_blocks
-        return joins.derive_events(events, session.calls, blocks, state.ongoing, session.stops)
+        return derive_events(events, session.calls, blocks, state.ongoing, session.stops)
 
     def _with_unique_name(self, fact: Fact, repeats: dict[str, int]) -> Fact:
         """Return a record without an id under a name that no record before it has."""
@@ -427,7 +428,7 @@ def _without_settled_shares(window: Iterable[Fact], state: FoldState) -> list[Fa
     """Return records of a window without the shares of other sessions that are settled."""
     if not state.billed_until:
         return list(window)
-    return [gather.pending_shares(fact, state.billed_until) for fact in window]
+    return [pending_shares(fact, state.billed_until) for fact in window]
 
 
 def _with_longer_texts(
@@ -435,9 +436,9 @@ def _with_longer_texts(
 ) -> tuple[list[Fact], list[Fact]]:
     """Put texts that go on in the place of their beginnings; return the window, and the others."""
     out, more = list(window), []
-    begun = {gather.text_place(f): at for at, f in enumerate(out) if f.piece is not None}
+    begun = {text_place(f): at for at, f in enumerate(out) if f.piece is not None}
     for fact in facts:
-        at = begun.get(gather.text_place(fact)) if fact.piece is not None and begun else None
+        at = begun.get(text_place(fact)) if fact.piece is not None and begun else None
         if at is None:
             more.append(fact)
         else:
@@ -482,7 +483,7 @@ def is_resumable(state: FoldState) -> bool:
     )
 
 
-def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.Ongoing:
+def _go_on(before: Ongoing, view: View, sealed: Collection[int]) -> Ongoing:
     """Return what the sealed part leaves for the window when these places are sealed, too."""
     events: list[SessionEvent] = []
     left: list[SessionEvent] = []
@@ -493,7 +494,7 @@ def _go_on(before: joins.Ongoing, view: View, sealed: Collection[int]) -> joins.
     pairs = [pair for pair in view.session.calls if pair.call.event_id in ids]
     session = view.session
     blocks = session.call_blocks
-    return joins.go_on(before, events, pairs, left, blocks=blocks, stops=session.stops)
+    return go_on(before, events, pairs, left, blocks=blocks, stops=session.stops)
 
 
 # -- the evaluated window -------------------------------------------------------------------
@@ -597,9 +598,9 @@ def _check_shares(facts: Iterable[Fact], state: FoldState) -> None:
     """Raise Unfoldable when other sessions were billed what a sealed bill did not know of."""
     before: dict[str, list[Share]] = {}
     for fact in state.facts:
-        before.setdefault(fact.file, []).extend(gather.settled_shares(fact, state.billed_until))
+        before.setdefault(fact.file, []).extend(settled_shares(fact, state.billed_until))
     for fact in facts:
-        settled = gather.settled_shares(fact, state.billed_until)
+        settled = settled_shares(fact, state.billed_until)
         if settled and settled != before.get(fact.file):
             raise Unfoldable("what another session was billed for a sealed turn")
 
@@ -631,7 +632,7 @@ def _keep_bills(out: FoldState, view: View, sealed: Collection[int]) -> None:
 
 
 def _moment_of(text: str) -> datetime:
-    return joins.time_of(text) or datetime.min.replace(tzinfo=UTC)
+    return time_of(text) or datetime.min.replace(tzinfo=UTC)
 
 
 _END_OF_TIME = "9999-12-31T00:00:00.000Z"
@@ -647,7 +648,7 @@ def _keep_calls(out: FoldState, view: View, sealed: Collection[int]) -> None:
         if node_calls := nodes[place].calls:
             calls.update(call for call in node_calls if call not in answered)
         for block in facts[place].blocks:
-            if block.kind == "tool_result" and block.call and gather.is_image_alone(block):
+            if block.kind == "tool_result" and block.call and is_image_alone(block):
                 calls.add(block.call)
     out.unanswered = frozenset(calls)
 

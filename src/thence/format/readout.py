@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from thence.format import repair, spills
+from thence.format.derived_events import Call, Spent
+from thence.format.fact_assembly import MADE_RESULT
 from thence.format.facts import Edge, Fact, full_output
-from thence.format.gather import MADE_RESULT
 from thence.format.graph import Graph, State
-from thence.format.joins import Call, Spent
 from thence.format.nodes import Is, Node
 from thence.format.normal import Session, SessionEvent, event_ids
 from thence.format.outcomes import CallOutcome

@@ -29,7 +29,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 
 from thence.format import content
-from thence.format.records import JSON, MESSAGES, Event, blocks
+from thence.format.records import JSON, MESSAGES, Event, blocks, word
 
 Orphans = Literal["answer", "drop", "mark"]
 Block = dict[str, JSON]
@@ -111,7 +111,7 @@ def mend(
     calls = pairing.finish()
     ids = _new_ids(calls, out)
     turns = _merge_turns(_shown(parts, ids, out, orphans, reasons or {}))
-    if any(_ends_in_thought(turn) for turn in turns):
+    if any(turn[1][-1].get("type") in content.THOUGHTS for turn in turns):
         # Taking a thought away may leave a turn empty, so neighbours meet: merged once more.
         turns = _merge_turns([_without_last_thought(turn, out) for turn in turns])
     if turns and turns[0][0] == "assistant":
@@ -168,7 +168,7 @@ def _usable(block: Block, part: _Part, pairing: _Pairing, out: Mended) -> Block 
     if kind == "tool_use":
         call = pairing.call(block, part) if part.role == "assistant" else None
         if call is None:
-            out.left_out.append(Leftover("call out of place or twice", _key(block.get("id"))))
+            out.left_out.append(Leftover("call out of place or twice", word(block.get("id"))))
         return call
     if kind == "tool_result":
         if part.role == "user":
@@ -177,10 +177,6 @@ def _usable(block: Block, part: _Part, pairing: _Pairing, out: Mended) -> Block 
             out.left_out.append(Leftover("result out of place"))
         return None
     return content.accept(block, part.role, out.reworded)
-
-
-def _key(name: JSON) -> str:
-    return name if isinstance(name, str) else ""
 
 
 class _Pairing:
@@ -201,7 +197,7 @@ class _Pairing:
 
     def call(self, block: Block, part: _Part) -> _Call | None:
         """Take up a call; None when it is the same as one that is still open."""
-        key = _key(block.get("id"))
+        key = word(block.get("id"))
         groups = self._open.setdefault(key, [])
         # Clients write a call twice when they stream; the same input is the same call.
         if key and groups and _same_call(groups[-1][1][-1].block, block):
@@ -215,7 +211,7 @@ class _Pairing:
 
     def result(self, block: Block) -> None:
         """Attach a result to its call; a real one takes the place of a synthetic one."""
-        key = _key(block.get("tool_use_id"))
+        key = word(block.get("tool_use_id"))
         groups = self._open.get(key)
         if groups is None:
             self._early.setdefault(key, deque()).append(block)
@@ -282,9 +278,9 @@ def stopped_calls(events: Iterable[Event]) -> dict[str, str]:
             out |= dict.fromkeys(waiting, USER_STOPPED if by_user else TURN_STOPPED)
         for block in blocks(event.fields.get("content")) if event.type in MESSAGES else ():
             if block.get("type") == "tool_use":
-                waiting[_key(block.get("id"))] = None
+                waiting[word(block.get("id"))] = None
             elif block.get("type") == "tool_result":
-                waiting.pop(_key(block.get("tool_use_id")), None)
+                waiting.pop(word(block.get("tool_use_id")), None)
     return out
 
 
@@ -375,10 +371,6 @@ def _shaped_result(result: Block, name: str, reworded: dict[str, int]) -> Block:
         return result
     shaped = {"type": "tool_result", "tool_use_id": name, "content": made}
     return {**shaped, "is_error": wrong} if isinstance(wrong, bool) else shaped
-
-
-def _ends_in_thought(turn: _Turn) -> bool:
-    return turn[1][-1].get("type") in content.THOUGHTS
 
 
 def _without_last_thought(turn: _Turn, out: Mended) -> _Turn:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import msgspec
 
-from thence.format import gather, joins
+from thence.format import derived_events, fact_assembly
 from thence.format.copies import by_place, merge_places, place_of
 from thence.format.facts import (
     MIRRORED,
@@ -33,9 +33,9 @@ from thence.format.graph import Graph, State
 from thence.format.nodes import PREVIOUS, Is, Node, in_sequence
 from thence.format.normal import Session, SessionEvent
 from thence.format.outcomes import CallOutcome
+from thence.format.record_order import in_written_order, name_repeats
 from thence.format.records import JSON, Notice, Usage
 from thence.format.turn import TurnNow, turn_of
-from thence.format.written import in_written_order, name_repeats
 
 REWRITTEN = "rewritten"
 """Why an event is dead that a log once held and holds no more."""
@@ -137,7 +137,9 @@ class SessionGraph:
     ) -> tuple[list[Fact], dict[str, int]]:
         """Link and bill facts, where they are not already; most sessions need nothing of it."""
         has = self._traits
-        out, shared = gather.gather_facts(events, about_only, in_pieces=bool(has & _Has.PIECES))
+        out, shared = fact_assembly.gather_facts(
+            events, about_only, in_pieces=bool(has & _Has.PIECES)
+        )
         if has & _Has.TOTALS:
             out = _bill_totals(out, self._totals)
         if has & _Has.SIDES:
@@ -243,16 +245,16 @@ class SessionGraph:
         return merge_statuses(self.facts)
 
     @cached_property
-    def calls(self) -> list[joins.Call]:
+    def calls(self) -> list[derived_events.Call]:
         """All calls with their results, in written order; copies are not among them."""
-        return joins.calls(self.events, self.call_blocks, self._statuses)
+        return derived_events.calls(self.events, self.call_blocks, self._statuses)
 
     @cached_property
-    def copied_calls(self) -> list[joins.Call]:
+    def copied_calls(self) -> list[derived_events.Call]:
         """The calls of records that are copies of another session's, with their results."""
         if State.REPLAYED not in self.states:
             return []
-        pairs = joins.calls(self.events, self.call_blocks, self._statuses, copies=True)
+        pairs = derived_events.calls(self.events, self.call_blocks, self._statuses, copies=True)
         return [pair for pair in pairs if pair.call.state is State.REPLAYED]
 
     @cached_property
@@ -263,7 +265,9 @@ class SessionGraph:
     @cached_property
     def derived(self) -> list[SessionEvent]:
         """The further events that these imply: test runs, edits, errors, retries, rests."""
-        return joins.derive_events(self.events, self.calls, self.call_blocks, stops=self.stops)
+        return derived_events.derive_events(
+            self.events, self.calls, self.call_blocks, stops=self.stops
+        )
 
     @cached_property
     def stops(self) -> frozenset[str]:
@@ -273,12 +277,12 @@ class SessionGraph:
     @cached_property
     def bills(self) -> dict[int, Usage]:
         """Every bill once: the event that carries it, and its usage."""
-        return joins.bills(self.events)
+        return derived_events.bills(self.events)
 
     @cached_property
-    def spent(self) -> joins.Spent:
+    def spent(self) -> derived_events.Spent:
         """What the session took, by what became of it; copies not counted."""
-        return joins.spent(self.events, self.bills)
+        return derived_events.spent(self.events, self.bills)
 
     @cached_property
     def unbilled(self) -> list[Notice]:
@@ -288,10 +292,10 @@ class SessionGraph:
         """
         own = self.own((*self.facts, *self.about_only))
         notices = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
-        overdue, due = gather.overdue(own)
+        overdue, due = fact_assembly.overdue(own)
         notices += [Notice("not billed", why) for why in (*overdue, *due.values())]
-        notices += [Notice("not billed", NEVER_BILLED) for _ in gather.owed_bills(own)]
-        notices += [Notice("not billed", UNDERSTATED) for _ in gather.understated_bills(own)]
+        notices += [Notice("not billed", NEVER_BILLED) for _ in fact_assembly.owed_bills(own)]
+        notices += [Notice("not billed", UNDERSTATED) for _ in fact_assembly.understated_bills(own)]
         return notices + self.billed_for_others
 
     @property
@@ -441,8 +445,8 @@ class SessionGraph:
     def session(self, **known: str | int | None) -> Session:
         """Tell what the session is as a whole; `known` is what its source says."""
         fields = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
-        retries = joins.count_retries(self.calls)
-        return joins.session_of(
+        retries = derived_events.count_retries(self.calls)
+        return derived_events.session_of(
             self.events, uid=self.uid, took=self.spent, retries=retries, **{**fields, **known}
         )
 
@@ -575,7 +579,9 @@ def _bill_totals(facts: list[Fact], totals: Mapping[tuple[str, str], Usage]) -> 
         if total is not None and fact.channel not in exact:
             log = (fact.channel, fact.file, fact.generation)
             last = before.get(log) or totals.get(log[:2], Usage())
-            more = joins.subtract_usage(total, last) if total.total >= last.total else total
+            more = (
+                derived_events.subtract_usage(total, last) if total.total >= last.total else total
+            )
             before[log] = total
             if more.total:
                 fact = msgspec.structs.replace(fact, usage=more)  # noqa: PLW2901

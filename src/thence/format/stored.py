@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from thence.format.copies import name_in
+from thence.format.fact_assembly import MADE_RESULT
 from thence.format.facts import Base, Fact, answers_of, calls_of
-from thence.format.gather import MADE_RESULT
 from thence.format.nodes import Node, Span
 from thence.format.normal import (
     DERIVED,
@@ -37,7 +37,7 @@ from thence.format.records import JSON, Usage, text_of
 from thence.format.tools import Effect
 
 if TYPE_CHECKING:
-    from thence.format.joins import Call
+    from thence.format.derived_events import Call
     from thence.format.session_graph import SessionGraph
 
 

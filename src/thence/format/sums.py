@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from thence.format import gather, joins
+from thence.format import derived_events, fact_assembly
 from thence.format.facts import Edge, Fact
 from thence.format.graph import State
 from thence.format.normal import Session, SessionEvent
@@ -44,7 +44,7 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     retries: int = 0
     in_prompt: bool = False
     """The last event is a block of a prompt: the next block belongs to the same turn."""
-    spent: joins.Spent = joins.Spent()
+    spent: derived_events.Spent = derived_events.Spent()
     prompt: str | None = None
     about: dict[str, dict[str, JSON]] = {}
     about_only: dict[str, dict[str, JSON]] = {}
@@ -84,42 +84,50 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
     main = [e for e in events if not e.is_sidechain and e.state is not State.REPLAYED]
     on_line = [event for event in main if event.state not in _GONE]
     counts = Counter([event.state for event in events if event.state is not None])
-    states = dict(before.states)
-    for state, number in counts.items():
-        states[state.value] = states.get(state.value, 0) + number
     models = [event.model for event in on_line if event.model is not None]
-    turns, in_prompt = joins.count_turns(on_line, inside=before.in_prompt)
+    turns, in_prompt = derived_events.count_turns(on_line, inside=before.in_prompt)
     first, last = _bounds(before, main)
     own = session.own(facts)
     own_notes = session.own(notes)
-    prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
-    overdue, due = gather.overdue((*own, *own_notes), before.due)
+    overdue, due = fact_assembly.overdue((*own, *own_notes), before.due)
     return Sums(
         events=before.events + counts.total(),
-        states=states,
+        states=_add_states(before.states, counts),
         first=first,
         last=last,
         model=models[-1] if models else before.model,
         turns=before.turns + turns,
         retries=before.retries + _retries(events, rows),
         in_prompt=in_prompt,
-        spent=_add_spent(before.spent, joins.spent(events, _bills(session, events))),
-        prompt=before.prompt or next(filter(None, prompts), None),
+        spent=_add_spent(before.spent, derived_events.spent(events, _bills(session, events))),
+        prompt=before.prompt or _first_prompt(events),
         about=_abouts(before.about, own),
         about_only=_abouts(before.about_only, own_notes),
         edges=_edges(before.edges, own, session.native),
         edges_only=_edges(before.edges_only, own_notes, session.native),
         unbilled=_distinct(before.unbilled, (f.unbilled for f in (*own, *own_notes))),
-        owed=tuple(gather.owed_bills((*own, *own_notes), before.owed)),
+        owed=tuple(fact_assembly.owed_bills((*own, *own_notes), before.owed)),
         due=due,
         overdue=_distinct(before.overdue, overdue),
-        understated=before.understated + len(gather.understated_bills((*own, *own_notes))),
+        understated=before.understated + len(fact_assembly.understated_bills((*own, *own_notes))),
         for_others=_distinct(
             before.for_others,
             (notice.detail for notice in session.billed_for_others_in((*facts, *notes))),
         ),
         channels=count_channels(before.channels, events),
     )
+
+
+def _add_states(before: Mapping[str, int], counts: Mapping[State, int]) -> dict[str, int]:
+    out = dict(before)
+    for state, number in counts.items():
+        out[state.value] = out.get(state.value, 0) + number
+    return out
+
+
+def _first_prompt(events: Iterable[SessionEvent]) -> str | None:
+    prompts = (e.summary for e in events if e.kind == "user_msg" and not e.is_sidechain)
+    return next(filter(None, prompts), None)
 
 
 def _retries(events: Iterable[SessionEvent], rows: Mapping[int, StoredEvent]) -> int:
@@ -145,17 +153,17 @@ def _bills(session: SessionGraph, events: Iterable[SessionEvent]) -> dict[int, U
     return {e.event_id: bills[e.event_id] for e in events if e.event_id in bills}
 
 
-def _add_spent(first: joins.Spent, second: joins.Spent) -> joins.Spent:
-    return joins.Spent(
-        joins.add_usage(first.live, second.live),
-        joins.add_usage(first.dead, second.dead),
-        joins.add_usage(first.side, second.side),
+def _add_spent(first: derived_events.Spent, second: derived_events.Spent) -> derived_events.Spent:
+    return derived_events.Spent(
+        derived_events.add_usage(first.live, second.live),
+        derived_events.add_usage(first.dead, second.dead),
+        derived_events.add_usage(first.side, second.side),
         first.responses + second.responses,
     )
 
 
 def _bounds(before: Sums, events: Iterable[SessionEvent]) -> tuple[str | None, str | None]:
-    moments = joins.bounds({event.ts for event in events if event.ts})
+    moments = derived_events.bounds({event.ts for event in events if event.ts})
     moments += [datetime.fromisoformat(text) for text in (before.first, before.last) if text]
     if not moments:
         return None, None
@@ -217,7 +225,7 @@ def session_of(uid: str, sums: Sums) -> Session:
     first = datetime.fromisoformat(sums.first) if sums.first else None
     last = datetime.fromisoformat(sums.last) if sums.last else None
     named = {name: about.get(name) for name in ("cwd", "git_branch", "model")}
-    return joins.session_from(
+    return derived_events.session_from(
         uid,
         spent=sums.spent,
         first=first,

@@ -8,12 +8,13 @@ Invariants: pure; nothing raises, whatever the shape of the arguments; time is l
 shell reads a script and output reads a result. What is not evident is left out: a command that
 merely names a runner is no test run, a count the output does not tell is None.
 
-Never here: whether a call failed (see errors), the event made of a run (see joins).
+Never here: whether a call failed (see errors), the event made of a run (see derived_events).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ import msgspec
 from thence.format import output, shell
 from thence.format.expressions import expression
 from thence.format.output import Row, Table
+
+Counts = tuple[int | None, int | None, int | None]
+"""How many tests passed, failed and were skipped."""
 
 
 class Tests(msgspec.Struct, frozen=True):
@@ -120,7 +124,7 @@ class Format(NamedTuple):
     pattern: str
     add_up: bool
     yes: str
-    counts: tuple[int | None, int | None, int | None]
+    counts: Counts
     no: str
 
 
@@ -238,21 +242,30 @@ def count_tests(runner: str, result_text: str) -> Tests:
     """Return what the output of a test runner says of the run."""
     text = output.text(result_text)
     lines = output.lines(output.open_envelope(text)[1])
-    closing = [
-        (line, text_of_line) for line in lines if _CLOSES.match(text_of_line := line.lstrip())
-    ]
     own = [form for form in FORMATS if form.name == runner]
+    # A task or a script may start any runner: what it prints at its end says which.
     task = runner == "bun test" or (" " in runner and not own) or runner == "script"
-    for form in own if own and not task else FORMATS if runner != "go test" else ():
-        match = re.compile(form.pattern).match
-        matches = [line for line, text_of_line in closing if match(text_of_line)]
-        if matches:
-            counts = _counts(" ; ".join(matches if form.add_up else matches[-1:]))
-            return Tests(form.name if task else runner, *counts)
+    forms = own if own and not task else FORMATS if runner != "go test" else ()
+    if (closed := _closing_counts(forms, lines)) is not None:
+        name, counts = closed
+        return Tests(name if task else runner, *counts)
     if task and any(re.match(r"--- (?:PASS|FAIL): |(?:ok  |FAIL)\t", line) for line in lines):
         runner = "go test"
     is_complete = len(text) <= 2 * output.CLIP and len(lines) < 2 * output.LINES
     return Tests(runner, *_count_lines(lines, is_complete=is_complete))
+
+
+def _closing_counts(forms: Sequence[Format], lines: list[str]) -> tuple[str, Counts] | None:
+    """Return the runner whose closing lines an output has, and what they count."""
+    closing = [
+        (line, text_of_line) for line in lines if _CLOSES.match(text_of_line := line.lstrip())
+    ]
+    for form in forms if closing else ():
+        match = re.compile(form.pattern).match
+        matches = [line for line, text_of_line in closing if match(text_of_line)]
+        if matches:
+            return form.name, _counts(" ; ".join(matches if form.add_up else matches[-1:]))
+    return None
 
 
 def _runner_of(words: list[str]) -> str | None:
@@ -292,7 +305,7 @@ _INSTALLED = expression(
 )
 
 
-def _counts(text: str) -> tuple[int | None, int | None, int | None]:
+def _counts(text: str) -> Counts:
     """Add up the numbers of a closing line by what stands beside them."""
     sums: dict[str, int] = {}
     for match in _COUNT.finditer(text):
@@ -306,9 +319,7 @@ def _counts(text: str) -> tuple[int | None, int | None, int | None]:
     return passed, failed if sums else None, skipped
 
 
-def _count_lines(
-    lines: list[str], *, is_complete: bool
-) -> tuple[int | None, int | None, int | None]:
+def _count_lines(lines: list[str], *, is_complete: bool) -> Counts:
     """Count the lines of runners that do not; what a cut text does not show is not known."""
     some = [line for line in lines if COUNTED.any.match(line)]
     n = {row.name: sum(bool(pattern.match(line)) for line in some) for row, pattern in COUNTED.each}

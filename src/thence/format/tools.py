@@ -7,8 +7,8 @@ Invariants: nothing raises, whatever the shape of the arguments; time is linear,
 reads a script; no files, no clock; no state but the names that agents add, of which none that is
 there changes. What is not evident is left out: a path held in a variable is no touch.
 
-Never here: how a call ended (see errors), test runs (see testruns), events (see joins), the reading
-of logs (see agents).
+Never here: how a call ended (see errors), test runs (see testruns), events (see derived_events),
+the reading of logs (see agents).
 """
 
 # ruff: noqa: A002 - `input` is the name the Messages API gives it

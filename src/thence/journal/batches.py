@@ -24,7 +24,7 @@ from thence.errors import NotAppendable
 from thence.format import codec
 from thence.format.records import INTERNAL, JSON, Event, is_permission
 from thence.journal.ids import now_text, uuid7
-from thence.journal.run import AppendedBytes, SegmentedLog
+from thence.journal.segmented_log import AppendedBytes, SegmentedLog
 from thence.journal.segments import HEADER_BYTES, Segments, parts_of, sessions_in
 
 MARK = "bridge"

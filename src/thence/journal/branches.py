@@ -20,7 +20,7 @@ from thence.format.nodes import Node
 from thence.format.records import MESSAGES, Event
 from thence.format.transcript import node_of
 from thence.journal.reader import ReadBack, Where
-from thence.journal.run import SegmentedLog
+from thence.journal.segmented_log import SegmentedLog
 
 
 class _Known(NamedTuple):

@@ -31,7 +31,7 @@ from thence.errors import NotReadable, SessionBusy
 from thence.format import layout
 from thence.journal.log import DISK, sync_folder
 from thence.journal.reader import head
-from thence.journal.run import MAX_SEGMENT_BYTES
+from thence.journal.segmented_log import MAX_SEGMENT_BYTES
 from thence.journal.segments import Segments, sessions_in
 
 MAX_SESSIONS = 100

@@ -34,7 +34,7 @@ from thence.journal.lineage import MAX_ANCESTRY_DEPTH, Lineage, last_model
 from thence.journal.log import Durability, make_folder
 from thence.journal.permissions import Rules, rules_from
 from thence.journal.reader import ReadBack, UnfinishedSubagent, Where
-from thence.journal.run import MAX_SEGMENT_BYTES, SegmentedLog, header_of
+from thence.journal.segmented_log import MAX_SEGMENT_BYTES, SegmentedLog, header_of
 from thence.journal.segments import parts_of
 from thence.journal.session import Session, SessionParts
 from thence.journal.sidechain import CAP_BYTES, Sidechains

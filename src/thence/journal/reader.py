@@ -17,7 +17,7 @@ import msgspec
 
 from thence.format import codec, schema
 from thence.format.graph import Graph
-from thence.format.nodes import Is, Node
+from thence.format.nodes import Is
 from thence.format.records import (
     INTERNAL,
     JSON,
@@ -551,12 +551,8 @@ def _recovery(
         notices=[*notices, *breaks, *half],
         open_calls=[c for i in line for c in graph.nodes[i].calls if c not in answered],
         torn=read.torn,
-        closed=_is_closed(graph.nodes),
+        closed=bool(graph.nodes) and bool(graph.nodes[-1].flags & Is.CLOSES),
     )
-
-
-def _is_closed(nodes: Sequence[Node]) -> bool:
-    return bool(nodes) and bool(nodes[-1].flags & Is.CLOSES)
 
 
 def find_event(segments: Segments, uuid: str) -> tuple[int, int] | None:

@@ -23,20 +23,20 @@ import msgspec
 
 from thence.errors import Conflict, SessionNotFound, ThenceError
 from thence.format import codec, repair
-from thence.format.mending import Mending
+from thence.format.incremental_repair import Mending
 from thence.format.records import JSON, MESSAGES, Event, Notice
 from thence.format.spills import Spilled
 from thence.format.state import Domains, SessionState, cost_of
-from thence.journal import promises
+from thence.journal import pending_todos
 from thence.journal.branches import Branches
 from thence.journal.checkpoint import Checkpoint, Checkpoints, RewindResult
 from thence.journal.idle import TIMEOUT_S, Idle
 from thence.journal.ids import now_text, uuid7
-from thence.journal.known import KnownEvents, moves_tip
+from thence.journal.known_events import KnownEvents, moves_tip
 from thence.journal.log import Log
 from thence.journal.permissions import Ledger
 from thence.journal.reader import ReadBack, Recovery, UnfinishedSubagent, Where, merge_ranges
-from thence.journal.run import SegmentedLog
+from thence.journal.segmented_log import SegmentedLog
 from thence.journal.sidechain import Sidechain, Sidechains
 from thence.journal.spill import Spill, has_results
 
@@ -360,7 +360,7 @@ class Session:
             visible, older = self._visible_from(keep_from)
             if self._run is not None:
                 self._run.follow(self._tip)
-            state = promises.with_calls(
+            state = pending_todos.with_calls(
                 self._domains.snapshot(self._advance_state()),
                 self._chain,
                 self._since,
@@ -567,7 +567,7 @@ class Session:
             Notice("subagent never ended", str(subagent)) for subagent in recovery.subagents
         ]
         if back.chain:
-            recovery.pending += promises.pending(back.chain, back.since, back.snapshot)
+            recovery.pending += pending_todos.pending(back.chain, back.since, back.snapshot)
 
     @property
     def pending(self) -> list[Todo]:
@@ -577,7 +577,7 @@ class Session:
         """
         self._ready()
         with self._mutex:
-            return promises.pending(self._chain, self._since, self._snapshot)
+            return pending_todos.pending(self._chain, self._since, self._snapshot)
 
     @property
     def closed(self) -> bool:

@@ -20,7 +20,7 @@ from thence.journal.cleanup import is_held
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, make_folder
 from thence.journal.reader import UnfinishedSubagent, head
-from thence.journal.run import header_of
+from thence.journal.segmented_log import header_of
 from thence.journal.segments import Segments
 from thence.journal.spill import Spill
 

@@ -28,7 +28,7 @@ from thence.memory.outcome import (
     judge,
     task_of,
 )
-from thence.memory.pulls import opened_pulls, pull_names
+from thence.memory.pull_requests import opened_pulls, pull_names
 from thence.memory.session_timeline import SessionTimeline, cut_short, event_text, short
 from thence.memory.signals import SignalTally
 from thence.memory.store import SessionRow

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from thence.format.figures import TICKS, clean, money
+from thence.memory.local_days import local_date, midnight, millis
 from thence.memory.store import Filter, Store, Total
-from thence.memory.zones import local_date, midnight, millis
 
 WARNING_SHARE: Final = 0.8
 """Share of a budget from which on it is worth a warning."""

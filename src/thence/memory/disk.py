@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import apsw
@@ -14,6 +15,7 @@ import apsw
 _DATABASE = b"SQLite format 3\0"  # what every SQLite file begins with
 _BESIDE_DATABASE = ("-wal", "-shm", "-journal")  # how SQLite names what lies beside a file
 _PAUSE_S = 0.05
+_SYNC_THREADS, _SYNCS_PER_THREAD = 8, 4
 _LOCKS: set[int] = set()
 
 
@@ -33,6 +35,36 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_data(handles: Sequence[int]) -> None:
+    """Make the contents of open files durable; if it raises, those of none are.
+
+    Side by side: a file system with a journal then writes it once for several of them, and we wait
+    for that and not for one after another (50 files: 10 ms instead of 90).
+    """
+    failed: list[OSError] = []
+
+    def sync_some(some: Sequence[int]) -> None:
+        try:
+            for handle in some:
+                os.fdatasync(handle)
+        except OSError as error:
+            failed.append(error)
+
+    count = min(1 + len(handles) // _SYNCS_PER_THREAD, _SYNC_THREADS)
+    threads: list[threading.Thread] = []
+    try:
+        for at in range(1, count):
+            thread = threading.Thread(target=sync_some, args=(handles[at::count],))
+            thread.start()
+            threads.append(thread)
+        sync_some(handles[::count])
+    finally:  # nobody syncs a file any more that is closed after this
+        for thread in threads:
+            thread.join()
+    if failed:
+        raise failed[0]
 
 
 def try_lock(handle: int, *, shared: bool = False) -> bool:
@@ -94,3 +126,19 @@ def _is_database(path: Path) -> bool:
         return False
     finally:
         file.xClose()
+
+
+def paths_below(folder: Path) -> Iterator[Path]:
+    """Yield all that lies below a folder, in order; links are not followed.
+
+    What is removed meanwhile is left out, as a sweep removes its passing files: `Path.rglob` raises
+    there. A folder that cannot be listed raises.
+    """
+
+    def check(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for place, folders, files in os.walk(folder, onerror=check):
+        folders.sort()
+        yield from (Path(place, name) for name in sorted((*folders, *files)))

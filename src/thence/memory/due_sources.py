@@ -29,9 +29,16 @@ from thence.agents.files import (
 from thence.memory import fields
 from thence.memory.derivation import Fingerprint
 from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
-from thence.memory.places import SourceReader, are_known, arrange, modified_ns, reader_of, unite
 from thence.memory.redact import Redactor
 from thence.memory.reports import Outcome, Progress, SweepReport
+from thence.memory.session_sources import (
+    SourceReader,
+    are_known,
+    arrange,
+    modified_ns,
+    reader_of,
+    unite,
+)
 from thence.memory.store import Filter, Inventory, SessionRow, Store, SweepEntry
 
 REST_S: Final = 60.0
@@ -79,6 +86,21 @@ class DueSources:
         """Agents and folders of theirs that hold no session."""
         self.moved: dict[str, str] = {}
         """Where the sources of sessions are now that came back or moved; empty: nowhere."""
+
+    def known_of_found(self, store: Store, roots: Mapping[str, Sequence[Path]]) -> Inventory:
+        """Return what a store knows of the sessions that the readers find."""
+        sources = [
+            fields.printable_source(source)
+            for name, places in roots.items()
+            for place in places
+            for source in self._adapters[name].find(place)
+        ]
+        known = store.known({source.uid for source in sources})
+        unknown = [source for source in sources if source.uid not in known.sessions]
+        if unknown:  # new, or stored under a name without a secret
+            uids = {fields.clean_source(source, self._redactor).uid for source in unknown}
+            known.sessions |= store.known(uids).sessions
+        return known
 
     def find_jobs(self, roots: Mapping[str, Sequence[Path]], known: Inventory) -> list[SourceJob]:
         """Return the sources that have to be read, in the order in which they are read.
@@ -232,6 +254,16 @@ class DueSources:
         return changed
 
 
+def with_changes(known: Inventory, changed: Inventory) -> Inventory:
+    """Return what is known of all sessions once some of them were written and no other was."""
+    return msgspec.structs.replace(
+        changed,
+        sessions=known.sessions | changed.sessions,
+        distilled_bytes=known.distilled_bytes,
+        takes_older=known.takes_older,
+    )
+
+
 # -- digests --------------------------------------------------------------------------------
 
 
@@ -244,7 +276,7 @@ def due_digests(store: Store, *, all_due: bool) -> list[SessionRow]:
     rows = list(store.sessions(Filter(analysed=False, evicted=False)))
     if all_due or not rows:
         return rows
-    from thence.format.joins import time_of
+    from thence.format.derived_events import time_of
 
     since = datetime.now(UTC) - timedelta(seconds=REST_S)
     moments = {row.session.session_uid: time_of(row.session.ended_at) for row in rows}

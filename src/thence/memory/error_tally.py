@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from thence.format import joins, output
-from thence.format.joins import Call
+from thence.format import derived_events, output
+from thence.format.derived_events import Call
 from thence.memory.session_timeline import SessionTimeline, ToolError, cut_short, event_text, short
 from thence.memory.tally import Place, Pointers, best
 
@@ -128,7 +128,7 @@ class ErrorTally(msgspec.Struct, omit_defaults=True):
         paid = self._add_bills(timeline)
         by_channel: dict[str, list[tuple[Aim, Call]]] = {}
         for pair in timeline.all_calls:
-            name, where, key = joins.aim(pair)
+            name, where, key = derived_events.aim(pair)
             by_channel.setdefault(name, []).append(((where, key), pair))
         for name, calls in by_channel.items():
             channel = self.channels.setdefault(name, ChannelTally())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PEEK_BYTES = 64 << 10
 """Bytes of a log that are looked at for the project, where no name tells it."""
 
-_CWD = re.compile(rb'"(?:cwd|workingDirectory)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")')
+_CWD = rb'"(?:cwd|workingDirectory)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")'
 
 
 class Exclusion:
@@ -60,7 +60,7 @@ class Exclusion:
 
 def project_in_head(start: bytes) -> str | None:
     """Return the project that the beginning of a log names first, if it does."""
-    match = _CWD.search(start)
+    match = re.search(_CWD, start)
     if match is None:
         return None
     try:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from thence.agents import Cursor
+from thence.format import derived_events
 from thence.format import fold as session_fold
-from thence.format import joins
+from thence.format.fact_assembly import latest_texts
 from thence.format.facts import CallStatus, Edge, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
-from thence.format.gather import latest_texts
 from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
 from thence.format.session_graph import prompt_title
@@ -153,7 +153,7 @@ class Growth:
         spend = merge_spend(self._sealed, spend_of(delta.window_bills, self._prices))
         if until is not None:  # only a digest remembers its beginning; it is never continued
             later = [event for event in delta.events if (event.ts or "") > until]
-            spend = merge_spend(row.carried, spend_of(bills_of(later, joins.bills(later))))
+            spend = merge_spend(row.carried, spend_of(bills_of(later, derived_events.bills(later))))
         row = _summed_row(
             row,
             title=delta.title,
@@ -208,7 +208,7 @@ def _summed_row(
     prompt: str | None,
     turn: str,
     edges: tuple[Edge, ...],
-    spent: joins.Spent,
+    spent: derived_events.Spent,
     spend: Sequence[Spend],
     lower_bound: tuple[str, ...],
     states: Mapping[str, int],

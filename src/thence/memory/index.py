@@ -21,8 +21,8 @@ import msgspec
 
 from thence.format.normal import DERIVED, KINDS, kind_bit
 from thence.format.records import JSON, time_text
+from thence.memory.cjk_pairs import index_text
 from thence.memory.packs import full_ref
-from thence.memory.pairs import index_text
 from thence.memory.ranking import DIGEST, TITLE, Lists, Row
 from thence.memory.search import BUDGET_S, Query, SearchMatch, token
 from thence.memory.store import STATES, SessionChange

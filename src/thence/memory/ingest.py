@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr as set_field
 
 from thence.agents import Batch, Cursor, Mark, Source
 from thence.agents.files import clean_carry_with
-from thence.format import gather, outcomes, tools
+from thence.format import fact_assembly, outcomes, tools
 from thence.format.facts import (
     COPIES_OF,
     WHOLE_OUTPUT,
@@ -34,15 +34,15 @@ from thence.format.normal import Session, SessionEvent, one_line
 from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
 from thence.format.stored import StoredEvent
-from thence.memory import spelling
+from thence.memory import storable_json
 from thence.memory.derivation import fingerprint
 from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
 from thence.memory.growth import Growing, Growth, Shares, light, rebuild, shorten_status
 from thence.memory.packs import BlobStore
 from thence.memory.payloads import salvage_payloads, with_payloads
-from thence.memory.places import SourceReader, size_of_first
 from thence.memory.redact import Redactor
 from thence.memory.search import meta
+from thence.memory.session_sources import SourceReader, size_of_first
 from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     Filter,
@@ -230,7 +230,7 @@ class Ingester:
             out.rest = None if batch.done else grown
             return out
         # Pieces are joined first: a secret may have been cut in two.
-        new = gather.join_pieces(_not_read_before(batch.events, grown))
+        new = fact_assembly.join_pieces(_not_read_before(batch.events, grown))
         begun = self._begun_texts(grown, new) if grown is not None else {}
         new = [_continue_text(begun[at], f) if at in begun else f for at, f in enumerate(new)]
         stored = self._pack_facts(source.uid, new, _StoredCalls(grown))
@@ -274,7 +274,7 @@ class Ingester:
         begun = {
             at: last[log]
             for log, at in first.items()
-            if log in last and gather.goes_on(last[log], new[at])
+            if log in last and fact_assembly.goes_on(last[log], new[at])
         }
         return dict(zip(begun, with_payloads(begun.values(), self._blobs), strict=True))
 
@@ -349,8 +349,8 @@ class Ingester:
         """Return a cursor that can be stored, whatever the adapter remembers of the log in it."""
         try:
             msgspec.msgpack.encode(cursor)
-        except spelling.UNSPELLABLE:
-            cursor = spelling.plain_cursor(cursor)
+        except storable_json.UNSPELLABLE:
+            cursor = storable_json.plain_cursor(cursor)
         return clean_cursor(cursor, self._redactor)
 
     def clean_row(self, row: SessionRow) -> SessionRow:
@@ -386,8 +386,8 @@ class Ingester:
         )
         try:
             return _PackedFacts(full, _pack_without_payloads(full, filled), redacted)
-        except spelling.UNSPELLABLE:
-            full = [spelling.plain_fact(fact) for fact in full]
+        except storable_json.UNSPELLABLE:
+            full = [storable_json.plain_fact(fact) for fact in full]
             return _PackedFacts(full, pack_facts([light(fact) for fact in full]), redacted)
 
     def _clean(self, fact: Fact, bodies: list[bytes]) -> Fact:
@@ -396,20 +396,20 @@ class Ingester:
             if block.payload is None:
                 continue
             try:
-                body = spelling.encode(block.payload)
-            except spelling.UNSPELLABLE:
-                plain = spelling.plain(block.payload)
+                body = storable_json.encode(block.payload)
+            except storable_json.UNSPELLABLE:
+                plain = storable_json.plain(block.payload)
                 block = msgspec.structs.replace(block, payload=plain)  # noqa: PLW2901 - in its place
                 blocks = list(fact.blocks) if blocks is None else blocks
                 blocks[number] = block
-                body = spelling.encode(plain)
+                body = storable_json.encode(plain)
             # One look at all of it tells for most payloads that there is nothing to find.
             if suspects := self._redactor.doubts(body):
                 clean = self._clean_block(block, suspects)
                 if clean is not block:
                     blocks = list(fact.blocks) if blocks is None else blocks
                     blocks[number] = clean
-                    body = spelling.encode(clean.payload)
+                    body = storable_json.encode(clean.payload)
             bodies.append(body)
         about = self._clean_about(fact.about) if fact.about else fact.about
         statuses = (
@@ -613,7 +613,7 @@ def _continue_text(beginning: Fact, rest: Fact) -> Fact:
     name, repeated, _ = beginning.node.id.rpartition("~")
     node = msgspec.structs.replace(beginning.node, id=name) if repeated else beginning.node
     beginning = msgspec.structs.replace(beginning, blocks=blocks, node=node)
-    (out,) = gather.join_pieces([beginning, rest])
+    (out,) = fact_assembly.join_pieces([beginning, rest])
     return out
 
 

@@ -27,7 +27,7 @@ from thence.format import codec
 from thence.format.graph import State
 from thence.format.normal import SessionEvent, event_id, one_line
 from thence.format.records import JSON, Event
-from thence.memory.pairs import index_text
+from thence.memory.cjk_pairs import index_text
 
 if TYPE_CHECKING:
     from thence.memory.search import Query

@@ -3,7 +3,7 @@
 The rules stand in `RULES` in the order in which they are asked; the first that has an answer
 gives it, in words a reader can check against the session. A session is judged by its last turn:
 what was asked last, and what became of it. No rule looks at a clock, so a log that stops in the
-middle of a turn is unknown: whether that turn still runs, only `standing` can tell.
+middle of a turn is unknown: whether that turn still runs, only `session_status` can tell.
 
     success    what was asked last was done or answered, and nothing speaks against it
     fail       the agent came to rest and what was asked was not done
@@ -26,8 +26,8 @@ from typing import Final, Literal
 import msgspec
 
 from thence.format import errors
+from thence.format.derived_events import Call
 from thence.format.expressions import expression
-from thence.format.joins import Call
 from thence.format.nodes import Is
 from thence.format.normal import Outcome as Outcome  # noqa: PLC0414 - asked for here
 from thence.format.normal import SessionEvent

@@ -346,8 +346,7 @@ class Packs:
                 # The kernel starts to write all of them before we wait for the first.
                 for writer in waiting:
                     os.posix_fadvise(writer.handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            for writer in waiting:
-                os.fdatasync(writer.handle)
+            disk.sync_data([writer.handle for writer in waiting])
             self._enter({writer.file for writer in waiting})
         except OSError as error:
             if list(self._unsynced) != [session_uid] or waiting[0].batches > 1:

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import zstandard
 
-from thence.format import fold, joins
+from thence.format import derived_events, fold
 from thence.format.normal import KINDS
 from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
@@ -95,7 +95,7 @@ def _move_ref(row: StoredEvent, refs: Mapping[str, str]) -> StoredEvent:
 def thin_row(row: StoredEvent) -> EventRow:
     """Return what of an event is looked for."""
     event = row.event
-    moment = joins.time_of(event.ts)
+    moment = derived_events.time_of(event.ts)
     return EventRow(
         event.event_id,
         int(moment.timestamp() * 1000) if moment else 0,

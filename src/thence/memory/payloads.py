@@ -13,7 +13,7 @@ from thence.format.facts import (
     Fact,
 )
 from thence.format.records import Skipped
-from thence.memory import spelling
+from thence.memory import storable_json
 from thence.memory.packs import BlobStore, read_all
 
 
@@ -50,4 +50,6 @@ def salvage_payloads(
 def _with_payload(block: Block, bodies: Iterator[bytes]) -> Block:
     if block.ref is None:
         return block
-    return msgspec.structs.replace(block, payload=spelling.load(next(bodies)))  # all fields stay
+    return msgspec.structs.replace(
+        block, payload=storable_json.load(next(bodies))
+    )  # all fields stay

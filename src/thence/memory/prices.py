@@ -72,7 +72,7 @@ class PriceLine(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         unit = {1_000_000: "M", 1_000: "k"}[self.per]
-        return f"{self.count:,} {self.what} at ${_plain(self.rate)}/{unit}"
+        return f"{self.count:,} {self.what} at ${self.rate.normalize():f}/{unit}"
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -419,7 +419,3 @@ def _is(clause: Clause, name: str) -> bool:
     if clause.starts_with is not None:
         return clause.is_match(name) and _ANOTHER.search(name[len(clause.starts_with) :]) is None
     return clause.is_match(name)
-
-
-def _plain(number: Decimal) -> str:
-    return f"{number.normalize():f}"

@@ -76,9 +76,9 @@ def remote_of(git: Path) -> str:
     remotes: dict[str, str] = {}
     section = ""
     for line in text.splitlines():
-        if head := _SECTION.fullmatch(line.strip()):
+        if head := re.fullmatch(_SECTION, line.strip()):
             section = head[1]
-        elif section and (entry := _URL.fullmatch(line.strip())):
+        elif section and (entry := re.fullmatch(_URL, line.strip())):
             remotes.setdefault(section, entry[1].strip().strip('"'))
     name = "origin" if "origin" in remotes else min(remotes, default="")
     return plain_remote(remotes.get(name, ""))
@@ -92,7 +92,7 @@ def plain_remote(url: str) -> str:
     url = url.strip()
     scheme, mark, rest = url.partition("://")
     if not mark:
-        if not (short := _SCP.fullmatch(url)):
+        if not (short := re.fullmatch(_SCP, url)):
             return os.path.normpath(url) if url else ""
         rest = f"{short[1]}/{short[2].lstrip('/')}"
     elif scheme == "file":
@@ -102,6 +102,6 @@ def plain_remote(url: str) -> str:
     return f"{host}/{path.strip('/').removesuffix('.git')}"
 
 
-_SECTION: Final = re.compile(r'\[remote "([^"\\]{1,200})"\]|\[.*\]')
-_URL: Final = re.compile(r"url\s*=\s*(.{1,2000})", re.IGNORECASE)
-_SCP: Final = re.compile(r"([^/:]+):(?!\\)(.+)")
+_SECTION: Final = r'\[remote "([^"\\]{1,200})"\]|\[.*\]'
+_URL: Final = r"(?i:url)\s*=\s*(.{1,2000})"
+_SCP: Final = r"([^/:]+):(?!\\)(.+)"

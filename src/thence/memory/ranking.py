@@ -23,7 +23,7 @@ import msgspec
 
 from thence.format.graph import State
 from thence.format.normal import KINDS
-from thence.memory import pairs, vocabulary
+from thence.memory import cjk_pairs, vocabulary
 from thence.memory.search import MAX_ROWS, How, Query, SearchAnswer, SearchMatch, narrow
 from thence.memory.store import STATES, Filter, SessionRow
 
@@ -281,8 +281,8 @@ class _Ranking:
     def _others(self, typed: str, *, is_last: bool) -> Iterator[list[str]]:
         """Yield terms for the place of a word: its parts, beginnings, forms, near spellings."""
         typed = typed.strip(_SIGNS)
-        pieces = pairs.pieces_of(typed)
-        if not pieces or any(pairs.is_run(piece) for piece in pieces):
+        pieces = cjk_pairs.pieces_of(typed)
+        if not pieces or any(cjk_pairs.is_run(piece) for piece in pieces):
             return
         if parts := vocabulary.parts_of(typed):
             yield [f'"{part}"' for part in parts]

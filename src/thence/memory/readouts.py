@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from thence.errors import ThenceError
+from thence.format.fact_assembly import add_text, is_image_alone
 from thence.format.facts import merge_statuses
-from thence.format.gather import add_text, is_image_alone
 from thence.format.normal import SessionEvent
 from thence.format.readout import (
     Readout,
@@ -32,8 +32,8 @@ from thence.memory.growth import subagents_of
 from thence.memory.packs import read_all, size_in
 from thence.memory.pages import all_events
 from thence.memory.recall import Cleaned, body, light, load_session, notices_of
-from thence.memory.spelling import load
 from thence.memory.spending import with_price
+from thence.memory.storable_json import load
 from thence.memory.store import Filter
 
 if TYPE_CHECKING:

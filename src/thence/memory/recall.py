@@ -145,7 +145,7 @@ def _describe(row: SessionRow, wanted: str) -> str:
 
 def body(blobs: BlobStore, ref: str) -> JSON:
     """Return one payload; in place of one that cannot be read, a text that says so."""
-    from thence.memory.spelling import load
+    from thence.memory.storable_json import load
 
     try:
         return load(blobs.read(ref))

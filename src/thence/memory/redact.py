@@ -20,16 +20,16 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from string import ascii_letters, digits
 from typing import Any, NamedTuple
 
 from thence.format.expressions import source_of
-from thence.memory import plausible
-from thence.memory.contexts import CONTEXTS
+from thence.memory import plausibility
+from thence.memory.context_rules import CONTEXTS
 from thence.memory.rules import Rule
-from thence.memory.vendors import VENDORS
+from thence.memory.vendor_rules import VENDORS
 
 RULES: tuple[Rule, ...] = VENDORS + CONTEXTS
 """Kinds with a form of their own first: of two that catch the same text the earlier names it."""
@@ -92,7 +92,7 @@ def rules_version(rules: Iterable[Rule]) -> int:
     ]
     tables = [
         sorted(table) if isinstance(table, frozenset) else source_of(table)
-        for table in plausible.TABLES
+        for table in plausibility.TABLES
     ]
     body = repr((texts, tables)).encode("utf-8", "backslashreplace")
     # 63 bits: columns of both databases are signed.
@@ -168,7 +168,7 @@ class Redactor:
         self._key = key
         self._clean: set[str] = set()
         self._heads: dict[str, str] = {}
-        self._finder = _Finder((*rules, *extra))
+        self._finder = _finder((*rules, *extra))
 
     @cached_property
     def version(self) -> int:
@@ -409,7 +409,7 @@ class Redactor:
         if not rule.hashed:
             return f"[REDACTED:{rule.name}]".encode()
         # keyed, so that nobody can try words against it; short, so that it tells no more.
-        mark = hmac.digest(self._key, plausible.unfold(secret), "sha256")[:4].hex()
+        mark = hmac.digest(self._key, plausibility.unfold(secret), "sha256")[:4].hex()
         return f"[REDACTED:{rule.name}:{mark}]".encode()
 
 
@@ -491,7 +491,7 @@ class _Finder:
         while match := pattern.search(data, position):
             start, end = match.span()
             first, last = _widen_to_token(data, *_secret(match, groups))
-            if first < last and plausible.is_secret(rule, data, start, first, last):
+            if first < last and plausibility.is_secret(rule, data, start, first, last):
                 yield start, end, first, last
                 position = last
             elif start < first and last - first <= _RETRIED:
@@ -533,6 +533,12 @@ class _Finder:
         self._disguise = keywords.Add(_DISGUISE)
         keywords.Compile()
         self._keywords = keywords
+
+
+@lru_cache(maxsize=4)
+def _finder(rules: tuple[Rule, ...]) -> _Finder:
+    """Return a finder; what it has compiled serves every redactor of the same rules."""
+    return _Finder(rules)
 
 
 def _encode_words(words: Iterable[str]) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ import msgspec
 from thence.agents import packages
 from thence.format.records import Skipped
 from thence.memory.derivation import PARTS, Part
+from thence.memory.store import DigestRecord, SessionChange
 
 Stage = Literal["find", "read", "reprocess", "digest", "evict", "embed", "push", "done"]
 
@@ -33,6 +34,20 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     events: int = 0
     skipped: tuple[Skipped, ...] = ()
     why: str | None = None
+
+
+class SweepPiece(msgspec.Struct):
+    """What the reader hands to the writer about one source."""
+
+    outcome: Outcome
+    change: SessionChange | None = None
+    digested: DigestRecord | None = None
+    lines: int = 0
+    bytes: int = 0
+    more: bool = False
+    """Not the last piece of its source."""
+    rebuilt: str | None = None
+    """Why the session was put together from all of its facts, not continued."""
 
 
 class SweepReport(msgspec.Struct):

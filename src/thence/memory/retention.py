@@ -155,7 +155,7 @@ def inventory(
     failed: Collection[str] = (),
     only_copies: Collection[str] = (),
 ) -> RetentionInventory:
-    """Return what a store holds as the planner wants it; `places.only_copies` finds those."""
+    """Return what a store holds as the planner wants it; see `session_sources.only_copies`."""
     items = tuple(
         RetentionItem(
             uid,

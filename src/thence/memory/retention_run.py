@@ -15,8 +15,8 @@ import msgspec
 
 from thence.agents import Adapter
 from thence.memory import retention
-from thence.memory.places import only_copies
 from thence.memory.retention import PlannedRemoval, Policy, RetentionPlan
+from thence.memory.session_sources import only_copies
 from thence.memory.store import Inventory, Store
 
 

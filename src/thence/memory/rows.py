@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from thence.agents import Cursor
+from thence.format.derived_events import time_of
 from thence.format.facts import Edge
-from thence.format.joins import time_of
 from thence.format.normal import Session
 from thence.format.records import JSON
 from thence.memory.decoders import late_decoder

@@ -52,7 +52,7 @@ class Rule:
     near: str = ""
     """What to look for in place of the keywords, where these are in every third text."""
     check: str = ""
-    """The name of a check that the secret must pass as well; see `plausible.CHECKS`."""
+    """The name of a check that the secret must pass as well; see `plausibility.CHECKS`."""
 
 
 def rule_of(

@@ -32,10 +32,10 @@ from thence.format.expressions import expression
 from thence.format.facts import Block, words_of
 from thence.format.figures import TICKS
 from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
-from thence.memory import pairs
-from thence.memory.marking import marking_of
+from thence.memory import cjk_pairs
+from thence.memory.highlighting import marking_of
 from thence.memory.packs import BlobStore, read_each
-from thence.memory.spelling import load
+from thence.memory.storable_json import load
 from thence.memory.vocabulary import STOP_WORDS, nearest
 
 MAX_ROWS = 2_000
@@ -410,7 +410,7 @@ class _Typed:
 def _term(text: str, *, phrase: bool, is_prefix: bool = False) -> str | None:
     """Spell words for the index; all of them quoted, so that none is taken for an operator."""
     is_prefix = not phrase and (is_prefix or text.endswith("*"))
-    term = pairs.search_term(text, is_prefix=is_prefix)
+    term = cjk_pairs.search_term(text, is_prefix=is_prefix)
     if not term.words:
         return None
     return '"' + " ".join(term.words) + '"' + ("*" if term.is_prefix else "")
@@ -454,7 +454,7 @@ def moment(text: str, zone: tzinfo | None = None) -> int:
 
     Days begin at midnight in `zone`, None for the zone of this machine.
     """
-    from thence.memory.zones import midnight, millis  # a sweep needs no calendar
+    from thence.memory.local_days import midnight, millis  # a sweep needs no calendar
 
     if text.lower() in ("today", "yesterday"):
         today = datetime.now(UTC).astimezone(zone).date()

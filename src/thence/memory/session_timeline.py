@@ -16,9 +16,9 @@ from functools import cached_property
 import msgspec
 
 from thence.format import output, shell, testruns, tools
+from thence.format.derived_events import Call
 from thence.format.facts import TYPED
 from thence.format.graph import State
-from thence.format.joins import Call
 from thence.format.nodes import Is
 from thence.format.normal import SessionEvent
 from thence.format.readout import Readout

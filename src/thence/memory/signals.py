@@ -15,10 +15,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from thence.format import joins, output, tools
+from thence.format import derived_events, output, tools
+from thence.format.derived_events import Call
 from thence.format.expressions import expression
 from thence.format.figures import several
-from thence.format.joins import Call
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.turn import TurnState
@@ -471,7 +471,7 @@ class WaitTally(msgspec.Struct, omit_defaults=True):
             if event.native_type in ("permission_requested", "waiting"):
                 self.since = OpenWait(event.event_id, event.ts, short(event.summary, QUOTE_BYTES))
             elif (since := self.since) is not None and _ends_wait(event):
-                begin, end = joins.time_of(since.ts), joins.time_of(event.ts)
+                begin, end = derived_events.time_of(since.ts), derived_events.time_of(event.ts)
                 self.since = None
                 took = milliseconds_between(begin, end) if begin and end else 0
                 if took >= WAIT_MS:

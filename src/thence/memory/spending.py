@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.fold import Bill
 from thence.format.normal import SessionEvent
 from thence.format.records import Usage
@@ -32,7 +32,7 @@ def spend_of(bills: Iterable[Bill], prices: Mapping[int, int | None] | None = No
     sums: dict[tuple[str, str, str], list[int]] = {}
     for bill in bills:
         event, usage = bill.event, bill.usage
-        key = (slot_of(event.ts), event.model or "", joins.place_of(event))
+        key = (slot_of(event.ts), event.model or "", derived_events.place_of(event))
         ticks = ticks_of(event, usage) if prices is None else prices[event.event_id]
         numbers = sums.get(key)
         if numbers is None:
@@ -54,7 +54,7 @@ def slot_of(ts: str | None) -> str:
     """
     text = ts or ""
     if len(text) != _USUAL or text[-1] != "Z" or not text[14:16].isdigit():
-        moment = joins.time_of(ts)
+        moment = derived_events.time_of(ts)
         if moment is None:
             return text[:10]
         text = moment.strftime("%Y-%m-%dT%H:%M")
@@ -84,12 +84,12 @@ def merge_spend(carried: Sequence[Spend], spend: list[Spend]) -> list[Spend]:
     return [_sum_spend(key, numbers) for key, numbers in sums.items()]
 
 
-def spent_of(spend: Sequence[Spend]) -> joins.Spent:
+def spent_of(spend: Sequence[Spend]) -> derived_events.Spent:
     """Return the tokens of a session by what became of them."""
     sums = {"live": Usage(), "dead": Usage(), "side": Usage()}
     for part in spend:
-        sums[part.where] = joins.add_usage(sums[part.where], part.usage)
-    return joins.Spent(**sums, responses=sum(part.responses for part in spend))
+        sums[part.where] = derived_events.add_usage(sums[part.where], part.usage)
+    return derived_events.Spent(**sums, responses=sum(part.responses for part in spend))
 
 
 def with_price(row: StoredEvent) -> StoredEvent:
@@ -107,7 +107,7 @@ def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
         cost = price(
             event.model or "",
             usage,
-            at=joins.time_of(f"{day}T12:00:00Z"),
+            at=derived_events.time_of(f"{day}T12:00:00Z"),
             cache_1h=usage.cache_1h_input_tokens,
             web_searches=usage.web_searches,
             service_tier=event.tier,

@@ -32,6 +32,7 @@ from thence.memory.rows import (
     ROW,
     SETTLE,
     WITHOUT_OWN,
+    clean,
     inventory,
     now,
 )
@@ -125,16 +126,23 @@ class Sqlite(SqlReads, SqliteFile):
 
     # -- sweeping -----------------------------------------------------------------------
 
-    def known(self) -> Inventory:
-        """Return the cursors of all sessions, and which ones must not come back."""
+    def known(self, uids: Collection[str] | None = None) -> Inventory:
+        """Return the cursors of all sessions, or of some, and which ones must not come back."""
         db = self._db
+        if uids is None:
+            rows = every(db, INVENTORY)
+            distilled = first(db, "SELECT sum(distilled) FROM sessions") or 0
+        else:
+            some = msgspec.json.encode([clean(uid) for uid in uids]).decode()
+            rows = every(db, _SOME, some)
+            distilled = 0
         return inventory(
-            every(db, INVENTORY),
+            rows,
             (tombstone for (tombstone,) in every(db, "SELECT uid_hash FROM tombstones")),
-            first(db, "SELECT sum(distilled) FROM sessions") or 0,
+            distilled,
             (name for (name,) in every(db, "SELECT name FROM pending")),
             self._kin_of,
-            takes_older=True,
+            takes_older=uids is None,
         )
 
     def _kin_of(self, uid: str) -> set[str]:
@@ -379,5 +387,6 @@ class Sqlite(SqlReads, SqliteFile):
 
 # -- rows -----------------------------------------------------------------------------------
 
+_SOME = f"{INVENTORY} WHERE uid IN (SELECT value FROM json_each(?))"  # noqa: S608 - written above
 _PAGE_OF = "FROM event_pages WHERE session=? AND first<=?"
 _PARTS = "SELECT part, length(body) FROM facts WHERE session=?"

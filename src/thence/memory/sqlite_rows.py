@@ -17,9 +17,9 @@ from thence.format.facts import Fact
 from thence.format.normal import KINDS, event_id
 from thence.format.records import JSON
 from thence.memory import pages, sqlite_vectors
+from thence.memory.cjk_pairs import index_text
 from thence.memory.index import WordIndex, digest_text, every, first
 from thence.memory.packs import BlobStore, pack_name, short_ref
-from thence.memory.pairs import index_text
 from thence.memory.rows import (
     FOR_LATER,
     REPACK,

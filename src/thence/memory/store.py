@@ -23,11 +23,11 @@ from thence.agents import Cursor
 from thence.agents.packages import ForeignFailure, entry_points, foreign, is_ours, note_problem
 from thence.errors import BadConfig, MissingPackage, ThenceError
 from thence.format import fold
+from thence.format.derived_events import Spent
 from thence.format.facts import Edge, Fact
 from thence.format.figures import money
 from thence.format.fold import FoldState, Index
 from thence.format.graph import State
-from thence.format.joins import Spent
 from thence.format.lineage import key_of
 from thence.format.normal import Session
 from thence.format.records import JSON, Usage
@@ -452,8 +452,12 @@ class Store(Protocol):
     def sweeping(self, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the right to sweep; StoreLocked when somebody else has it."""
 
-    def known(self) -> Inventory:
-        """Return the cursors of all sessions, and which ones must not come back."""
+    def known(self, uids: Collection[str] | None = None) -> Inventory:
+        """Return the cursors of all sessions, and which ones must not come back.
+
+        Of some sessions alone, where `uids` are given: then at a cost that follows these, and
+        without what all sessions add up to.
+        """
 
     def write(
         self, changes: Sequence[SessionChange] = (), digests: Sequence[DigestRecord] = ()

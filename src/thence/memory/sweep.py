@@ -29,14 +29,14 @@ from thence.agents.profiles import teach_all
 from thence.errors import DiskFull, ThenceError
 from thence.memory import fields, retention
 from thence.memory.derivation import Part, fingerprint
-from thence.memory.due_sources import DueSources, SourceJob, due_digests
+from thence.memory.due_sources import DueSources, SourceJob, due_digests, with_changes
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
-from thence.memory.places import SourceReader, is_deleted, reader_of
 from thence.memory.redact import Redactor
-from thence.memory.reports import Outcome, Progress, SweepReport
+from thence.memory.reports import Outcome, Progress, SweepPiece, SweepReport
 from thence.memory.retention_run import Removed, RetentionRun, running_sessions
 from thence.memory.rows import digests_of
+from thence.memory.session_sources import SourceReader, is_deleted, reader_of
 from thence.memory.store import (
     DATA_LOSS,
     DigestRecord,
@@ -69,6 +69,9 @@ COMMIT_BYTES = 16 << 20
 FIRST_COMMIT_BYTES = 1 << 20
 """Source bytes of the first transaction of a sweep: what is in it can be listed and searched."""
 
+COMMIT_SESSIONS = 10
+"""Sessions that go into one transaction while they are written: none waits for all the others."""
+
 ROW_SOURCE_BYTES = 64
 """Source bytes of a row of an event, at the least; nearly all take far more."""
 
@@ -80,20 +83,6 @@ COLLECTOR_THRESHOLDS = 100_000, 20, 100
 
 DIGEST_BATCH = 256
 """Digests that are written together: each such write waits for the disk."""
-
-
-class SweepPiece(msgspec.Struct):
-    """What the reader hands to the writer about one source."""
-
-    outcome: Outcome
-    change: SessionChange | None = None
-    digested: DigestRecord | None = None
-    lines: int = 0
-    bytes: int = 0
-    more: bool = False
-    """Not the last piece of its source."""
-    rebuilt: str | None = None
-    """Why the session was put together from all of its facts, not continued."""
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -149,6 +138,7 @@ class Sweep:
         self._reread: dict[str, Part] = {}  # what is read again because a part changed
         self.redacted_again: set[str] = set()
         """Stored sessions that other redaction rules were applied to."""
+        self._only_found = False
         self._has_old_digests = False
         self._digests: list[DigestRecord] = []
         self.digested: list[str] = []
@@ -158,26 +148,32 @@ class Sweep:
         self._sources = DueSources(*what, progress=progress, exclude=exclude, anew=anew)
 
     def run(
-        self, roots: Mapping[str, Iterable[Path]], digest_limit_s: float | None = None
+        self,
+        roots: Mapping[str, Iterable[Path]],
+        digest_limit_s: float | None = None,
+        *,
+        only_found: bool = False,
     ) -> SweepReport:
         """Sweep the roots of the agents, and return what was done.
 
         After `digest_limit_s` seconds of digesting what is left waits for the next sweep: lines
-        that are being written are read first.
+        that are being written are read first. With `only_found` stored sessions that the readers
+        do not find are not looked at: cost follows those they do, not the store.
         """
+        self._only_found = only_found
         often = gc.get_threshold()
         gc.set_threshold(*COLLECTOR_THRESHOLDS)
         try:
-            return self._run(roots, digest_limit_s)
+            return self._run({name: list(paths) for name, paths in roots.items()}, digest_limit_s)
         finally:
             gc.set_threshold(*often)
 
     def _run(
-        self, roots: Mapping[str, Iterable[Path]], digest_limit_s: float | None
+        self, places: Mapping[str, Sequence[Path]], digest_limit_s: float | None
     ) -> SweepReport:
         began = time.monotonic()
-        places = {name: list(paths) for name, paths in roots.items()}
-        known = self._store.known()
+        store, find_known = self._store, self._sources.known_of_found
+        known = find_known(store, places) if self._only_found else store.known()
         jobs = self._sources.find_jobs(places, known)
         self._restate(self._sources.moved, known)
         self._plan_reprocessing(jobs, known)
@@ -190,8 +186,13 @@ class Sweep:
             # Who sweeps no roots asks for digests alone, and has waited for the right moment.
             self._digest_rest(due_digests(self._store, all_due=not places), digest_limit_s)
             self._digest_again()
-        idle = not (jobs or self._in_store or conflicts or self.report.gone or self.report.digested)
-        self._evict(places, known if idle else self._store.known())
+        if self._only_found:
+            known = self._store.known(known.sessions) if jobs else known
+        elif self._in_store or conflicts or self.report.gone or self.report.digested:
+            known = self._store.known()
+        elif jobs:
+            known = with_changes(known, self._store.known([job.source.uid for job in jobs]))
+        self._evict(places, known)
         self.report.redactions = dict(self._redactor.counts)
         self.report.problems = packages.problems()
         self.report.seconds = time.monotonic() - began
@@ -213,12 +214,12 @@ class Sweep:
 
     def _settle_owners(self, conflicts: Mapping[str, set[str]]) -> None:
         """Write which of the sessions that share records own them."""
-        from thence.memory import families
+        from thence.memory import ownership
 
         teach_all()
-        for changes in families.resolve_ownership(self._store, conflicts):
+        for changes in ownership.resolve_ownership(self._store, conflicts):
             for _ in (change for change in changes if change.rebuilt):
-                self.report.note_rebuild(families.RECLAIMED)
+                self.report.note_rebuild(ownership.RECLAIMED)
             self._store.write(changes)
 
     @property
@@ -383,7 +384,7 @@ class Sweep:
         for piece in pieces:
             batch.append(piece)
             size += piece.bytes
-            if size >= limit:
+            if size >= limit or (self._only_found and len(batch) >= COMMIT_SESSIONS):
                 self._commit(batch, conflicts)
                 batch, size, limit = [], 0, min(2 * limit, COMMIT_BYTES)
             self._count(piece)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import queue
 import threading
 import time
@@ -33,7 +34,7 @@ STEP_MS: Final = 40
 """How long changes are gathered, and how long a pause hands them out earlier."""
 TICK_S: Final = 1.0
 """Seconds between two checks of agent status."""
-UNSEEN_STEP_MS: Final = 500
+UNSEEN_STEP_MS: Final = 200
 UNSEEN_TICK_S: Final = 10.0
 """The same two while no page is open: what nobody sees may come a little later."""
 RETENTION_INTERVAL_S: Final = 24 * 3600.0
@@ -42,8 +43,9 @@ EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
 EMBED_PAUSE_S: Final = 30.0
 """Seconds before missing vectors are looked for again, once there was none."""
-REST_RATIO: Final = 0.5
-"""Pause after a sweep, in seconds for each second that it took; at most a second."""
+REST_RATIO: Final = 1.5
+"""Pause after a sweep, in seconds for each second of processor time that it took: sweeping one
+file after another takes less than half a core. At most a second."""
 LOCK_TIMEOUT_S: Final = 2.0
 """Seconds that a sweep waits for the lock of another one."""
 
@@ -61,10 +63,12 @@ class SweepHome(Protocol):
         wait_s: float = 0.0,
         digests: bool = True,
         digest_limit_s: float | None = None,
+        only_found: bool = False,
     ) -> SweepReport:
         """Sweep with these readers; without `digests` these and storage limits come later.
 
-        Raises `StoreLocked` when another sweep goes on for `wait_s` seconds.
+        With `only_found` sessions that the readers do not find are not looked at. Raises
+        `StoreLocked` when another sweep goes on for `wait_s` seconds.
         """
 
 
@@ -153,7 +157,12 @@ class Sweeper:
         inbox = self._home / nudges.FOLDER
         try:
             batches = changes(
-                folders, inbox, gather_ms=GATHER_MS, step_ms=self._step_ms, stop=self._stop
+                folders,
+                inbox,
+                gather_ms=GATHER_MS,
+                step_ms=self._step_ms,
+                stop=self._stop,
+                store=getattr(self._store, "path", None),
             )
         finally:
             self._watched.set()
@@ -256,10 +265,14 @@ class Sweeper:
         known, roots = narrow_to(self._known, self._roots, paths)
         if not roots:
             return 0.0
-        rest = TICK_S
+        rest, began = TICK_S, time.thread_time()
         try:
-            report = self._sweep_home(known, roots, wait_s=LOCK_TIMEOUT_S, digests=False)
-            rest = min(REST_RATIO * report.seconds, TICK_S)
+            # Where a file is gone, the session of it is found among all that are stored.
+            are_there = all(os.path.lexists(path) for path in paths)
+            self._sweep_home(
+                known, roots, wait_s=LOCK_TIMEOUT_S, digests=False, only_found=are_there
+            )
+            rest = min(REST_RATIO * (time.thread_time() - began), TICK_S)
         except StoreLocked:
             self.nudge(paths)  # another one sweeps, and may have passed them already
         uids = {s.uid for name in roots for s in known[name].find(roots[name][0])}

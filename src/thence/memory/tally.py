@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.normal import SessionEvent
 
 Place = tuple[str, int, int]
@@ -57,7 +57,7 @@ class Pointers(msgspec.Struct, omit_defaults=True):
     def ts(self) -> str | None:
         """When the first was written, if that is a time."""
         ts = self.first[2]
-        return ts if joins.time_of(ts) is not None else None
+        return ts if derived_events.time_of(ts) is not None else None
 
 
 def point_at(*events: SessionEvent) -> Pointers:

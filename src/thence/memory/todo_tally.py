@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from thence.format import tools
-from thence.format.joins import Call
+from thence.format.derived_events import Call
 from thence.format.todos import (
     ListEntries,
     Step,

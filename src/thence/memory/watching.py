@@ -95,16 +95,18 @@ def changes(
     step_ms: int | Callable[[], int] = STEP_MS,
     rest: float | None = None,
     stop: threading.Event | None = None,
+    store: Path | None = None,
 ) -> Iterator[set[Path]]:
     """Yield the files that were written, again and again; a nudge in the queue counts as well.
 
     Everything written since this was called is given, however late it is asked for: who calls it,
     and then sweeps, misses nothing. Folders may be made later. When nothing changed for `rest`
     seconds, that is told once, by an empty set. It ends soon after `stop` is set. `step_ms` may be
-    a function that is asked again and again: every step wakes the process up.
+    a function that is asked again and again: every step wakes the process up. The file of
+    a `store` and what lies beside it under its name are left out: who sweeps writes there.
     """
     queue.mkdir(parents=True, exist_ok=True, mode=0o700)
-    seen = FileStamps([*folders, queue])
+    seen = FileStamps([*folders, queue], store)
     step = step_ms if callable(step_ms) else lambda: step_ms
     batches = _changed_paths(seen, queue, gather_ms, step, stop or threading.Event())
     return _with_nudges(batches, queue, rest)
@@ -148,6 +150,8 @@ def _watch_paths(
         return change is Change.added and not path.endswith(endings) and Path(path).is_dir()
 
     def telling(change: Change, path: str) -> bool:
+        if seen.is_of_store(path):
+            return False
         nudge = path.startswith(f"{queue}/") and not Path(path).name.startswith(".")
         return nudge or path.endswith(endings) or is_new_folder(change, path)
 
@@ -202,9 +206,14 @@ def _batches(
 class FileStamps:
     """Size and time of files when they were last looked at."""
 
-    def __init__(self, folders: Iterable[Path]) -> None:
+    def __init__(self, folders: Iterable[Path], store: Path | None = None) -> None:
         self.folders = list(dict.fromkeys(str(folder) for folder in folders))
+        self._store = str(store) if store is not None else None
         self._stamps = stamps(self.folders)
+
+    def is_of_store(self, path: str) -> bool:
+        """Whether a file is our store, or lies beside it under its name."""
+        return self._store is not None and path.startswith(self._store)
 
     def there(self) -> list[str]:
         """Return the folders that are there, each once."""
@@ -213,7 +222,11 @@ class FileStamps:
     def look(self, folders: Iterable[str] | None = None) -> set[str]:
         """Return the files that are not as they were, in all folders or in some of them."""
         now = stamps(self.folders if folders is None else folders)
-        changed = {path for path, stamp in now.items() if self._stamps.get(path) != stamp}
+        changed = {
+            path
+            for path, stamp in now.items()
+            if self._stamps.get(path) != stamp and not self.is_of_store(path)
+        }
         if folders is None:
             self._stamps = now
         else:

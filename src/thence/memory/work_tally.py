@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from thence.format import joins, output
+from thence.format import derived_events, output
 from thence.format.expressions import expression
 from thence.format.normal import SessionEvent
 from thence.memory.error_tally import QUOTE_BYTES
@@ -228,12 +228,15 @@ class UntestedTally(msgspec.Struct, omit_defaults=True):
     @property
     def is_tested_elsewhere(self) -> bool:
         """Whether a subagent ran tests after the last edit, as far as the log has times."""
-        edited, tested = joins.time_of(self.edited_at), joins.time_of(self.tested_elsewhere_at)
+        edited, tested = (
+            derived_events.time_of(self.edited_at),
+            derived_events.time_of(self.tested_elsewhere_at),
+        )
         return edited is not None and tested is not None and tested >= edited
 
 
 def _later(*texts: str | None) -> str | None:
-    times = [(time, text) for text in texts if (time := joins.time_of(text)) is not None]
+    times = [(time, text) for text in texts if (time := derived_events.time_of(text)) is not None]
     return max(times)[1] if times else None
 
 

@@ -27,17 +27,17 @@ from thence.format.figures import TICKS
 from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory import recall, standing
-from thence.memory.bills import By, CostTable, with_dollars
+from thence.memory import recall, session_status
+from thence.memory.cost_totals import By, CostTable, with_dollars
 from thence.memory.labels import tagged_uids, with_tagged
+from thence.memory.local_days import midnight, millis, zone_label, zone_named
 from thence.memory.notes import matching_notes, note_events
 from thence.memory.patterns import memories, patterns
-from thence.memory.places import plan_removals
 from thence.memory.recap import Recap, recap
 from thence.memory.search import hits, moment, parse
+from thence.memory.session_sources import plan_removals
 from thence.memory.store import Filter, SessionRow, Total
-from thence.memory.zones import midnight, millis, zone_label, zone_named
-from thence.serve.answers import (
+from thence.serve.api_types import (
     AgentOut,
     AgentSession,
     Border,
@@ -62,7 +62,7 @@ from thence.serve.answers import (
     StoreOut,
     Sum,
 )
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.context import AppContext, ContextDependency
 from thence.serve.cursors import PagePosition, cursor_at, cursor_text, paginate
 from thence.serve.timeline import timelines_of
@@ -121,11 +121,11 @@ def _page(context: AppContext, wanted: Filter, cursor: str | None, limit: int) -
 
 
 def session_out(
-    context: AppContext, row: SessionRow, now: standing.Now | None = None
+    context: AppContext, row: SessionRow, now: session_status.Now | None = None
 ) -> SessionOut:
     """Return a session as the API does."""
     standing_now = (now or context.now()).of(row, context.clock())
-    return msgspec.convert(standing.session_object(row, standing_now), SessionOut)
+    return msgspec.convert(session_status.session_object(row, standing_now), SessionOut)
 
 
 # -- sessions -------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def now(context: ContextDependency, tz: Text = None) -> NowOut:
     zone = zone_named(tz)
     current, at = context.now(), context.clock()
     by_standing: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
-    for row in standing.open_sessions(context.store, Filter(), current, at, context.labels()):
+    for row in session_status.open_sessions(context.store, Filter(), current, at, context.labels()):
         by_standing[current.of(row, at) or "idle"].append(session_out(context, row, current))
     waits = {uid: status.waiting_for for uid, status in current.live.items() if status.waiting_for}
     risks = [
@@ -161,7 +161,7 @@ def _midnight(context: AppContext, back: int, zone: tzinfo | None) -> int:
 
 
 def _sums(context: AppContext, wanted: Filter) -> dict[str, JSON]:
-    from thence.memory.bills import sums
+    from thence.memory.cost_totals import sums
 
     return sums(context.store.totals((), wanted)[0])
 

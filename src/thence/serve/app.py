@@ -43,13 +43,13 @@ from thence.errors import (
 )
 from thence.memory.sqlite_file import DAMAGE_ERRORS, RECOVERY_HINT
 from thence.memory.store import StoreDamaged, StoreLocked
-from thence.serve import agents, api, labelling, live, pages
+from thence.serve import agents, api, label_editing, live, pages
 from thence.serve import hosted as writing
+from thence.serve.auth import ASGIApp, AuthMiddleware, Message, Receive, Scope, Send
 from thence.serve.context import AppContext
-from thence.serve.gate import ASGIApp, AuthMiddleware, Message, Receive, Scope, Send
 from thence.serve.hosted import HostedSessions, NotWritable
-from thence.serve.limits import LimitedServer
 from thence.serve.live import Hub
+from thence.serve.request_timeouts import LimitedServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -223,7 +223,7 @@ def routes(
             *writing.ROUTES,
             *api.ROUTES,
             *pages.ROUTES,
-            *labelling.ROUTES,
+            *label_editing.ROUTES,
         ],
         dependencies={
             "context": Provide(lambda: context, sync_to_thread=False),

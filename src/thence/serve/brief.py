@@ -23,8 +23,8 @@ from thence.memory.patterns import Memory, Pattern
 from thence.memory.projects import repository_of
 from thence.memory.search import OUTCOME_NAMES
 from thence.memory.store import Filter, SessionRow, Store
-from thence.serve.frame import flatten
 from thence.serve.ready_briefs import FOLDER, MAX_SESSIONS, BriefOrigin, frame_lines, save_lines
+from thence.serve.untrusted_text import flatten
 
 DEFAULT_TOKENS: Final = 800
 MAX_REFRESHED_SESSIONS: Final = 50

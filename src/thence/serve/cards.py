@@ -11,6 +11,7 @@ import msgspec
 from markupsafe import Markup
 
 from thence.errors import ThenceError
+from thence.format.derived_events import time_of
 from thence.format.figures import (
     TICKS,
     ago,
@@ -21,14 +22,13 @@ from thence.format.figures import (
     short,
     short_id,
 )
-from thence.format.joins import time_of
-from thence.memory.standing import Standing
+from thence.memory.session_status import Standing
 from thence.memory.store import SessionRow
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import address, standing_text, title_of
-from thence.serve.labels import project_label, project_root
+from thence.serve.project_names import project_label, project_root
+from thence.serve.session_head import address, standing_text, title_of
 
 _LINKS: Final = {"fork": "forked from", "resume": "continued from", "adopt": "continued from"}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from thence.format.derived_events import Call
 from thence.format.facts import Edge, words_of
 from thence.format.graph import Branch, State
-from thence.format.joins import Call
 from thence.format.nodes import Is
 from thence.format.readout import Readout, Record
 from thence.format.records import JSON, Usage

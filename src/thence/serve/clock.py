@@ -6,7 +6,7 @@ from datetime import datetime, tzinfo
 
 import msgspec
 
-from thence.format import joins
+from thence.format import derived_events
 
 
 class DisplayClock:
@@ -18,7 +18,7 @@ class DisplayClock:
 
     def of(self, text: str | None) -> datetime | None:
         """Read a time of a log."""
-        moment = joins.time_of(text)
+        moment = derived_events.time_of(text)
         return moment.astimezone(self.zone) if moment else None
 
     def time(self, text: str | None) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from thence.format.figures import clean, several
 from thence.format.normal import one_line
 from thence.serve.chart import Chart
-from thence.serve.items import Side, Window
+from thence.serve.row_items import Side, Window
 from thence.serve.view import Drawing
 
 COMPARED_KINDS: Final = frozenset({"user_msg", "assistant_msg", "tool_call"})

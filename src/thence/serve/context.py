@@ -24,7 +24,7 @@ from thence.agents import Adapter
 from thence.errors import SessionNotFound
 from thence.format.facts import Fact
 from thence.format.stored import StoredEvent
-from thence.memory import recall, spelling, standing
+from thence.memory import recall, session_status, storable_json
 from thence.memory.activity import Pulse, pulse
 from thence.memory.budgets import Budgets, BudgetUse, budget_uses
 from thence.memory.fields import clean_fields
@@ -98,7 +98,9 @@ class AppContext:
         self.approval_timeout = approval_timeout
         self.writes = writes
         self.is_read_only = is_read_only
-        self._now = _TimedValue(STATUS_MAX_AGE_S, lambda: standing.now(self.known, self.roots))
+        self._now = _TimedValue(
+            STATUS_MAX_AGE_S, lambda: session_status.now(self.known, self.roots)
+        )
         self._risks = _TimedValue(RISKS_MAX_AGE_S, self._at_risk)
         self._sessions: LruCache[OpenedSession] = LruCache(room)
         self._pulses: LruCache[Pulse | None] = LruCache(MAX_CACHED_PULSES)
@@ -107,16 +109,16 @@ class AppContext:
         """Return the time in a zone; None is that of this machine."""
         return datetime.fromtimestamp(self.clock(), UTC).astimezone(zone)
 
-    def now(self) -> standing.Now:
+    def now(self) -> session_status.Now:
         """Return which sessions run or wait."""
         return self._now.get()
 
-    def risks(self) -> list[standing.Risk]:
+    def risks(self) -> list[session_status.Risk]:
         """Return the sessions that will be deleted soon and are not stored."""
         return self._risks.get()
 
-    def _at_risk(self) -> list[standing.Risk]:
-        return standing.at_risk(self.known, self.roots, self.store, at=self.clock())
+    def _at_risk(self) -> list[session_status.Risk]:
+        return session_status.at_risk(self.known, self.roots, self.store, at=self.clock())
 
     def row(self, prefix: str) -> SessionRow:
         """Find the one session that an id, or the beginning of one, means."""
@@ -205,8 +207,10 @@ class AppContext:
 
     def _clean(self, fact: Fact) -> Fact:
         """Return a fact as it would be stored: redacted, with text and numbers that can be sent."""
-        spelled = spelling.plain_fact(fact)
-        blocks = [replace(block, payload=spelling.plain(block.payload)) for block in spelled.blocks]
+        spelled = storable_json.plain_fact(fact)
+        blocks = [
+            replace(block, payload=storable_json.plain(block.payload)) for block in spelled.blocks
+        ]
         if self._redactor is not None:
             with self._redacting:
                 clean = self._redactor()

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from thence.format.figures import money
-from thence.memory.bills import PERIODS, sum_totals
+from thence.memory.cost_totals import PERIODS, sum_totals
+from thence.memory.local_days import Period, period_end, period_start
 from thence.memory.store import Total
-from thence.memory.zones import Period, period_end, period_start
 from thence.serve.agents import agent_class
 
 MAX_BAR_PX: Final = 173

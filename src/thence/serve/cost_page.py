@@ -14,15 +14,15 @@ import msgspec
 
 from thence.format.figures import TICKS, clean, money, several, short, short_id
 from thence.format.normal import one_line
-from thence.memory.bills import PERIODS, By, CostTable, totals_by_day
+from thence.memory.cost_totals import PERIODS, By, CostTable, totals_by_day
+from thence.memory.local_days import Period, local_date, midnight, millis, zone_label, zone_named
 from thence.memory.store import Filter, Total
-from thence.memory.zones import Period, local_date, midnight, millis, zone_label, zone_named
 from thence.serve.agents import agent_label
 from thence.serve.context import AppContext
 from thence.serve.cost_bars import DateRange, PeriodBar, draw_bars, span_of
-from thence.serve.days import RANGES, EarlierSessions, earlier
-from thence.serve.head import address, title_of
-from thence.serve.labels import unique_labels
+from thence.serve.day_choice import RANGES, EarlierSessions, earlier
+from thence.serve.project_names import unique_labels
+from thence.serve.session_head import address, title_of
 
 Grouping = Literal["time", "model", "project", "agent", "session", "branch", "pr", "tag"]
 BYS: Final[dict[Grouping, str]] = {

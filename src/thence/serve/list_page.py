@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlencode
@@ -15,20 +15,20 @@ import msgspec
 from markupsafe import Markup, escape
 
 from thence.format.figures import clean, money, several
-from thence.memory.bills import totals_by_day
-from thence.memory.descent import descent
+from thence.memory.ancestry import nest_by_ancestry
+from thence.memory.cost_totals import totals_by_day
 from thence.memory.labels import with_tagged
+from thence.memory.local_days import midnight, millis, zone_label
 from thence.memory.notes import matching_notes
-from thence.memory.search import OPEN, BadQuery, Query, SearchMatch, hits, moment, parse
-from thence.memory.standing import open_sessions
+from thence.memory.search import OPEN, BadQuery, Hit, Query, SearchMatch, hits, moment, parse
+from thence.memory.session_status import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
-from thence.memory.zones import midnight, millis, zone_label
 from thence.serve.agents import agent_label
 from thence.serve.cards import SessionCard, Snippet, card
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import NoteLine, address, note_line
-from thence.serve.labels import unique_labels
+from thence.serve.project_names import unique_labels
+from thence.serve.session_head import NoteLine, address, note_line
 
 PAGE_SESSIONS: Final = 50
 """Sessions of one page of the list."""
@@ -460,7 +460,7 @@ def _by_day(
     today = context.moment(clock.zone).date()
     groups: dict[int, list[tuple[SessionRow, int]]] = {}
     back = 0
-    for row, depth in descent(rows):
+    for row, depth in nest_by_ancestry(rows):
         if not depth:  # what comes from a session stands with it
             last = clock.of(row.session.ended_at)
             back = min((today - last.date()).days if last else 7, 7)
@@ -522,12 +522,8 @@ def _search_cards(
 ) -> tuple[list[SessionCard], str]:
     """List the sessions that match, each with the sentences that do and how many there are."""
     answer = context.search(narrowed, MAX_HITS)
-    matches: dict[str, list[SearchMatch]] = {}
-    for hit in answer.matches:
-        if base.agent is None or hit.session_uid.startswith(f"{base.agent}:"):
-            matches.setdefault(hit.session_uid, []).append(hit)
-    uids = tuple(matches)
-    stored = context.display(list(context.store.sessions(Filter(uids=uids))))
+    matches = _matches_by_session(answer.matches, base.agent)
+    stored = context.display(list(context.store.sessions(Filter(uids=tuple(matches)))))
     rows = {row.session.session_uid: row for row in stored}
     order = list(matches)
     if wanted.sort in SORTS:
@@ -548,15 +544,7 @@ def _search_cards(
     typed = wanted.q if narrowed.terms == parse(wanted.q).terms else f"{wanted.q}*"
     cards = []
     for uid, some in shown.items():
-        snippets = [
-            Snippet(
-                address(uid, hit.shown_at, typed),
-                mark_matches(start_near_match(hit.snippet))
-                if hit.unread is None
-                else escape(f"unreadable: {hit.unread}"),
-            )
-            for hit in (next(left) for _ in some)
-        ]
+        snippets = [_snippet(uid, next(left), typed) for _ in some]
         made = card(context, rows[uid], clock, drawn=most == PAGE_SESSIONS)
         count = len(matches[uid])
         cards.append(
@@ -569,6 +557,24 @@ def _search_cards(
         )
     summary = f"{_count_matches(number, is_least=is_least)} in {several(len(matches), 'session')}"
     return cards, "; ".join(filter(None, (summary if matches else "no match", answer.explanation)))
+
+
+def _matches_by_session(
+    matches: Iterable[SearchMatch], agent: str | None
+) -> dict[str, list[SearchMatch]]:
+    """Return what a search found in each session, those of one agent if it is named."""
+    out: dict[str, list[SearchMatch]] = {}
+    for match in matches:
+        if agent is None or match.session_uid.startswith(f"{agent}:"):
+            out.setdefault(match.session_uid, []).append(match)
+    return out
+
+
+def _snippet(uid: str, hit: Hit, typed: str) -> Snippet:
+    """Return a sentence that matches, with the address of its event."""
+    if hit.unread is not None:
+        return Snippet(address(uid, hit.shown_at, typed), escape(f"unreadable: {hit.unread}"))
+    return Snippet(address(uid, hit.shown_at, typed), mark_matches(start_near_match(hit.snippet)))
 
 
 def _count_matches(number: int, *, is_least: bool) -> str:

@@ -34,7 +34,7 @@ from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format import layout
-from thence.memory import standing
+from thence.memory import session_status
 from thence.memory.readouts import read_end, read_session
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
@@ -42,13 +42,13 @@ from thence.memory.sweeper import Sweeper
 from thence.serve.api import agent_name, event_out, session_out
 from thence.serve.cache import SessionKey, session_key
 from thence.serve.clients import Client, frame
-from thence.serve.lines import EventLine, StreamPosition
+from thence.serve.event_lines import EventLine, StreamPosition
 from thence.serve.listeners import StoreListener
 
 if TYPE_CHECKING:
     from thence.format.readout import Readout
+    from thence.serve.auth import Receive, Scope, Send
     from thence.serve.context import AppContext
-    from thence.serve.gate import Receive, Scope, Send
 
 CHECK_INTERVAL_S: Final = 1.0
 UNUSED_CHECK_INTERVAL_S: Final = 5.0
@@ -242,9 +242,6 @@ class Hub:
         rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
         return sorted(self._context.display(rows), key=_ingest_order)
 
-    def _with_lineage(self, row: SessionRow) -> SessionRow:
-        return self._context.display([row])[0]
-
     def _changed_frame(self, row: SessionRow) -> bytes:
         data = {"change": row.change, "session": session_out(self._context, row)}
         return frame("changed", data, _place(row))
@@ -292,7 +289,7 @@ class Hub:
     def _standing_frame(self) -> bytes:
         now, at = self._context.now(), self._context.clock()
         by_standing: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
-        for row in standing.open_sessions(
+        for row in session_status.open_sessions(
             self._context.store, Filter(), now, at, self._context.labels()
         ):
             by_standing[now.of(row, at) or "idle"].append(row.session.session_uid)
@@ -360,7 +357,7 @@ class Hub:
             )
             frames = [
                 *self._new_frames(stream, line, row),
-                frame("session", session_out(self._context, self._with_lineage(row))),
+                frame("session", session_out(self._context, self._context.display([row])[0])),
             ]
             stream.line, stream.row = line, row
             self._send(stream.clients, frames)
@@ -409,7 +406,7 @@ def _ingest_order(row: SessionRow) -> tuple[str, str]:
 
 def _place(row: SessionRow) -> str | None:
     """Return the place of a session among all, by when it was imported last."""
-    from thence.format.joins import time_of
+    from thence.format.derived_events import time_of
 
     moment = time_of(row.session.ingested_at)
     millis = 0 if moment is None else round(moment.timestamp() * 1000)

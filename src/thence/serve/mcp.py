@@ -15,12 +15,12 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from thence.errors import ThenceError
-from thence.serve.frame import flatten
 from thence.serve.questions import Questions
 from thence.serve.stdio import INSTRUCTIONS, tool_list
+from thence.serve.untrusted_text import flatten
 
 if TYPE_CHECKING:
-    from thence.serve.gate import ASGIApp, AuthMiddleware
+    from thence.serve.auth import ASGIApp, AuthMiddleware
 
 PATH: Final = "/mcp"
 

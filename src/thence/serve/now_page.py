@@ -11,19 +11,19 @@ import msgspec
 from thence.format.figures import clean, money, project, several, short_id, size
 from thence.format.normal import one_line
 from thence.format.records import JSON
-from thence.memory.bills import sum_totals, totals_by_day
 from thence.memory.budgets import budget_warnings
+from thence.memory.cost_totals import sum_totals, totals_by_day
 from thence.memory.dismissals import dismissed_todos, todo_key
-from thence.memory.promised import open_promises
-from thence.memory.standing import Risk, Standing, open_sessions
+from thence.memory.local_days import midnight, millis, zone_label
+from thence.memory.open_todos import open_promises
+from thence.memory.session_status import Risk, Standing, open_sessions
 from thence.memory.store import Filter, SessionRow, Total
-from thence.memory.zones import midnight, millis, zone_label
 from thence.serve.cards import SessionCard, card
 from thence.serve.chart import Chart
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import address, current_action, last_words, title_of
+from thence.serve.session_head import address, current_action, last_words, title_of
 
 SHOWN_DAYS: Final = 14
 MAX_ROWS: Final = 6

@@ -24,20 +24,20 @@ from litestar.response import Redirect
 
 from thence import __version__
 from thence.errors import NotReadable
-from thence.format import forms
+from thence.format import export_formats
 from thence.format.figures import clean, several, short, short_id, size
 from thence.format.normal import SessionEvent
 from thence.format.readout import Readout
 from thence.memory.account import Digest
-from thence.memory.bills import PERIODS
+from thence.memory.cost_totals import PERIODS
 from thence.memory.derivation import DIGEST_VERSION
 from thence.memory.dismissals import set_dismissed
 from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label
+from thence.memory.local_days import zone_named
 from thence.memory.notes import note_events
 from thence.memory.pins import set_pinned
-from thence.memory.standing import open_sessions
+from thence.memory.session_status import open_sessions
 from thence.memory.store import Filter
-from thence.memory.zones import zone_named
 from thence.serve import (
     cost_page,
     list_page,
@@ -49,15 +49,15 @@ from thence.serve import (
     year,
 )
 from thence.serve.agents import agent_class, agent_label
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.comparison import compare_branch, compare_sessions
 from thence.serve.context import AppContext, ContextDependency
-from thence.serve.days import RANGES
-from thence.serve.finding import Matches, find, paths_of
-from thence.serve.head import agent_head, head, standing_text, tail
+from thence.serve.day_choice import RANGES
 from thence.serve.outline import SessionOutline
+from thence.serve.session_head import agent_head, head, standing_text, tail
 from thence.serve.session_page import SessionPage, find_box
+from thence.serve.session_search import Matches, find, paths_of
 
 TEMPLATES: Final = Path(__file__).parent / "web" / "templates"
 NAV: Final = (
@@ -479,16 +479,16 @@ _Writer = Callable[[Readout, Label, Sequence[SessionEvent]], Iterator[str]]
 
 
 def _json_lines(session: Readout, label: Label, notes: Sequence[SessionEvent]) -> Iterator[str]:
-    for line in forms.lines(session, notes, name=label.name, tags=list(label.tags)):
+    for line in export_formats.lines(session, notes, name=label.name, tags=list(label.tags)):
         yield msgspec.json.encode(line).decode()
 
 
 def _markdown(session: Readout, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
-    return forms.markdown(session, name=label.name)
+    return export_formats.markdown(session, name=label.name)
 
 
 def _html_page(session: Readout, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
-    return forms.page(session, name=label.name)
+    return export_formats.page(session, name=label.name)
 
 
 _EXPORTS: Final[dict[str, tuple[_Writer, str, str]]] = {

@@ -12,15 +12,15 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from thence.format.derived_events import time_of
 from thence.format.figures import ago, clean, money, several, short_id
-from thence.format.joins import time_of
 from thence.format.normal import one_line
 from thence.memory.patterns import Pattern, PatternEvidence, memories, patterns
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
 from thence.serve.context import AppContext
-from thence.serve.days import RANGES, EarlierSessions, earlier
-from thence.serve.head import address, title_of
+from thence.serve.day_choice import RANGES, EarlierSessions, earlier
+from thence.serve.session_head import address, title_of
 
 DEFAULT_DAYS: Final = 90
 """What is looked at unless asked: what comes back takes its time."""

@@ -16,16 +16,16 @@ import msgspec
 
 from thence.format.figures import ago, clean, money, several
 from thence.format.normal import one_line
-from thence.memory.bills import sum_totals
+from thence.memory.cost_totals import sum_totals
 from thence.memory.dismissals import dismissed_todos, todo_key
+from thence.memory.open_todos import open_promises
 from thence.memory.patterns import memories, patterns
-from thence.memory.promised import open_promises
 from thence.memory.store import Filter, Total
 from thence.serve.cards import SessionCard, card
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.head import address
-from thence.serve.labels import project_root, unique_labels
+from thence.serve.project_names import project_root, unique_labels
+from thence.serve.session_head import address
 
 MAX_SESSIONS: Final = 20
 """Sessions of a project that are listed."""

@@ -28,17 +28,17 @@ from thence.format.readout import Readout
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.memory import patterns, recall, search
-from thence.memory.bills import PERIODS, By, CostTable
+from thence.memory.cost_totals import PERIODS, By, CostTable
+from thence.memory.file_history import reasons, sessions_touching
 from thence.memory.labels import labels_of, texts_of, with_tagged
 from thence.memory.labels import search as search_tagged
 from thence.memory.notes import Note, matching_notes
-from thence.memory.promised import open_promises
+from thence.memory.open_todos import open_promises
 from thence.memory.readouts import read_session
 from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
 from thence.memory.store import Filter, SessionRow, Store, Total
-from thence.memory.touched import reasons, sessions_touching
-from thence.serve.frame import flatten, frame_answer, quote_lines
+from thence.serve.untrusted_text import flatten, frame_answer, quote_lines
 
 ID_CHARS: Final = 13
 """Characters of a session's id: enough to tell any two apart that began at another moment."""

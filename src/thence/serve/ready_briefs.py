@@ -28,9 +28,9 @@ from typing import Any, Final
 
 from thence import __version__, config
 from thence.memory.exclusion import Exclusion
-from thence.memory.folders import digest_stamps, has_sessions
+from thence.memory.folder_lookup import digest_stamps, has_sessions
 from thence.memory.projects import repository_of
-from thence.serve.frame import flatten, frame_answer
+from thence.serve.untrusted_text import flatten, frame_answer
 
 FOLDER: Final = "briefs"
 MAX_SESSIONS: Final = 60

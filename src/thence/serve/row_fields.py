@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from thence.format import joins, output, patches, tools
+from thence.format import derived_events, output, patches, tools
 from thence.format.facts import text_in
 from thence.format.figures import clean, format_duration, money, several, short, size
 from thence.format.graph import State
@@ -22,11 +22,17 @@ from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record
 from thence.format.records import text_of
 from thence.serve import markdown
+from thence.serve.block_texts import (
+    answer_line,
+    compact_json,
+    first_line,
+    tool_name,
+    without_plugin,
+)
 from thence.serve.chart import Chart, ChartBoundary, ChartRow, context_of
 from thence.serve.clock import DisplayClock, DisplayTime, display_time
-from thence.serve.items import Diff, FoldedSection, status_of, tests_of
 from thence.serve.markdown import DiffLine
-from thence.serve.texts import answer_line, compact_json, first_line, tool_name, without_plugin
+from thence.serve.row_items import Diff, FoldedSection, status_of, tests_of
 
 MAX_INLINE_BYTES: Final = 600
 """Bytes of a thought that come with the page; longer ones are fetched when opened."""
@@ -386,7 +392,7 @@ class RowFields:
         channel = chart.channel_of(row)
         places = chart.channels[channel]
         first, last = chart.records[places[0]], chart.records[places[-1]]
-        start, end = joins.time_of(first.ts), joins.time_of(last.ts)
+        start, end = derived_events.time_of(first.ts), derived_events.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
         much = self.much(places, turns=False)
         call = chart.calls.get(block.call or "") if row.number < 0 else None

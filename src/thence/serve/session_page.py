@@ -11,20 +11,20 @@ from typing import Final
 import msgspec
 
 from thence.agents.profiles import agent_of
+from thence.format.derived_events import time_of
 from thence.format.figures import clean, several, short_id
-from thence.format.joins import time_of
 from thence.memory.labels import Label
+from thence.memory.local_days import millis, zone_named
 from thence.memory.store import Filter, SessionRow
-from thence.memory.zones import millis, zone_named
 from thence.serve.cards import display_title, working_time
 from thence.serve.chart import Chart
-from thence.serve.charts import charts_of
+from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.finding import Matches
-from thence.serve.head import Head, InheritedRows, address, event_address, head, note_line
-from thence.serve.items import Window
-from thence.serve.labels import project_label, project_root
+from thence.serve.project_names import project_label, project_root
+from thence.serve.row_items import Window
+from thence.serve.session_head import Head, InheritedRows, address, event_address, head, note_line
+from thence.serve.session_search import Matches
 from thence.serve.view import Drawing
 
 RECENT_S: Final = 2 * 86_400.0

@@ -7,11 +7,10 @@ What our own sessions spilled was kept with the session: the store has it.
 
 from __future__ import annotations
 
-import os
 import secrets
 from typing import Final
 
-from thence.agents import File, Source, contents, files
+from thence.agents import File, Source, files
 from thence.agents.profiles import agent_of
 from thence.format.facts import Block
 from thence.format.normal import SessionEvent
@@ -20,8 +19,6 @@ from thence.memory.fields import locate
 from thence.memory.redact import Redactor
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
-
-NATIVE: Final = "thence"
 
 MAX_RESULT_BYTES: Final = 32 << 20
 """Bytes of one result that are read."""
@@ -77,18 +74,7 @@ def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | Non
         return None
     call, result = pair
     path: str | None = agent.ask(find, _source(row), _block(call), _block(chart.filled(result)))
-    if path is None:
-        return None
-    try:
-        handle = files.open_regular(path)
-    except OSError:
-        return None
-    try:
-        return contents.Plain(handle).piece(0, limit)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
+    return files.start_of(path, limit) if path is not None else None
 
 
 def _block(event: SessionEvent) -> Block:

@@ -115,7 +115,7 @@ class StdioServer:
         name, arguments = parameters.get("name"), parameters.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise _Refused(_BAD_PARAMETERS, "a call needs a name and named arguments")
-        from thence.serve.frame import flatten
+        from thence.serve.untrusted_text import flatten
 
         try:
             if self._questions is None:

@@ -13,11 +13,11 @@ import msgspec
 from thence.format.figures import clean, several, short_id, size
 from thence.memory import retention
 from thence.memory.notes import ANNOUNCED_DAYS, age_removal_start, announcement
-from thence.memory.places import plan_removals
+from thence.memory.session_sources import plan_removals
 from thence.memory.store import Filter, Inventory
 from thence.serve.agents import agent_class
 from thence.serve.context import AppContext
-from thence.serve.head import address, title_of
+from thence.serve.session_head import address, title_of
 
 MAX_ROWS: Final = 40
 _ACTIONS: Final = {

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from thence.memory.readouts import read_end
 from thence.serve.cache import SessionKey, session_key
-from thence.serve.charts import charts_of
-from thence.serve.lines import last_place
+from thence.serve.chart_cache import charts_of
+from thence.serve.event_lines import last_place
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState

@@ -9,25 +9,25 @@ times are absolute beside relative ones; what is missing is said where it would 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, cast
 
 import msgspec
 
-from thence.format import joins, output, tools
+from thence.format import derived_events, output, tools
 from thence.format.figures import clean_text, format_duration, money, several
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.readout import Record
-from thence.memory.marking import NOTHING, Marking
+from thence.memory.highlighting import NOTHING, Marking
 from thence.serve import markdown
+from thence.serve.block_texts import all_of, cut_lines, payload_text, pretty_json, render_input
 from thence.serve.chart import MIN_GAP_S, Chart, ChartRow
 from thence.serve.clock import DisplayClock, display_time
-from thence.serve.finding import paths_of
-from thence.serve.items import Body, Diff, FoldedSection, RowView, Side, Window
-from thence.serve.paths import FOLDED, PathStep, rows_of_part
+from thence.serve.event_positions import FOLDED, PathStep, rows_of_part
 from thence.serve.row_fields import RowFields
-from thence.serve.texts import all_of, cut_lines, payload_text, pretty_json, render_input
+from thence.serve.row_items import Body, Diff, FoldedSection, RowView, Side, Window
+from thence.serve.session_search import paths_of
 
 WINDOW_ROWS: Final = 200
 """Rows that are drawn at a time."""
@@ -147,17 +147,10 @@ class Drawing:
         blocks = [block for place in places for block in chart.records[place].blocks]
         called = [(b, chart.calls[b.call]) for b in blocks if b.call in chart.calls]
         calls = [call for block, call in called if block.kind == "tool_call"]
-        files = {
-            touch.path
-            for block, call in called
-            if call.outcome.edited
-            for touch in tools.touches(block.tool or "", chart.payload(block))
-            if touch.how != "read"
-        }
+        files = self._edited_files(block for block, call in called if call.outcome.edited)
         runs = [call.outcome for call in calls if call.outcome.is_test_run]
         last = ("failed" if runs[-1].is_red else "passed") if runs else ""
-        times = [moment for p in places if (moment := joins.time_of(chart.records[p].ts))]
-        passed = round(1000 * (max(times) - min(times)).total_seconds()) if times else 0
+        passed = self._duration_ms(places)
         ticks = chart.ticks(places)
         return [
             ("Turns", f"{chart.prompts_in(places):,}"),
@@ -168,6 +161,21 @@ class Drawing:
             ("Cost", money(ticks) if ticks else "none"),
             ("From first to last", format_duration(passed) if passed else ""),
         ]
+
+    def _edited_files(self, calls: Iterable[SessionEvent]) -> set[str]:
+        """Return the files that calls changed."""
+        return {
+            touch.path
+            for block in calls
+            for touch in tools.touches(block.tool or "", self.chart.payload(block))
+            if touch.how != "read"
+        }
+
+    def _duration_ms(self, places: Sequence[int]) -> int:
+        """Return the time from the first to the last of some records; 0 where none has a time."""
+        moments = (derived_events.time_of(self.chart.records[place].ts) for place in places)
+        times = [moment for moment in moments if moment is not None]
+        return round(1000 * (max(times) - min(times)).total_seconds()) if times else 0
 
     def rows_of_part(self, name: str) -> list[ChartRow] | None:
         """Return the rows of a part; None when there is no such part."""
@@ -319,7 +327,7 @@ class Drawing:
         """Return how long the pause before a row was, if it was long."""
         if before is None or before.channel != record.channel:
             return ""
-        old, new = joins.time_of(before.ts), joins.time_of(record.ts)
+        old, new = derived_events.time_of(before.ts), derived_events.time_of(record.ts)
         passed = (new - old).total_seconds() if old and new else 0.0
         if passed < MIN_GAP_S:
             return ""

@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from thence.format.figures import clean, several
-from thence.memory.bills import totals_by_day
+from thence.memory.cost_totals import totals_by_day
+from thence.memory.local_days import midnight, millis
 from thence.memory.store import Filter
-from thence.memory.zones import midnight, millis
+from thence.serve.block_texts import tool_name
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
-from thence.serve.labels import project_label, project_root
-from thence.serve.texts import tool_name
+from thence.serve.project_names import project_label, project_root
 
 WEEKS: Final = 53
 SQUARE_UNITS: Final = 13

@@ -39,7 +39,7 @@ from thence.memory import vectors
 from thence.memory.encoder import Encoder
 from thence.memory.packs import BlobStore
 from thence.memory.pages import derive_events, select_events
-from thence.memory.rows import CURSOR, FOR_LATER, OBJECT, PACK, ROW, SETTLE, inventory, now
+from thence.memory.rows import CURSOR, FOR_LATER, OBJECT, PACK, ROW, SETTLE, clean, inventory, now
 from thence.memory.search import Query, SearchAnswer, as_asked
 from thence.memory.statements import INVENTORY, Dialect, SqlReads, conditions, shared
 from thence.memory.store import (
@@ -282,12 +282,15 @@ class Postgres(SqlReads):
 
     # -- sweeping -----------------------------------------------------------------------
 
-    def known(self) -> Inventory:
+    def known(self, uids: Collection[str] | None = None) -> Inventory:
         """Return the cursors of this machine's sessions, and which ones must not come back."""
         mine = self.tenant, self.machine, EVERYONE
-        rows = self._every(
-            f"{INVENTORY} WHERE tenant=%s AND %s IN (machine, %s) ORDER BY id", *mine
-        )
+        of_mine = f"{INVENTORY} WHERE tenant=%s AND %s IN (machine, %s)"
+        if uids is None:
+            rows = self._every(f"{of_mine} ORDER BY id", *mine)
+        else:
+            some = [clean(uid) for uid in uids]
+            rows = self._every(f"{of_mine} AND uid=ANY(%s) ORDER BY id", *mine, some)
         pending = self._every("SELECT name FROM pending WHERE tenant=%s AND machine=%s", *mine[:2])
         return inventory(
             rows,
@@ -301,10 +304,12 @@ class Postgres(SqlReads):
                 "SELECT coalesce(sum(distilled), 0)::bigint FROM sessions"
                 " WHERE tenant=%s AND %s IN (machine, %s)",
                 *mine,
-            ),
+            )
+            if uids is None
+            else 0,
             (name for (name,) in pending),
             self._kin_of,
-            takes_older=self._takes_older(),
+            takes_older=uids is None and self._takes_older(),
         )
 
     def _takes_older(self) -> bool:

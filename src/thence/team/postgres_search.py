@@ -32,8 +32,8 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from thence.format.normal import KINDS
+from thence.memory.cjk_pairs import index_text
 from thence.memory.index import MAX_TITLES, of_session, time_column
-from thence.memory.pairs import index_text
 from thence.memory.ranking import DIGEST, TITLE, Lists, Row
 from thence.memory.search import Query, SearchMatch, meta
 from thence.memory.statements import like

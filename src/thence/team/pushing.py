@@ -25,7 +25,7 @@ import msgspec
 from thence.agents import Cursor
 from thence.format.facts import Edge, Fact
 from thence.format.fold import FoldState
-from thence.memory import families
+from thence.memory import ownership
 from thence.memory.digest import digest
 from thence.memory.exclusion import Exclusion
 from thence.memory.growth import Growing
@@ -509,7 +509,7 @@ class Pusher:
         mine = set(ours)
         foreign = {uid: kin for uid, kin in self._kin.items() if not kin <= mine}
         self._target.mark_settled(self._kin.keys() - foreign.keys())
-        for changes in families.resolve_ownership(self._target, foreign):
+        for changes in ownership.resolve_ownership(self._target, foreign):
             self._target.write(changes)
             stale = [
                 change.row.session.session_uid for change in changes if change.replayed is not None

@@ -109,36 +109,36 @@ def _bodies(form: str) -> tuple[bytes | None, ...]:
 
 
 def _check_hooks(name: str, file: HookFile, body: bytes | None) -> Iterator[str]:
-    from thence.cli import hooking
-    from thence.cli.changes import carry_out
+    from thence.cli import hook_settings
+    from thence.cli.file_changes import carry_out
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / ".thence"
-        place = hooking.place_in(Path(folder) / "agent", name, file)
+        place = hook_settings.place_in(Path(folder) / "agent", name, file)
         _put(place.path, body)
-        carry_out(hooking.install(place, home), keep=True)
-        state = hooking.state(place, home)
+        carry_out(hook_settings.install(place, home), keep=True)
+        state = hook_settings.state(place, home)
         if not state.installed or state.missing or state.elsewhere:
             yield f"{file.path}: our hooks are not found again"
-        carry_out(hooking.uninstall(place, home), keep=False)
+        carry_out(hook_settings.uninstall(place, home), keep=False)
         if _body(place.path) != body:
             yield f"{file.path}: it is not as it was after our hooks were taken out"
 
 
 def _check_server(agent: Agent, body: bytes | None) -> Iterator[str]:
-    from thence.cli import registering
-    from thence.cli.changes import carry_out
+    from thence.cli import mcp_settings
+    from thence.cli.file_changes import carry_out
 
     servers = agent.profile.servers
     assert servers is not None  # noqa: S101 - asked for such agents only
     with tempfile.TemporaryDirectory() as folder:
-        place = registering.ServerPlace(agent.name, Path(folder) / servers.path, servers)
+        place = mcp_settings.ServerPlace(agent.name, Path(folder) / servers.path, servers)
         _put(place.path, body)
-        entry = registering.server_entry(Path(folder) / ".thence", Path.home() / ".thence")
-        carry_out(registering.install(place, entry))
-        if registering.state(place, entry) != "installed":
+        entry = mcp_settings.server_entry(Path(folder) / ".thence", Path.home() / ".thence")
+        carry_out(mcp_settings.install(place, entry))
+        if mcp_settings.state(place, entry) != "installed":
             yield f"{servers.path}: our server is not found again"
-        carry_out(registering.uninstall(place))
+        carry_out(mcp_settings.uninstall(place))
         if _body(place.path) != body:
             yield f"{servers.path}: it is not as it was after our server was taken out"
 

@@ -124,6 +124,11 @@ class StoreSuite:
             yield f"listed as {listed}"
         if store.known().sessions["claude:one"].cursor != change.cursor:
             yield "the inventory has another cursor"
+        some = store.known(["claude:one", "claude:none"]).sessions
+        if list(some) != ["claude:one"] or some["claude:one"].cursor != change.cursor:
+            yield "the inventory of some sessions is not that of these"
+        if store.known([]).sessions:
+            yield "the inventory of no session holds some"
 
     def _ranges(self, store: Store) -> Iterator[str]:
         """Read parts of a session of two events."""
@@ -448,7 +453,7 @@ class StoreSuite:
         if stored is not None:
             store.write([_grow(store, stored, "one", *"ab", f"one more {CANARY}")])
         for hit in store.search(query).matches:
-            shown = _numbers(store, hit.session_uid)
+            shown = {row.event.event_id: row.event.seq for row in store.events(hit.session_uid)}
             if shown.get(hit.event_id or 0) != hit.seq:
                 yield f"a hit has the number {hit.seq}, and not the one it is shown with"
 
@@ -613,11 +618,6 @@ def _digest(uid: str, change: int, *, outcome: str = "unknown", title: str = "t"
     signals = [{"kind": "retry_loop", "text": "again and again"}]
     values = {"version": _DIGEST_VERSION, "title": title, "text": "digested"}
     return DigestRecord(uid, change, values, signals, outcome)
-
-
-def _numbers(store: Store, uid: str) -> dict[int, int | None]:
-    """Return the numbers that events of a session are shown with."""
-    return {row.event.event_id: row.event.seq for row in store.events(uid)}
 
 
 def _prints(store: Store, uid: str) -> list[int]:

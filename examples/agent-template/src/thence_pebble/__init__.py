@@ -1,6 +1,6 @@
-"""Pebble, an agent that does not exist, for thence: what there is of it.
+"""Pebble, an agent that does not exist, for thence.
 
-Only data here: thence loads the reader and the other parts when it needs them.
+This module is data only: thence imports the reader and the other parts when it needs them.
 """
 
 from __future__ import annotations

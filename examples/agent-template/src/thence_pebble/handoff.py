@@ -1,4 +1,4 @@
-"""A session of another agent, written as Pebble writes its own."""
+"""Writes a session of another agent as a session of Pebble, for `thence resume --with pebble`."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ from thence.agents.handoffs import HandoffHistory, HandoffWriter
 from thence.format.records import JSON, blocks, word
 
 
-def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
-    """Return the one log of a session, by its place below Pebble's folder."""
-    return {f"{bound.session}.jsonl": list(_records(bound))}
+def session_files(history: HandoffHistory) -> dict[str, list[JSON]]:
+    """Return the records of each file, by its path below Pebble's folder: a single log."""
+    return {f"{history.session}.jsonl": list(_records(history))}
 
 
-def _records(bound: HandoffHistory) -> Iterator[JSON]:
-    yield {"cwd": bound.cwd, "handed": bound.provenance}
-    before: str | None = None
-    steps = [(m["role"], block) for m in bound.messages for block in blocks(m["content"])]
+def _records(history: HandoffHistory) -> Iterator[JSON]:
+    """Yield a record about the session, then one per block; each names the one before it."""
+    yield {"cwd": history.cwd, "handoff": history.provenance}
+    parent: str | None = None
+    steps = [(m["role"], block) for m in history.messages for block in blocks(m["content"])]
     for number, (role, block) in enumerate(steps):
-        own = block["id"] if block.get("type") == "tool_use" else f"h{number}"
-        yield {"id": own, "after": before, "at": bound.time(number), **_record(role, block)}
-        before = own
+        record_id = block["id"] if block.get("type") == "tool_use" else f"h{number}"
+        links = {"id": record_id, "parent": parent, "time": history.time(number)}
+        yield links | _content(role, block)
+        parent = record_id
 
 
-def _record(role: str, block: JSON) -> JSON:
+def _content(role: str, block: JSON) -> dict[str, JSON]:
+    """Return the fields of a record that hold a block of a message."""
     if block.get("type") == "tool_use":
-        return {"who": "pebble", "tool": block["name"], "given": block["input"]}
+        return {"speaker": "pebble", "tool": block["name"], "input": block["input"]}
     if block.get("type") == "tool_result":
         texts = [word(part.get("text")) for part in blocks(block.get("content"))]
-        return {"who": "tool", "of": block["tool_use_id"], "text": "\n".join(texts)}
-    return {"who": "you" if role == "user" else "pebble", "text": word(block.get("text"))}
+        return {"speaker": "tool", "call": block["tool_use_id"], "text": "\n".join(texts)}
+    speaker = "user" if role == "user" else "pebble"
+    return {"speaker": speaker, "text": word(block.get("text"))}
 
 
-WRITER = HandoffWriter(files, takes=())
+WRITER = HandoffWriter(session_files, takes=())

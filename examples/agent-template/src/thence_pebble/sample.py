@@ -6,14 +6,20 @@ from datetime import datetime
 
 from thence.agents.samples import Machine, SampleClock, made_id, put
 
+CONVERSATION = (("user", "Is the tide table complete?"), ("pebble", "Yes, it is."))
+
 
 def write(machine: Machine, now: datetime) -> None:
-    """Write one session, as of a moment."""
-    clock = SampleClock(now)
-    words = (("you", "Is the tide table whole?"), ("pebble", "It is."))
+    """Write one session that ended at `now`; the same moment gives the same bytes."""
+    time = SampleClock(now).text
     records = [
-        {"id": f"p{n}", "after": f"p{n - 1}" if n else None, "who": who, "text": text}
-        | {"at": clock.text}
-        for n, (who, text) in enumerate(words)
+        {
+            "id": f"p{number}",
+            "parent": f"p{number - 1}" if number else None,
+            "speaker": speaker,
+            "text": text,
+            "time": time,
+        }
+        for number, (speaker, text) in enumerate(CONVERSATION)
     ]
     put(machine.home / f"{made_id('pebble')}.jsonl", records)

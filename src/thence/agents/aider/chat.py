@@ -92,7 +92,7 @@ def _read_lines(source: Source, file: File, before: Mark | None, handle: int, ba
     status = os.fstat(handle)
     content = Plain(handle, status.st_size)
     mark = mark_of(status, file.path)
-    if before is not None and _goes_on(before, content):
+    if before is not None and _edges(content, before.offset) == (before.head, before.anchor):
         mark = msgspec.structs.replace(
             mark,
             offset=before.offset,
@@ -136,11 +136,6 @@ def _read_lines(source: Source, file: File, before: Mark | None, handle: int, ba
         torn=torn,
         carry=chat.carry(),
     )
-
-
-def _goes_on(mark: Mark, content: Plain) -> bool:
-    """Return whether a file begins and goes on as it did when it was read."""
-    return _edges(content, mark.offset) == (mark.head, mark.anchor)
 
 
 def _edges(content: Plain, end: int) -> tuple[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from thence.agents.claude import text as texts
+from thence.format.fact_assembly import MAX_UNDERSTATED_TOKENS
 from thence.format.facts import Fact
-from thence.format.gather import MAX_UNDERSTATED_TOKENS
 from thence.format.nodes import Span
 from thence.format.records import JSON, Usage, count, text_of, time_text, word
 

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Final
-from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import HandoffHistory, HandoffWriter
-from thence.format.facts import RECORDED
-from thence.format.records import JSON, blocks, word
+from thence.agents.handoffs import HandoffHistory, HandoffWriter, is_recorded, runs
+from thence.format.records import JSON, blocks
 
 WRITTEN_AS_VERSION: Final = "2.1.325"
 """The version whose records these are."""
@@ -57,7 +54,7 @@ def _records(history: HandoffHistory) -> Iterator[JSON]:
     origin = {"sessionId": uid.partition(":")[2], "messageUuid": event, "thence_handoff": uid}
     parent: str | None = None
     for at, message in enumerate(parts):
-        uuid = str(uuid5(NAMESPACE_URL, f"thence:{history.session}:{at}"))
+        uuid = history.uuid(at)
         yield {
             "parentUuid": parent,
             "isSidechain": False,
@@ -69,7 +66,7 @@ def _records(history: HandoffHistory) -> Iterator[JSON]:
             "gitBranch": history.git_branch or "HEAD",
             "type": message["role"],
             # As the client marks what it put into the user's mouth itself.
-            **({"isMeta": True} if _is_recorded(message["content"][0]) else {}),
+            **({"isMeta": True} if is_recorded(message["content"][0]) else {}),
             "message": _message(message, f"msg_{uuid.replace('-', '')}", history.model),
             "uuid": uuid,
             # The client's own word for a copy: what was said and paid elsewhere counts there.
@@ -81,16 +78,8 @@ def _records(history: HandoffHistory) -> Iterator[JSON]:
 
 def _parts(message: JSON) -> Iterator[JSON]:
     """Part results, recorded texts and a user's words, as the client writes them."""
-    for _, group in groupby(blocks(message["content"]), key=_sort):
-        yield {"role": message["role"], "content": list(group)}
-
-
-def _sort(block: JSON) -> tuple[bool, bool]:
-    return block.get("type") == "tool_result", _is_recorded(block)
-
-
-def _is_recorded(block: JSON) -> bool:
-    return word(block.get("text")).startswith(RECORDED)
+    for _, run in runs(blocks(message["content"])):
+        yield {"role": message["role"], "content": run}
 
 
 def _message(message: JSON, name: str, model: str | None) -> JSON:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, contents, files
 from thence.agents.claude import sources
+from thence.agents.records import moment, text
 from thence.format.codec import RawRecord, objects
-from thence.format.records import JSON, time_text, word
+from thence.format.records import JSON, word
 
 if TYPE_CHECKING:
     from thence.agents.claude.documents import ClaudeDocument
@@ -80,10 +81,10 @@ class Claude:
                 yield Live(
                     session,
                     pid,
-                    _word(state.get("status")),
-                    _word(state.get("waitingFor")),
-                    _word(state.get("cwd")),
-                    _moment(state.get("startedAt")),
+                    text(state.get("status")),
+                    text(state.get("waitingFor")),
+                    text(state.get("cwd")),
+                    moment(state.get("startedAt")),
                 )
 
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:
@@ -148,12 +149,14 @@ def _is_same_start(stat: bytes, started: JSON) -> bool:
 
 
 def _prompt(root: Path, line: dict[str, JSON]) -> AgentPrompt:
-    text = line["display"]
+    display = line["display"]
     pasted = line.get("pastedContents")
     if isinstance(pasted, dict) and pasted:
-        text = _PASTED.sub(lambda match: _read_paste(root, pasted.get(match[1])) or match[0], text)
+        display = _PASTED.sub(
+            lambda match: _read_paste(root, pasted.get(match[1])) or match[0], display
+        )
     ts, session, cwd = (line.get(name) for name in ("timestamp", "sessionId", "project"))
-    return AgentPrompt(text, _moment(ts), _word(session), _word(cwd))
+    return AgentPrompt(display, moment(ts), text(session), text(cwd))
 
 
 def _read_paste(root: Path, paste: JSON) -> str | None:
@@ -167,13 +170,3 @@ def _read_paste(root: Path, paste: JSON) -> str | None:
         return None
     raw = files.read_small(str(root / "paste-cache" / f"{name}.txt"), MAX_PASTE_BYTES)
     return raw.decode("utf-8", "replace") if raw is not None else None
-
-
-def _word(value: JSON) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _moment(ms: JSON) -> str | None:
-    if isinstance(ms, bool) or not isinstance(ms, (int, float)):
-        return _word(ms)
-    return _word(time_text(ms, per_second=1000))

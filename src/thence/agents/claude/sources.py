@@ -16,8 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from thence.agents import File, Source
-from thence.agents.contents import Plain
-from thence.agents.files import entries_in, is_regular, note_link, open_regular, walk
+from thence.agents.files import entries_in, is_regular, note_link, start_of, walk
 from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON
 
@@ -48,16 +47,7 @@ _FOREIGN_KEYS = frozenset({"payload", "prev_uuid", "params", "method", "systemPa
 
 def head(path: str) -> bytes | None:
     """Read the beginning of a file; None when it is no regular file that can be read."""
-    try:
-        handle = open_regular(path)
-    except (OSError, ValueError):
-        return None
-    try:
-        return Plain(handle).piece(0, HEAD_BYTES)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
+    return start_of(path, HEAD_BYTES)
 
 
 def is_claudes(start: bytes) -> bool:

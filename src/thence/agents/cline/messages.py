@@ -16,7 +16,7 @@ from typing import Any
 from thence.agents import File, Mark, Source, files
 from thence.agents.cline.names import COMPACTION, MESSAGES
 from thence.agents.documents import ListReader, list_items, version_name
-from thence.agents.parts import summary_blocks
+from thence.agents.gemini_parts import summary_blocks
 from thence.agents.records import (
     Record,
     fields,

@@ -9,12 +9,19 @@ settings: the client's database takes it from there, and refuses to resume a ses
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
+from thence.agents.handoffs import (
+    HandoffHistory,
+    HandoffSettings,
+    HandoffWriter,
+    image_url,
+    is_recorded,
+    read_settings,
+)
+from thence.agents.records import fields
 from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, word
 
@@ -35,13 +42,9 @@ def files(history: HandoffHistory) -> dict[str, list[JSON]]:
 
 def configured_provider(root: Path) -> str:
     """Return the model provider of the client's settings: the active profile's, else the usual."""
-    try:
-        settings: JSON = tomllib.loads((root / "config.toml").read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
-        return DEFAULT_PROVIDER
-    profiles = settings.get("profiles")
-    profile = profiles.get(word(settings.get("profile"))) if isinstance(profiles, dict) else None
-    own = word(profile.get("model_provider")) if isinstance(profile, dict) else ""
+    settings = read_settings(root / "config.toml")
+    profile = fields(settings.get("profiles")).get(word(settings.get("profile")))
+    own = word(fields(profile).get("model_provider"))
     return own or word(settings.get("model_provider")) or DEFAULT_PROVIDER
 
 
@@ -92,7 +95,7 @@ def _items(message: JSON, texts: Collection[str]) -> Iterator[JSON]:
             call = block["tool_use_id"]
             form = "custom_tool_call_output" if call in texts else "function_call_output"
             yield {"type": form, "call_id": call, "output": _output(block.get("content"))}
-        elif word(block.get("text")).startswith(RECORDED):
+        elif is_recorded(block):
             yield from _message(role, words)
             words = []
             yield from _message(role, [_part(block, role)])
@@ -108,15 +111,9 @@ def _message(role: str, words: list[JSON]) -> Iterator[JSON]:
 
 def _part(block: JSON, role: str) -> JSON:
     if block.get("type") == "image":
-        return {"type": "input_image", "image_url": _url(block["source"])}
+        return {"type": "input_image", "image_url": image_url(block["source"])}
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": kind, "text": word(block.get("text"))}
-
-
-def _url(source: JSON) -> str:
-    if source.get("type") == "url":
-        return word(source.get("url"))
-    return f"data:{word(source.get('media_type'))};base64,{word(source.get('data'))}"
 
 
 def _call(block: JSON) -> JSON:

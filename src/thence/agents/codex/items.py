@@ -12,7 +12,7 @@ import msgspec
 
 from thence.format import output, tools
 from thence.format.facts import RECORDED, Block, CallStatus
-from thence.format.normal import one_line
+from thence.format.normal import Kind, one_line
 from thence.format.records import JSON, count, text_of, word
 
 Item = dict[str, JSON]
@@ -164,13 +164,13 @@ def _request_in(block: Item, kind: JSON) -> str | None:
 
 def assistant_blocks(item: Item, *, compacts: bool) -> tuple[Block, ...]:
     """Return the blocks of the model's message; one that sums up for a compaction is no answer."""
+    return _content_blocks(item, "lifecycle" if compacts else "assistant_msg", "assistant")
+
+
+def _content_blocks(item: Item, kind: Kind, role: str) -> tuple[Block, ...]:
+    """Return the parts of a message that the Messages API takes, as blocks of one kind."""
     return tuple(
-        Block(
-            "lifecycle" if compacts else "assistant_msg",
-            "assistant",
-            one_line(word(block.get("text"))),
-            block,
-        )
+        Block(kind, role, one_line(word(block.get("text"))), block)
         for part in parts(item.get("content"))
         if (block := api_part(part)) is not None
     )
@@ -258,13 +258,9 @@ def encode_json(value: JSON) -> str:
 
 def mail(item: Item) -> tuple[Block, ...]:
     """Return a message between agents. Its task may be encrypted, and is then not shown."""
-    out = [
-        Block("lifecycle", "user", one_line(word(block.get("text"))), block)
-        for part in parts(item.get("content"))
-        if (block := api_part(part)) is not None
-    ]
     who = {"author": item.get("author"), "recipient": item.get("recipient")}
-    return tuple(out) or (Block("lifecycle", "system", "agent_message", who),)
+    own = _content_blocks(item, "lifecycle", "user")
+    return own or (Block("lifecycle", "system", "agent_message", who),)
 
 
 def replacement(record: Item) -> tuple[Block, ...]:
@@ -298,11 +294,7 @@ def _history_blocks(item: JSON) -> list[Block]:
         return [Block("lifecycle", "user", result.summary, payload)]
     if role not in ("user", "assistant"):
         return []
-    return [
-        Block("lifecycle", role, one_line(word(block.get("text"))), block)
-        for part in parts(item.get("content"))
-        if (block := api_part(part)) is not None
-    ]
+    return list(_content_blocks(item, "lifecycle", role))
 
 
 # -- how calls went -------------------------------------------------------------------------

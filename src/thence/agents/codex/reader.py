@@ -19,14 +19,14 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Source, contents, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Source, files
 from thence.agents.codex.items import Item
 from thence.agents.codex.meta import head_of
 from thence.agents.codex.records import RolloutReader, is_ours, is_record
-from thence.format import codec
+from thence.agents.records import QuietAgent, lines_of, moment
 from thence.format.facts import Fact
 from thence.format.nodes import Node
-from thence.format.records import JSON, Skipped, time_text, word
+from thence.format.records import JSON, word
 
 LOGS = ("sessions", "archived_sessions")
 """Folders with rollouts, the one first whose file counts when both hold the same."""
@@ -40,10 +40,9 @@ _PACKED = ".zst"
 _HEAD_BYTES = 256 << 10  # bytes in which a log shows whose it is; the first line holds instructions
 _MAX_HEAD_LINES = 16
 _MAX_DEPTH = 4  # year, month, day
-_MILLISECONDS_ABOVE = 10**11  # as seconds this is the year 5138
 
 
-class Codex:
+class Codex(QuietAgent):
     """The reader of Codex's rollouts."""
 
     name = "codex"
@@ -63,7 +62,7 @@ class Codex:
         for path in _rollouts(str(root)):
             thread, key = _identity(path)
             segments = threads.setdefault(thread, {})
-            if key not in segments or _before(path, segments[key].path):
+            if key not in segments or _rank(path) < _rank(segments[key].path):
                 segments[key] = File(path, key)
         for thread, segments in threads.items():
             yield Source(self.name, thread, tuple(segments[k] for k in sorted(segments)), str(root))
@@ -73,7 +72,7 @@ class Codex:
         if path.is_symlink() or not path.is_file():
             return None
         named = _NAME.fullmatch(path.name)
-        if named is None and not _is_rollout(str(path)):
+        if named is None and not any(map(is_ours, _first_records(str(path)))):
             return None
         thread, key = _identity(str(path))
         root = _root(path)
@@ -91,22 +90,12 @@ class Codex:
             batch.events.append(title)
         return batch
 
-    def live(self, root: Path) -> Iterator[Live]:
-        """Codex does not say which sessions run."""
-        del root
-        return iter(())
-
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the prompts typed at the terminal, oldest first; `codex exec` writes none."""
-        for value in _lines(str(root / HISTORY)):
+        for value in lines_of(str(root / HISTORY)):
             text, thread = value.get("text"), word(value.get("session_id"))
             if isinstance(text, str):
-                yield AgentPrompt(text, _moment(value.get("ts")), thread or None)
-
-    def keeps_days(self, root: Path) -> int | None:
-        """Codex deletes no session; it only packs old ones."""
-        del root
-        return None
+                yield AgentPrompt(text, moment(value.get("ts")), thread or None)
 
     def titles(self, root: Path) -> dict[str, str]:
         """Return the names that `/rename` gave to threads; the last one counts."""
@@ -146,11 +135,6 @@ def _identity(path: str) -> tuple[str, str]:
     head = next(filter(None, map(head_of, _first_records(path))), {})
     thread = word(head.get("id")) or plain
     return thread, thread
-
-
-def _before(path: str, other: str) -> bool:
-    """Whether of two files with one key this is the one to read."""
-    return _rank(path) < _rank(other)
 
 
 def _rank(path: str) -> tuple[bool, bool, str]:
@@ -195,28 +179,9 @@ def _around(adapter: Codex, root: Path, thread: str) -> Iterator[Source]:
 # -- contents -------------------------------------------------------------------------------
 
 
-def _is_rollout(path: str) -> bool:
-    """Whether the first lines of a file show that it is a rollout."""
-    return any(map(is_ours, _first_records(path)))
-
-
 def _first_records(path: str) -> list[Item]:
     """Return the first few records of a file, whatever it is."""
-    try:
-        handle = files.open_regular(path)
-    except (OSError, ValueError):
-        return []
-    try:
-        packed = path.endswith(_PACKED)
-        head = (
-            contents.Zstandard(handle).piece(0, _HEAD_BYTES)
-            if packed
-            else os.pread(handle, _HEAD_BYTES, 0)
-        )
-    except OSError:
-        return []
-    finally:
-        os.close(handle)
+    head = files.start_of(path, _HEAD_BYTES) or b""
     records: list[Item] = []
     for raw in head.split(b"\n", _MAX_HEAD_LINES)[:_MAX_HEAD_LINES]:
         try:
@@ -228,26 +193,10 @@ def _first_records(path: str) -> list[Item]:
     return records
 
 
-def _lines(path: str) -> Iterator[Item]:
-    """Yield the objects of a small log of Codex's own, such as its prompt history."""
-    try:
-        handle = files.open_regular(path)
-    except (OSError, ValueError):
-        return
-    try:
-        for entry in codec.objects(contents.Plain(handle, os.fstat(handle).st_size).chunks(0)):
-            if not isinstance(entry, Skipped):
-                yield entry.value
-    except OSError:
-        return
-    finally:
-        os.close(handle)
-
-
 def _names(path: str) -> dict[str, Fact]:
     """Return what the index says of each thread, as facts: the line that names it last."""
     out: dict[str, Fact] = {}
-    for line, value in enumerate(_lines(path), 1):
+    for line, value in enumerate(lines_of(path), 1):
         thread, name = word(value.get("id")), value.get("thread_name")
         if thread and isinstance(name, str):
             about: dict[str, JSON] = {"title:custom": name}
@@ -261,10 +210,3 @@ def _names(path: str) -> dict[str, Fact]:
                 about=about,
             )
     return out
-
-
-def _moment(ts: JSON) -> str | None:
-    """Read a time of the history: seconds, or milliseconds, or text."""
-    number = isinstance(ts, (int, float)) and not isinstance(ts, bool)
-    per_second = 1000 if number and abs(ts) > _MILLISECONDS_ABOVE else 1
-    return word(time_text(ts, per_second=per_second)) or None

@@ -27,7 +27,7 @@ from thence.agents.codex.meta import (
     version,
 )
 from thence.agents.files import clean_carry
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.codec import RawRecord
 from thence.format.facts import (
     COPIES_OF,
@@ -589,7 +589,7 @@ class RolloutReader:
         if total is not None and not self._state.bills:
             more = self._more(total, usage_of(info.get("last_token_usage")) or Usage())
             if more.total:
-                self._state.spent = joins.add_usage(self._state.spent, more)
+                self._state.spent = derived_events.add_usage(self._state.spent, more)
                 content.running, content.flags = self._state.spent, 0
         return content
 
@@ -606,9 +606,9 @@ class RolloutReader:
         if before is None or total == before:
             return total if before is None else Usage()
         again = total.total < before.total or (
-            total == last and joins.subtract_usage(total, before) != last
+            total == last and derived_events.subtract_usage(total, before) != last
         )
-        return total if again else joins.subtract_usage(total, before)
+        return total if again else derived_events.subtract_usage(total, before)
 
 
 _NEW_EVENT_NAMES = {"turn_started": "task_started", "turn_complete": "task_complete"}

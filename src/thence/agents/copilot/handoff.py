@@ -7,12 +7,9 @@ nothing was paid here. Each event says whose it is. Tried with version 1.0.102.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Final
-from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import HandoffHistory, HandoffWriter
-from thence.format.facts import RECORDED
+from thence.agents.handoffs import HandoffHistory, HandoffWriter, runs
 from thence.format.records import JSON, blocks, text_of, word
 
 WRITTEN_AS_VERSION: Final = "1.0.102"
@@ -58,7 +55,7 @@ def _events(bound: HandoffHistory) -> Iterator[JSON]:
     events = [event for message in bound.messages for event in _message_events(bound, message)]
     parent: str | None = None
     for number, (kind, data) in enumerate([("session.start", start), *events]):
-        name = _id(bound, f"event {number}")
+        name = bound.uuid(f"event {number}")
         yield {
             "type": kind,
             "data": data,
@@ -70,29 +67,19 @@ def _events(bound: HandoffHistory) -> Iterator[JSON]:
         parent = name
 
 
-def _id(bound: HandoffHistory, what: str) -> str:
-    return str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{what}"))
-
-
 def _message_events(bound: HandoffHistory, message: JSON) -> Iterator[tuple[str, JSON]]:
     """Yield the events of one message: type and data."""
     content = blocks(message["content"])
     if message["role"] == "assistant":
         yield from _answer(bound, content)
         return
-    for kind, run in groupby(content, key=_sort):
+    for kind, run in runs(content):
         if kind == "result":
             yield from (("tool.execution_complete", _result(block)) for block in run)
             continue
         text = "\n\n".join(word(block.get("text")) for block in run)
         source = {"source": "system"} if kind == "recorded" else {}
         yield "user.message", {"content": text, "transformedContent": text, **source}
-
-
-def _sort(block: JSON) -> str:
-    if block.get("type") == "tool_result":
-        return "result"
-    return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
 
 
 def _answer(bound: HandoffHistory, content: list[JSON]) -> Iterator[tuple[str, JSON]]:
@@ -107,7 +94,7 @@ def _answer(bound: HandoffHistory, content: list[JSON]) -> Iterator[tuple[str, J
         }
         for call in calls
     ]
-    name = _id(bound, f"message {text} {[call['id'] for call in calls]}")
+    name = bound.uuid(f"message {text} {[call['id'] for call in calls]}")
     yield "assistant.message", {"messageId": name, "content": text, "toolRequests": requests}
     for call in calls:
         begun = {"toolCallId": call["id"], "toolName": call["name"], "arguments": call["input"]}

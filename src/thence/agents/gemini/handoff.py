@@ -7,14 +7,13 @@ not know. Tried with version 0.61.0.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
-from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
+from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter, read_settings
+from thence.agents.records import fields
 from thence.format.records import JSON, blocks, text_of, word
 
 MODEL: Final = "handed-over"
@@ -35,15 +34,11 @@ def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
 
 def settings(root: Path) -> HandoffSettings:
     """Return the names that the client has given to the folders of projects."""
-    try:
-        named: JSON = json.loads((root / "projects.json").read_text("utf-8-sig"))
-        projects = dict(named["projects"])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return HandoffSettings()
+    projects = read_settings(root / "projects.json").get("projects")
     return HandoffSettings(
         projects={
             folder: name
-            for folder, name in projects.items()
+            for folder, name in fields(projects).items()
             if isinstance(name, str) and name not in ("", ".", "..") and name.isprintable()
             if "/" not in name and "\\" not in name
         }
@@ -64,15 +59,9 @@ def _lines(bound: HandoffHistory) -> Iterator[JSON]:
         "kind": "main",
         "thenceHandoff": {**bound.provenance, "cwd": bound.cwd},
     }
-    results = {
-        block["tool_use_id"]: block
-        for message in bound.messages
-        for block in blocks(message["content"])
-        if block.get("type") == "tool_result"
-    }
+    results = bound.results
     for number, message in enumerate(bound.messages):
-        name = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{number}"))
-        place = {"id": name, "timestamp": bound.time(number)}
+        place = {"id": bound.uuid(number), "timestamp": bound.time(number)}
         body = _message_body(bound, message, results, place["timestamp"])
         if body:
             yield {**place, **body, "handedFrom": bound.provenance["from"]}

@@ -17,8 +17,8 @@ import msgspec
 
 from thence.agents import File, Mark, Source
 from thence.agents.files import clean_carry
-from thence.agents.grok.reading import Reader, text
-from thence.format import tools
+from thence.agents.grok.file_facts import GrokReader
+from thence.agents.records import Record, call, objects, result, text, thought
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node
@@ -47,7 +47,7 @@ class ChatRow(NamedTuple):
     """Calls of tools that ran at the API: some versions tell them twice."""
 
 
-def row_of(value: dict[str, JSON]) -> ChatRow:
+def row_of(value: Record) -> ChatRow:
     """Read a row of any version."""
     who = word(value.get("type")) or word(value.get("role"))
     if who == "user":
@@ -59,15 +59,15 @@ def row_of(value: dict[str, JSON]) -> ChatRow:
     if who in ("tool_result", "tool"):
         return ChatRow("tool", (_result(value),))
     if who == "reasoning":
-        thought = "\n".join(word(part.get("text")) for part in blocks(value.get("summary")))
-        return ChatRow(who, (_thought(thought),))
+        words = "\n".join(word(part.get("text")) for part in blocks(value.get("summary")))
+        return ChatRow(who, (thought(words),))
     if who == "backend_tool_call":
         ran = tuple(_backend(value.get("kind")))
         return ChatRow(who, ran, backend=frozenset(calls_of(ran)))
     return ChatRow(who, (Block("lifecycle", "system", who or "unknown", value),))
 
 
-def _user(value: dict[str, JSON]) -> ChatRow:
+def _user(value: Record) -> ChatRow:
     content = value.get("content")
     reason = value.get("synthetic_reason")
     injected = reason not in (None, "interjection") or is_injected(text_of(content))
@@ -84,7 +84,7 @@ def is_injected(text: str) -> bool:
     return text.lstrip().startswith(_INJECTED) and _OPEN not in text
 
 
-def _prompt_block(part: dict[str, JSON]) -> Block:
+def _prompt_block(part: Record) -> Block:
     words = part.get("text")
     if isinstance(words, str) and _OPEN in words:
         words = words.partition(_OPEN)[2].partition(_CLOSE)[0].strip("\n")
@@ -92,7 +92,7 @@ def _prompt_block(part: dict[str, JSON]) -> Block:
     return Block("user_msg", "user", one_line(_words(part)), part)
 
 
-def picture(part: dict[str, JSON]) -> dict[str, JSON]:
+def picture(part: Record) -> Record:
     """Return a block of content as the Messages API has it, pictures of either spelling."""
     kind = part.get("type")
     if kind == "image":
@@ -110,38 +110,26 @@ def picture(part: dict[str, JSON]) -> dict[str, JSON]:
     return part
 
 
-def _words(part: dict[str, JSON]) -> str:
+def _words(part: Record) -> str:
     return word(part.get("text")) or word(part.get("type"))
 
 
-def _thought(words: str) -> Block:
-    return Block("thinking", "assistant", one_line(words), {"type": "thinking", "thinking": words})
-
-
-def _assistant(value: dict[str, JSON]) -> Iterator[Block]:
-    thought = value.get("reasoning_content")
-    if isinstance(thought, str) and thought:
-        yield _thought(thought)
+def _assistant(value: Record) -> Iterator[Block]:
+    if reasoning := text(value.get("reasoning_content")):
+        yield thought(reasoning)
     for part in blocks(value.get("content")):
         if words := word(part.get("text")):
             yield Block("assistant_msg", "assistant", one_line(words), part)
-    for call in _list(value.get("tool_calls")):
-        inner = call.get("function")
-        function = inner if isinstance(inner, dict) else call
-        tool, arguments = word(function.get("name")), _parse_arguments(function.get("arguments"))
-        yield Block(
-            "tool_call",
-            "assistant",
-            tools.summary(tool, arguments),
-            arguments,
-            tool,
-            text(call.get("id")),
-        )
+    for request in objects(value.get("tool_calls")):
+        inner = request.get("function")
+        function = inner if isinstance(inner, dict) else request
+        arguments = _parse_arguments(function.get("arguments"))
+        yield call(word(function.get("name")), arguments, text(request.get("id")))
 
 
 def _raw(items: JSON) -> Iterator[Block]:
     """Tools that ran at the API, among the raw items of a reply."""
-    for item in _list(items):
+    for item in objects(items):
         if word(item.get("type")).endswith("_call") and item.get("type") != "function_call":
             yield from _backend({"tool_type": word(item.get("type"))[: -len("_call")], **item})
 
@@ -152,29 +140,26 @@ def _backend(item: JSON) -> Iterator[Block]:
         yield Block("lifecycle", "system", "backend_tool_call", item)
         return
     tool, action = word(item.get("tool_type")) or "backend", item.get("action")
-    call, status = word(item.get("id")) or None, word(item.get("status"))
-    short = tools.summary(tool, action)
-    yield Block("tool_call", "assistant", short, action, tool, call)
+    name, status = text(item.get("id")), word(item.get("status"))
+    yield call(tool, action, name)
     if status:
-        failed = status != "completed"
-        yield Block("tool_result", "tool", status, status, tool, call, failed)
+        yield Block("tool_result", "tool", status, status, tool, name, status != "completed")
 
 
-def result_content(text: JSON, images: list[dict[str, JSON]]) -> JSON:
+def result_content(text: JSON, images: list[Record]) -> JSON:
     """Return the content of a result: its text, with the images that go with it behind it."""
     if not images:
         return text
     return [*(part for part in blocks(text) if part.get("text")), *map(picture, images)]
 
 
-def _images(value: dict[str, JSON]) -> list[dict[str, JSON]]:
-    return [part for part in _list(value.get("images")) if part.get("type") == "image"]
+def _images(value: Record) -> list[Record]:
+    return [part for part in objects(value.get("images")) if part.get("type") == "image"]
 
 
-def _result(value: dict[str, JSON]) -> Block:
+def _result(value: Record) -> Block:
     content = result_content(value.get("content"), _images(value))
-    call = word(value.get("tool_call_id")) or None
-    return Block("tool_result", "tool", one_line(text_of(content)), content, None, call)
+    return result(content, text(value.get("tool_call_id")), None, failed=None)
 
 
 def _parse_arguments(arguments: JSON) -> JSON:
@@ -186,14 +171,10 @@ def _parse_arguments(arguments: JSON) -> JSON:
         return arguments
 
 
-def _list(value: JSON) -> list[dict[str, JSON]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def replacement(history: JSON) -> tuple[Block, ...]:
     """The blocks of a compacted history: they go to the model and are nobody's events again."""
     out: list[Block] = []
-    for value in _list(history):
+    for value in objects(history):
         for block in row_of(value).blocks:
             payload = _api_block(block)
             if block.role != "system" and payload is not None:
@@ -212,7 +193,7 @@ def _api_block(block: Block) -> JSON:
 # -- the file -------------------------------------------------------------------------------
 
 
-class Mirror(Reader):
+class Mirror(GrokReader):
     """The chat history beside a log: it tells results, and nothing else."""
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
@@ -220,28 +201,28 @@ class Mirror(Reader):
         value = entry.value
         if (value.get("type") or value.get("role")) not in ("tool_result", "tool"):
             return
-        call = text(value.get("tool_call_id"))
+        name = text(value.get("tool_call_id"))
         output = result_content(value.get("content"), _images(value))
-        if call is None or output is None or text_of(output).startswith(NOT_RUN):
+        if name is None or output is None or text_of(output).startswith(NOT_RUN):
             return
         node = Node(self._name(entry))
-        yield self._fact(entry, node, "tool_result", told=(CallStatus(call, output=output),))
+        yield self._fact(entry, node, "tool_result", told=(CallStatus(name, output=output),))
 
 
-class ChatLog(Reader):
+class ChatLog(GrokReader):
     """The chat history of a session that has no other log."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         """Go on after the rows before."""
         super().__init__(source, file, mark)
-        carry = mark.carry if isinstance(mark.carry, dict) else {}
-        self._calls: list[str] = [call for call in carry.get("calls", ()) if isinstance(call, str)]
-        self._replied = carry.get("replied") is True
+        known = self._carried.get("calls", ())
+        self._calls: list[str] = [name for name in known if isinstance(name, str)]
+        self._replied = self._carried.get("replied") is True
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the events of a row."""
         row = row_of(entry.value)
-        known = {call for call in row.backend if call and clean_carry(call) in self._calls}
+        known = {name for name in row.backend if name and clean_carry(name) in self._calls}
         parts = tuple(
             block for block in row.blocks if block.call is None or block.call not in known
         )

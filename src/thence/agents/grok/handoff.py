@@ -10,15 +10,22 @@ from __future__ import annotations
 
 import itertools
 import json
-import tomllib
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
-from thence.format.facts import RECORDED
+from thence.agents.handoffs import (
+    HandoffHistory,
+    HandoffSettings,
+    HandoffWriter,
+    image_data,
+    image_url,
+    read_settings,
+    runs,
+)
+from thence.agents.records import fields, text
 from thence.format.records import JSON, blocks, word
 
 
@@ -42,13 +49,7 @@ def files(history: HandoffHistory) -> dict[str, list[JSON]]:
 
 def usual_model(root: Path) -> str | None:
     """Return the model that the client's settings name."""
-    try:
-        settings = tomllib.loads((root / "config.toml").read_text())
-    except (OSError, ValueError, RecursionError):
-        return None
-    models = settings.get("models")
-    named = models.get("default") if isinstance(models, dict) else None
-    return named if isinstance(named, str) else None
+    return text(fields(read_settings(root / "config.toml").get("models")).get("default"))
 
 
 def _card(history: HandoffHistory, updates: int, rows: int) -> JSON:
@@ -80,7 +81,7 @@ def _rows(message: JSON, history: HandoffHistory) -> Iterator[JSON]:
         ]
         yield row | ({"tool_calls": calls} if calls else {})
         return
-    for kind, run in groupby(parts, key=_sort):
+    for kind, run in runs(parts):
         if kind == "words":
             yield {"type": "user", "content": [_user_part(block) for block in run]}
             continue
@@ -92,23 +93,16 @@ def _rows(message: JSON, history: HandoffHistory) -> Iterator[JSON]:
                 yield {"type": "user", "content": [text], "synthetic_reason": "system_reminder"}
 
 
-def _sort(block: JSON) -> str:
-    """Tell results, recorded texts and a user's words apart."""
-    if block.get("type") == "tool_result":
-        return "result"
-    return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
-
-
 def _user_part(block: JSON) -> JSON:
     if block.get("type") == "image":
-        return {"type": "image", "url": _url(block["source"])}
+        return {"type": "image", "url": image_url(block["source"])}
     return {"type": "text", "text": f"<user_query>\n{word(block.get('text'))}\n</user_query>"}
 
 
 def _result(block: JSON) -> JSON:
     row = {"type": "tool_result", "tool_call_id": block["tool_use_id"]}
     row["content"] = _texts(block.get("content"))
-    images = [{"type": "image", "url": _url(part["source"])} for part in _images(block)]
+    images = [{"type": "image", "url": image_url(part["source"])} for part in _images(block)]
     return row | ({"images": images} if images else {})
 
 
@@ -118,12 +112,6 @@ def _texts(content: JSON) -> str:
 
 def _images(block: JSON) -> list[JSON]:
     return [part for part in blocks(block.get("content")) if part.get("type") == "image"]
-
-
-def _url(source: JSON) -> str:
-    if source.get("type") == "url":
-        return word(source.get("url"))
-    return f"data:{word(source.get('media_type'))};base64,{word(source.get('data'))}"
 
 
 # -- the log --------------------------------------------------------------------------------
@@ -161,7 +149,7 @@ def _line(history: HandoffHistory, number: int, method: str, update: JSON) -> JS
 
 def _message_updates(message: JSON, prompts: Iterator[int]) -> Iterator[JSON]:
     """Yield a message as its chunks: what is said in one go is one of them."""
-    for kind, run in groupby(blocks(message["content"]), key=_sort):
+    for kind, run in runs(blocks(message["content"])):
         if kind == "result":
             yield from map(_result_update, run)
         elif message["role"] == "assistant":
@@ -185,16 +173,9 @@ def _chunk_parts(run: Iterable[JSON]) -> Iterator[JSON]:
     """Yield texts joined, and images, as the parts of chunks."""
     for is_image, some in groupby(run, key=lambda block: block.get("type") == "image"):
         if is_image:
-            yield from (_shown_image(block["source"]) for block in some)
+            yield from (image_data(block["source"]) for block in some)
         else:
             yield {"type": "text", "text": "\n\n".join(word(b.get("text")) for b in some)}
-
-
-def _shown_image(source: JSON) -> JSON:
-    if source.get("type") == "url":  # the log has no room for an address
-        return {"type": "text", "text": f"[image: {word(source.get('url'))}]"}
-    data, media = word(source.get("data")), word(source.get("media_type"))
-    return {"type": "image", "data": data, "mimeType": media}
 
 
 def _call_update(block: JSON) -> JSON:
@@ -209,7 +190,7 @@ def _call_update(block: JSON) -> JSON:
 
 def _result_update(block: JSON) -> JSON:
     text = {"type": "text", "text": _texts(block.get("content"))}
-    parts = [text, *(_shown_image(part["source"]) for part in _images(block))]
+    parts = [text, *(image_data(part["source"]) for part in _images(block))]
     return {
         "sessionUpdate": "tool_call_update",
         "toolCallId": block["tool_use_id"],

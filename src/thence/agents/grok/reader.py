@@ -15,11 +15,9 @@ from urllib.parse import unquote
 import msgspec
 
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
-from thence.agents.contents import Plain
 from thence.agents.grok.chat import ChatLog, Mirror
 from thence.agents.grok.folder import LOG, names, session_in, within
-from thence.agents.grok.reading import text
-from thence.agents.grok.sides import (
+from thence.agents.grok.side_files import (
     ChildDocument,
     ChildUsageDocument,
     ContextDocument,
@@ -30,16 +28,12 @@ from thence.agents.grok.sides import (
     UsageDocument,
 )
 from thence.agents.grok.updates import Updates
-from thence.agents.records import is_running
-from thence.format import codec
+from thence.agents.records import QuietAgent, is_running, lines_of, objects, roots_of, text
 from thence.format.facts import Block
 from thence.format.records import JSON
 
 MAX_PARENTS = 4
 """How many folders above a file its session is looked for."""
-
-MAX_SPILL_BYTES = 4 << 20
-"""How much of a command's whole output is read, in bytes."""
 
 _ROWS = {"system", "user", "assistant", "reasoning", "tool_result", "backend_tool_call", "tool"}
 _READERS: dict[str, files.OpenRecords] = {
@@ -53,7 +47,7 @@ _READERS: dict[str, files.OpenRecords] = {
 }
 
 
-class Grok:
+class Grok(QuietAgent):
     """The reader."""
 
     name = "grok"
@@ -61,9 +55,7 @@ class Grok:
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """`$GROK_HOME` and `~/.grok`."""
-        configured = env.get("GROK_HOME")
-        roots = [Path(configured)] if configured else []
-        return list(dict.fromkeys([*roots, home / ".grok"]))
+        return roots_of(home, env, "GROK_HOME", ".grok")
 
     def find(self, root: Path) -> Iterator[Source]:
         """Find all sessions, project by project."""
@@ -96,12 +88,10 @@ class Grok:
             rows = msgspec.json.decode(raw) if raw else []
         except (ValueError, RecursionError):
             return
-        for row in rows if isinstance(rows, list) else ():
-            session = text(row.get("session_id")) if isinstance(row, dict) else None
-            if session is None:
-                continue
+        for row in objects(rows):
+            session = text(row.get("session_id"))
             since = text(row.get("started_at")) or text(row.get("opened_at"))
-            if not is_running(row.get("pid"), since):
+            if session is None or not is_running(row.get("pid"), since):
                 continue
             yield Live(session, row["pid"], "running", None, text(row.get("cwd")), since)
 
@@ -114,27 +104,6 @@ class Grok:
             if path is not None:
                 prompts += _prompts(path, _cwd(base / group))
         yield from sorted(prompts, key=lambda prompt: prompt.ts or "")
-
-    def keeps_days(self, _root: Path) -> int | None:
-        """It keeps sessions for ever."""
-        return None
-
-
-def read_spill(source: Source, call: str, limit: int = MAX_SPILL_BYTES) -> bytes | None:
-    """Read the whole output of a command from the session's own folder, up to a limit."""
-    path = _output_of(source, call)
-    if path is None:
-        return None
-    try:
-        handle = files.open_regular(str(path))
-    except OSError:
-        return None
-    try:
-        return Plain(handle).piece(0, limit)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
 
 
 def side_file(source: Source, call: Block, _result: Block) -> str | None:
@@ -173,20 +142,10 @@ def _is_record(value: dict[str, JSON]) -> bool:
 
 
 def _prompts(path: Path, cwd: str) -> Iterator[AgentPrompt]:
-    try:
-        handle = files.open_regular(str(path))
-    except OSError:
-        return
-    try:
-        for entry in codec.objects(Plain(handle).chunks(0)):
-            if isinstance(entry, codec.RawRecord) and (prompt := text(entry.value.get("prompt"))):
-                value = entry.value
-                when, session = text(value.get("timestamp")), text(value.get("session_id"))
-                yield AgentPrompt(prompt, when, session, cwd)
-    except OSError:
-        return
-    finally:
-        os.close(handle)
+    for value in lines_of(str(path)):
+        if prompt := text(value.get("prompt")):
+            when, session = text(value.get("timestamp")), text(value.get("session_id"))
+            yield AgentPrompt(prompt, when, session, cwd)
 
 
 def _cwd(group: Path) -> str:

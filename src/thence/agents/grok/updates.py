@@ -21,9 +21,9 @@ import msgspec
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.grok.chat import is_injected, picture, replacement, result_content
+from thence.agents.grok.file_facts import GrokReader, by_model, cost_of, usage_of
 from thence.agents.grok.folder import within
-from thence.agents.grok.reading import Reader, by_model, cost_of, text, usage_of
-from thence.format import tools
+from thence.agents.records import Record, call, fields, note, objects, text, thought
 from thence.format.codec import RawRecord
 from thence.format.facts import (
     RECORDED,
@@ -32,6 +32,7 @@ from thence.format.facts import (
     Edge,
     Fact,
     TurnBill,
+    calls_of,
     handed_over_edges,
     line_name,
 )
@@ -69,11 +70,11 @@ class Update:
     def __init__(self, entry: RawRecord) -> None:
         """Find the parts of a record; what has another shape counts as empty."""
         value = entry.value
-        params = _dict(value.get("params"))
+        params = fields(value.get("params"))
         self.entry = entry
-        self.update = _dict(params.get("update"))
+        self.update = fields(params.get("update"))
         self.own = word(params.get("sessionId"))
-        self.meta = _dict(params.get("_meta")) or _dict(value.get("_meta"))
+        self.meta = fields(params.get("_meta")) or fields(value.get("_meta"))
         self.kind = word(self.update.get("sessionUpdate")) or word(value.get("method"))
         made = self.meta.get("agentTimestampMs")
         if isinstance(made, (int, float)) and not isinstance(made, bool):
@@ -102,13 +103,13 @@ class Update:
         return word(self.update.get(name))
 
 
-class Updates(Reader):
+class Updates(GrokReader):
     """The log."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         """Go on after the records before."""
         super().__init__(source, file, mark)
-        carry = _dict(mark.carry)
+        carry = self._carried
         self._folder = Path(file.path).parent
         self._model = text(carry.get("model"))
         self._origin = text(carry.get("origin"))
@@ -199,15 +200,15 @@ class Updates(Reader):
 
     def _note_facts(self, record: Update, line: str, flags: int = 0, **more: JSON) -> list[Fact]:
         """A record that keeps the books."""
-        block = Block("lifecycle", "system", one_line(line), record.update or record.entry.value)
+        block = note(line, record.update or record.entry.value)
         return [self._event(record, self._node(record, Is.INTERNAL | flags), block, **more)]
 
     # -- what was said ------------------------------------------------------------------
 
     def _user(self, record: Update) -> list[Fact]:
-        meta = _dict(record.update.get("_meta"))
+        meta = fields(record.update.get("_meta"))
         self._model = text(meta.get("modelId")) or self._model
-        part = picture(_dict(record.update.get("content")))
+        part = picture(fields(record.update.get("content")))
         line = word(part.get("text")) or word(part.get("type"))
         if meta.get("hostTurn") is True:  # a command to the client; no model saw it
             return self._note_facts(record, line)
@@ -225,15 +226,14 @@ class Updates(Reader):
         return [self._event(record, node, block, model=self._model, piece=piece)]
 
     def _message(self, record: Update) -> list[Fact]:
-        part = picture(_dict(record.update.get("content")))
+        part = picture(fields(record.update.get("content")))
         words = word(part.get("text"))
         block = Block("assistant_msg", "assistant", one_line(words), part)
         return self._reply(record, block)
 
     def _thought(self, record: Update) -> list[Fact]:
-        words = word(_dict(record.update.get("content")).get("text"))
-        thought = {"type": "thinking", "thinking": words}
-        return self._reply(record, Block("thinking", "assistant", one_line(words), thought))
+        words = word(fields(record.update.get("content")).get("text"))
+        return self._reply(record, thought(words))
 
     def _reply(self, record: Update, block: Block) -> list[Fact]:
         response = record.response
@@ -252,14 +252,10 @@ class Updates(Reader):
     # -- calls --------------------------------------------------------------------------
 
     def _call(self, record: Update) -> list[Fact]:
-        call = text(record.update.get("toolCallId"))
-        tool_info = _dict(_dict(record.update.get("_meta")).get("x.ai/tool"))
+        tool_info = fields(fields(record.update.get("_meta")).get("x.ai/tool"))
         tool = word(tool_info.get("name")) or record.word("title")
-        arguments = record.update.get("rawInput")
-        block = Block(
-            "tool_call", "assistant", tools.summary(tool, arguments), arguments, tool, call
-        )
-        node = self._node(record, Is.REPLY, response=record.response, calls=(call,) if call else ())
+        block = call(tool, record.update.get("rawInput"), text(record.update.get("toolCallId")))
+        node = self._node(record, Is.REPLY, response=record.response, calls=calls_of([block]))
         return [
             self._event(
                 record,
@@ -272,30 +268,23 @@ class Updates(Reader):
         ]
 
     def _call_update(self, record: Update) -> list[Fact]:
-        call, status = text(record.update.get("toolCallId")), record.word("status")
-        if status not in _ENDED or call is None:
+        name, status = text(record.update.get("toolCallId")), record.word("status")
+        if status not in _ENDED or name is None:
             return self._note_facts(record, record.word("title") or record.kind)
-        raw = _dict(record.update.get("rawOutput"))
+        raw = fields(record.update.get("rawOutput"))
         output, images = _output(record.update, raw), _images(record.update.get("content"))
         line = one_line(output) or ("[image]" if images else "")
         content = result_content(output, images)
-        blocks = [Block("tool_result", "tool", line, content, None, call, _has_failed(status, raw))]
+        blocks = [Block("tool_result", "tool", line, content, None, name, _has_failed(status, raw))]
         if raw.get("truncated") is True:  # only a name: it is looked for in the own folder
-            file_note = {"file": f"{call}.log", "bytes": count(raw.get("total_bytes"))}
-            blocks.append(
-                Block("lifecycle", "system", "the whole output lies in a file", file_note)
-            )
-        node = self._node(record, answers=(call,))
+            file_note = {"file": f"{name}.log", "bytes": count(raw.get("total_bytes"))}
+            blocks.append(note("the whole output lies in a file", file_note))
+        node = self._node(record, answers=(name,))
         return [self._event(record, node, *blocks)]
 
     def _plan(self, record: Update) -> list[Fact]:
-        entries = record.update.get("entries")
-        todos = (
-            [entry for entry in entries if isinstance(entry, dict)]
-            if isinstance(entries, list)
-            else []
-        )
-        block = Block("lifecycle", "system", f"plan of {len(todos)} steps", {"todos": todos})
+        todos = objects(record.update.get("entries"))
+        block = note(f"plan of {len(todos)} steps", {"todos": todos})
         return [self._event(record, self._node(record), block)]
 
     # -- turns --------------------------------------------------------------------------
@@ -307,7 +296,7 @@ class Updates(Reader):
         wrong = stop == "error"
         block = Block("error" if wrong else "lifecycle", "system", line, record.update)
         key = text(record.update.get("prompt_id"))
-        usage = _dict(record.update.get("usage"))
+        usage = fields(record.update.get("usage"))
         parts = by_model(usage) if usage else []
         if not parts:
             lost = KILLED if stop == "interrupted" else None
@@ -345,7 +334,7 @@ class Updates(Reader):
         keep = next((at for at in range(standing) if self._prompts[at] >= target), standing)
         del self._prompts[keep:]
         node = self._node(record, Is.INTERNAL, undo=Undo(to=keep))
-        block = Block("lifecycle", "system", f"rewound to prompt {target}", record.update)
+        block = note(f"rewound to prompt {target}", record.update)
         return [self._event(record, node, block)]
 
     # -- compaction ---------------------------------------------------------------------
@@ -378,12 +367,12 @@ class Updates(Reader):
 
     def _task(self, record: Update) -> list[Fact]:
         """A command in the background has ended: how, its call's result could not tell yet."""
-        snapshot = _dict(record.update.get("task_snapshot"))
-        call = text(record.update.get("tool_call_id")) or text(snapshot.get("tool_call_id"))
+        snapshot = fields(record.update.get("task_snapshot"))
+        name = text(record.update.get("tool_call_id")) or text(snapshot.get("tool_call_id"))
         code = snapshot.get("exit_code")
         statuses: tuple[CallStatus, ...] = ()
-        if call and isinstance(code, int) and not isinstance(code, bool):
-            statuses = (CallStatus(call, code != 0, code),)
+        if name and isinstance(code, int) and not isinstance(code, bool):
+            statuses = (CallStatus(name, code != 0, code),)
         return self._note_facts(
             record, f"{record.kind}: {word(snapshot.get('command'))}", told=statuses
         )
@@ -400,16 +389,12 @@ class Updates(Reader):
 
 def _is_injected(record: Update, line: str) -> bool:
     """Return whether the client put a text into the user's mouth: it hides it, or tags it."""
-    content = _dict(record.update.get("content"))
+    content = fields(record.update.get("content"))
     notes = (record.meta, record.update.get("_meta"), content.get("_meta"), content)
-    return any(_dict(fields).get(_HIDDEN) is True for fields in notes) or is_injected(line)
+    return any(fields(place).get(_HIDDEN) is True for place in notes) or is_injected(line)
 
 
-def _dict(value: JSON) -> dict[str, JSON]:
-    return value if isinstance(value, dict) else {}
-
-
-def _context(record: Update) -> dict[str, JSON]:
+def _context(record: Update) -> Record:
     """How much the model had before it, by the client's estimate: no bill."""
     tokens = record.meta.get("totalTokens")
     return {"status:context": {"tokens": count(tokens)}} if tokens is not None else {}
@@ -418,7 +403,7 @@ def _context(record: Update) -> dict[str, JSON]:
 # -- results --------------------------------------------------------------------------------
 
 
-def _has_failed(status: str, raw: dict[str, JSON]) -> bool | None:
+def _has_failed(status: str, raw: Record) -> bool | None:
     """Whether a call failed. A command that fails is `completed` all the same."""
     if status == "failed" or raw.get("is_error") is True:
         return True
@@ -433,7 +418,7 @@ def _has_failed(status: str, raw: dict[str, JSON]) -> bool | None:
     return code != 0 if isinstance(code, int) and not isinstance(code, bool) else None
 
 
-def _output(update: dict[str, JSON], raw: dict[str, JSON]) -> str:
+def _output(update: Record, raw: Record) -> str:
     """The text of a result, as near to what the model got as the record has it."""
     if isinstance(shown := raw.get("output_for_prompt"), str):
         return shown
@@ -445,7 +430,7 @@ def _output(update: dict[str, JSON], raw: dict[str, JSON]) -> str:
     return "\n".join(_texts(raw))
 
 
-def _texts(raw: dict[str, JSON]) -> Iterator[str]:
+def _texts(raw: Record) -> Iterator[str]:
     """The texts of a structure: of each object in it the one that was meant for the model."""
     todo: list[JSON] = [raw]
     for _ in range(_MAX_OBJECTS):
@@ -463,13 +448,13 @@ def _texts(raw: dict[str, JSON]) -> Iterator[str]:
 
 
 def _content(parts: JSON) -> str:
-    inner = (_dict(part).get("content") for part in parts) if isinstance(parts, list) else ()
+    inner = (fields(part).get("content") for part in parts) if isinstance(parts, list) else ()
     texts = (part for part in inner if isinstance(part, dict) and part.get("type") != "image")
     return "\n".join(word(part.get("text")) for part in texts)
 
 
-def _images(parts: JSON) -> list[dict[str, JSON]]:
-    inner = (_dict(part).get("content") for part in parts) if isinstance(parts, list) else ()
+def _images(parts: JSON) -> list[Record]:
+    inner = (fields(part).get("content") for part in parts) if isinstance(parts, list) else ()
     return [part for part in inner if isinstance(part, dict) and part.get("type") == "image"]
 
 

@@ -31,7 +31,7 @@ from thence.agents.records import (
     thought,
 )
 from thence.agents.sqlite_rows import Database, RowLog, parse_json
-from thence.format import joins
+from thence.format import derived_events
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
@@ -185,7 +185,7 @@ class HermesTotals(Totals):
             name = " ".join(filter(None, (word(model), word(task)))) or "requests"
             usage = Usage(count(input_tokens), count(output), count(written), count(read))
             if name in out:  # of several providers
-                usage = joins.add_usage(out[name][1], usage)
+                usage = derived_events.add_usage(out[name][1], usage)
             out[name] = text(model), usage
         return out
 
@@ -363,7 +363,7 @@ class HermesMessages(MessageRows):
             for (cwd,) in self._database.select("sessions", ("cwd",), "WHERE id = ?", parent):
                 about |= {"cwd": cwd} if text(cwd) else {}
         edges = tuple(self._above())
-        known = _crc(repr((about, edges)))
+        known = f"{crc32(clean_carry(repr((about, edges))).encode('utf-8', 'replace')):08x}"
         if (about or edges) and known != self._about_digest:
             self._about_digest = known
             node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
@@ -421,10 +421,6 @@ def _again(block: Block) -> Block:
     if block.kind in ("user_msg", "assistant_msg"):
         return Block("lifecycle", block.role, block.summary, block.payload)
     return note(block.summary or block.kind, None)
-
-
-def _crc(value: str) -> str:
-    return f"{crc32(clean_carry(value).encode('utf-8', 'replace')):08x}"
 
 
 def _digest(row: Record) -> str:

@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import sha256
-from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Final
-from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import HandoffHistory, HandoffWriter
+from thence.agents.handoffs import HandoffHistory, HandoffWriter, runs
 from thence.agents.kimi.names import CARD, LOG, MAIN, PREFIX
-from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, text_of, word
 
 PROTOCOL: Final = "1.5"
@@ -33,7 +30,7 @@ def folder_name(cwd: str) -> str:
 def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     """Return the files of a session, by their places below the client's folder."""
     folder = f"sessions/{folder_name(bound.cwd)}/{PREFIX}{bound.session}"
-    at = _ms(bound)
+    at = bound.milliseconds
     card = {"id": f"{PREFIX}{bound.session}", "version": 2, "cwd": bound.cwd, "createdAt": at}
     card |= {"updatedAt": at, "archived": False, "agents": {MAIN: {"type": "main"}}, "custom": {}}
     card |= {"lastTurnReason": "completed", "isCustomTitle": bool(bound.title)}
@@ -43,26 +40,18 @@ def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
     }
 
 
-def _ms(bound: HandoffHistory) -> int:
-    return int(bound.at.timestamp() * 1000)
-
-
 class _Events:
     """The events of a history."""
 
     def __init__(self, bound: HandoffHistory) -> None:
         self._bound = bound
         self._count = self._turn = self._step = 0
-        self._results = {
-            block["tool_use_id"]: block
-            for message in bound.messages
-            for block in blocks(message["content"])
-            if block.get("type") == "tool_result"
-        }
+        self._results = bound.results
 
     def all(self) -> Iterator[JSON]:
         """Yield the lines of the log."""
-        head = {"type": "metadata", "protocol_version": PROTOCOL, "created_at": _ms(self._bound)}
+        now = self._bound.milliseconds
+        head = {"type": "metadata", "protocol_version": PROTOCOL, "created_at": now}
         yield {**head, "thenceHandoff": self._bound.provenance}
         for message in self._bound.messages:
             message_blocks = blocks(message["content"])
@@ -70,19 +59,19 @@ class _Events:
                 yield from self._answer(message_blocks)
                 continue
             texts = [block for block in message_blocks if block.get("type") != "tool_result"]
-            for is_recorded, run in groupby(texts, key=_is_recorded):
+            for kind, run in runs(texts):
                 content = [{"type": "text", "text": word(block.get("text"))} for block in run]
-                make = self._injection_events if is_recorded else self._prompt_events
+                make = self._injection_events if kind == "recorded" else self._prompt_events
                 yield from make(content)
         if self._turn:
             yield self._event("turn.ended", turnId=self._turn - 1, reason="completed")
 
     def _name(self, what: str) -> str:
-        return str(uuid5(NAMESPACE_URL, f"thence:{self._bound.session}:{what}:{self._count}"))
+        return self._bound.uuid(f"{what}:{self._count}")
 
     def _event(self, kind: str, /, **fields: JSON) -> JSON:
         self._count += 1
-        place = {"time": _ms(self._bound) + self._count}
+        place = {"time": self._bound.milliseconds + self._count}
         origin = {"handedFrom": self._bound.provenance["from"]}
         return {"type": kind, "agentId": MAIN, **fields, **place, **origin}
 
@@ -132,10 +121,6 @@ class _Events:
 
     def _loop(self, kind: str, /, **fields: JSON) -> JSON:
         return self._event("context.append_loop_event", event={"type": kind, **fields})
-
-
-def _is_recorded(block: JSON) -> bool:
-    return word(block.get("text")).startswith(RECORDED)
 
 
 WRITER: Final = HandoffWriter(

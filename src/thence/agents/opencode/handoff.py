@@ -8,16 +8,20 @@ each part says whose it is. Tried with version 1.18.33, and with Kilo 7.7.9, whi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
+from thence.agents.handoffs import (
+    HandoffHistory,
+    HandoffSettings,
+    HandoffWriter,
+    is_recorded,
+    read_settings,
+)
 from thence.agents.opencode.messages import HANDED_OVER
 from thence.agents.records import fields
-from thence.format.facts import RECORDED
 from thence.format.records import JSON, blocks, text_of, word
 
 WRITTEN_AS_VERSION: Final = "1.18.33"
@@ -52,16 +56,11 @@ class _Document:
 
     def __init__(self, bound: HandoffHistory) -> None:
         self._bound = bound
-        self._start = int(bound.at.timestamp() * 1000)
+        self._start = bound.milliseconds
         self._count = 0
         self._asked = ""
         self._model = (bound.provider or PROVIDER, bound.model or MODEL)
-        self._results = {
-            block["tool_use_id"]: block
-            for message in bound.messages
-            for block in blocks(message["content"])
-            if block.get("type") == "tool_result"
-        }
+        self._results = bound.results
         source = {"from": bound.provenance["from"], "event": bound.provenance["event"]}
         self._mark = {"metadata": {HANDED_OVER: source}}
 
@@ -116,7 +115,7 @@ class _Document:
         if (picture := _picture(block)) is not None:
             return self._part(message, **picture)
         content = word(block.get("text"))
-        more = {"synthetic": True} if content.startswith(RECORDED) else {}
+        more = {"synthetic": True} if is_recorded(block) else {}
         return self._part(message, type="text", text=content, **more, **self._mark)
 
     def _answer(self, listed: list[JSON]) -> JSON:
@@ -177,20 +176,12 @@ def settings_of(config: str, database: str) -> Callable[[Path], HandoffSettings]
 
     def settings(root: Path) -> HandoffSettings:
         home = root.parents[2] if len(root.parents) > 2 else root
-        provider, _, model = _configured_model(home / config).partition("/")
+        provider, _, model = word(read_settings(home / config).get("model")).partition("/")
         if not model:
             provider, model = _last_used_model(root, database)
         return HandoffSettings(model or None, provider or None)
 
     return settings
-
-
-def _configured_model(path: Path) -> str:
-    try:
-        named: JSON = json.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
-        return ""
-    return word(fields(named).get("model"))
 
 
 def _last_used_model(root: Path, pattern: str) -> tuple[str, str]:

@@ -7,15 +7,19 @@ whose it is; the client passes over what it does not know. Tried with version 0.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
-from thence.format.facts import RECORDED
+from thence.agents.handoffs import (
+    HandoffHistory,
+    HandoffSettings,
+    HandoffWriter,
+    image_data,
+    read_settings,
+    runs,
+)
 from thence.format.records import JSON, blocks, word
 
 API: Final = "openai-completions"
@@ -42,14 +46,9 @@ def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
 
 def settings(root: Path) -> HandoffSettings:
     """Return the provider and the model of the client's settings."""
-    try:
-        named: JSON = json.loads((root / "settings.json").read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
-        return HandoffSettings()
-    if not isinstance(named, dict):
-        return HandoffSettings()
+    named = read_settings(root / "settings.json")
     return HandoffSettings(
-        word(named.get("defaultModel")) or None, word(named.get("defaultProvider"))
+        word(named.get("defaultModel")) or None, word(named.get("defaultProvider")) or None
     )
 
 
@@ -58,12 +57,7 @@ def _entries(bound: HandoffHistory) -> Iterator[JSON]:
     header = {"type": "session", "version": 3, "id": bound.session, "timestamp": start}
     yield {**header, "cwd": bound.cwd, "thenceHandoff": bound.provenance}
     parent: str | None = None
-    tools = {
-        block["id"]: block["name"]
-        for message in bound.messages
-        for block in blocks(message["content"])
-        if block.get("type") == "tool_use"
-    }
+    tools = bound.tools
     entries = [
         entry for message in bound.messages for entry in _message_entries(bound, message, tools)
     ]
@@ -82,7 +76,7 @@ def _message_entries(bound: HandoffHistory, message: JSON, tools: dict[str, str]
     if message["role"] == "assistant":
         yield _message(bound, _answer(bound, content))
         return
-    for kind, run in groupby(content, key=_sort):
+    for kind, run in runs(content):
         if kind == "words":
             yield _message(bound, {"role": "user", "content": _parts(run)})
         for block in run if kind != "words" else ():
@@ -93,17 +87,8 @@ def _message_entries(bound: HandoffHistory, message: JSON, tools: dict[str, str]
                 yield {**custom, "content": block["text"]}
 
 
-def _sort(block: JSON) -> str:
-    if block.get("type") == "tool_result":
-        return "result"
-    return "recorded" if word(block.get("text")).startswith(RECORDED) else "words"
-
-
 def _message(bound: HandoffHistory, message: JSON) -> JSON:
-    return {
-        "type": "message",
-        "message": {**message, "timestamp": int(bound.at.timestamp() * 1000)},
-    }
+    return {"type": "message", "message": {**message, "timestamp": bound.milliseconds}}
 
 
 def _answer(bound: HandoffHistory, content: list[JSON]) -> JSON:
@@ -142,10 +127,7 @@ def _part(block: JSON) -> JSON:
     source = block.get("source")
     if block.get("type") != "image" or not isinstance(source, dict):
         return {"type": "text", "text": word(block.get("text"))}
-    if source.get("type") == "url":  # there is no room for an address
-        return {"type": "text", "text": f"[image: {word(source.get('url'))}]"}
-    data, media = word(source.get("data")), word(source.get("media_type"))
-    return {"type": "image", "data": data, "mimeType": media}
+    return image_data(source)
 
 
 WRITER: Final = HandoffWriter(files, settings=settings, takes_failures=True)

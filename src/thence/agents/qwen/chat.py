@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from thence.agents import File, Mark, Source, files
-from thence.agents.parts import (
+from thence.agents.gemini_parts import (
     answer_blocks,
     calls_in,
     media,

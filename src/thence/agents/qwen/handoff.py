@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import Final
-from uuid import NAMESPACE_URL, uuid5
 
-from thence.agents.handoffs import HandoffHistory, HandoffWriter
-from thence.format.facts import RECORDED
+from thence.agents.handoffs import HandoffHistory, HandoffWriter, runs
 from thence.format.records import JSON, blocks, text_of, word
 
 WRITTEN_AS_VERSION: Final = "0.24.4"
 """The version whose records these are."""
+_PROVENANCE: Final = {"recorded": "system", "words": "real_user"}
+"""Where a text comes from, in the client's words."""
 
 
 def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
@@ -29,18 +28,13 @@ def files(bound: HandoffHistory) -> dict[str, list[JSON]]:
 def _records(bound: HandoffHistory) -> Iterator[JSON]:
     uid, event = bound.provenance["from"], bound.provenance["event"]
     origin = {"sessionId": uid.partition(":")[2], "from": uid, "event": event}
-    tools = {
-        block["id"]: block["name"]
-        for message in bound.messages
-        for block in blocks(message["content"])
-        if block.get("type") == "tool_use"
-    }
+    tools = bound.tools
     records = [
         record for message in bound.messages for record in _message_records(bound, message, tools)
     ]
     parent: str | None = None
     for number, record in enumerate(records):
-        name = str(uuid5(NAMESPACE_URL, f"thence:{bound.session}:{number}"))
+        name = bound.uuid(number)
         yield {
             "uuid": name,
             "parentUuid": parent,
@@ -65,18 +59,11 @@ def _message_records(bound: HandoffHistory, message: JSON, tools: dict[str, str]
             "model", parts
         )
         return
-    for kind, run in groupby(content, key=_sort):
-        if kind == "tool_result":
+    for kind, run in runs(content):
+        if kind == "result":
             yield from (_result(block, tools) for block in run)
         else:
-            yield {"type": "user", "provenance": kind} | _message("user", _texts(run))
-
-
-def _sort(block: JSON) -> str:
-    """Return where a block comes from, in the client's words: a prompt is `real_user`."""
-    if block.get("type") == "tool_result":
-        return "tool_result"
-    return "system" if word(block.get("text")).startswith(RECORDED) else "real_user"
+            yield {"type": "user", "provenance": _PROVENANCE[kind]} | _message("user", _texts(run))
 
 
 def _message(role: str, parts: list[JSON]) -> JSON:

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
+from thence.agents import AgentPrompt, Batch, Cursor, File, Mark, Source, files
+from thence.agents.records import QuietAgent
 from thence.format import codec, layout, schema
 from thence.format.facts import Base, Block, Edge, Fact, Link, fact_of
 from thence.format.records import (
@@ -51,7 +52,7 @@ _PROJECT = re.compile(r"(?:[a-z0-9-]{1,40}-)?[0-9a-f]{12}")
 _HEAD_BYTES = 1 << 20  # bytes in which the first record of a log is looked for
 
 
-class Native:
+class Native(QuietAgent):
     """The reader."""
 
     name = "thence"
@@ -143,19 +144,11 @@ class Native:
         batch.notices += notices
         return batch
 
-    def live(self, root: Path) -> Iterator[Live]:  # noqa: ARG002 - the protocol's
-        """Yield nothing: a journal says by its locks that it is in use, and to writers only."""
-        return iter(())
-
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the history, the files that were rolled over first."""
         numbers = [layout.rollover_of(name) for name in _names(str(root))]
         for number in sorted((n for n in numbers if n is not None), reverse=True):
             yield from _prompts(str(root / layout.rollover(number)))
-
-    def keeps_days(self, root: Path) -> int | None:  # noqa: ARG002 - the protocol's
-        """Nothing goes by itself."""
-        return None
 
 
 # -- names ----------------------------------------------------------------------------------

@@ -239,7 +239,7 @@
 
   // -- finding in a session -----------------------------------------------------------------
   // Words are marked by the browser's own highlights: the rows stay as they were sent.
-  // What is a word is decided by the server, which sends the expression (memory/marking).
+  // What is a word is decided by the server, which sends the expression (memory/highlighting).
   let hits = null, marks = "";
   const shapes = new Map();
   // Words end where a box ends: the text of a cell does not run on into the next one.
