@@ -62,7 +62,7 @@ class Garden:
                 out[name] = self.plant(records, number, mode)
             else:
                 out[name] = [
-                    self.plant(one, number + 5 * at, mode) for at, one in enumerate(records)
+                    self.plant(record, number + 5 * at, mode) for at, record in enumerate(records)
                 ]
         return out
 
@@ -311,7 +311,9 @@ class Planted:
                     if share == 1.0:
                         path.write_text(json.dumps(records))
                     continue
-                lines = [json.dumps(one) + "\n" for one in records[: int(len(records) * share)]]
+                lines = [
+                    json.dumps(record) + "\n" for record in records[: int(len(records) * share)]
+                ]
                 there = len(path.read_text()) if path.exists() else 0
                 if more := "".join(lines)[there:]:  # an agent appends
                     with path.open("a") as log:

@@ -86,9 +86,9 @@ class Digested:
         return Readout(grown.uid, rows, head, events=events, anchors=nodes)
 
 
-def compare(one: DigestRecord, other: DigestRecord) -> list[str]:
+def compare(record: DigestRecord, other: DigestRecord) -> list[str]:
     """Name what two digests say differently."""
-    parts = [{**made.digest, "signals": made.signals} for made in (one, other)]
+    parts = [{**made.digest, "signals": made.signals} for made in (record, other)]
     return [
         f"{name}: {parts[1].get(name)} instead of {parts[0].get(name)}"
         for name in parts[0].keys() | parts[1].keys()

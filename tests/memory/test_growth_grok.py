@@ -151,7 +151,7 @@ def test_a_text_that_goes_on_is_found_whole(tmp_path: Path) -> None:
     bodies = [store.blobs.read(row.event.payload_ref or "") for row in rows[1:]]
     store.close()
 
-    assert [[rows[1].event.event_id]] * 3 == [[hit.event_id for hit in found] for found in hits]
+    assert [[rows[1].event.event_id]] * 3 == [[hit.event_id for hit in matches] for matches in hits]
     assert 1 == len(bodies)
     assert b"harbour lantern and ferry" in bodies[0]
 
@@ -169,10 +169,10 @@ def test_a_secret_that_was_cut_in_two_is_nowhere(tmp_path: Path) -> None:
     assert stored is not None
     refs = [block.ref for fact in stored.facts for block in fact.blocks if block.ref]
     bodies = b"".join(map(store.blobs.read, refs))
-    found = store.search(parse(TOKEN[:20]), 5).matches
+    hits = store.search(parse(TOKEN[:20]), 5).matches
     store.close()
 
     assert b"[REDACTED:" in bodies
     assert TOKEN[:20].encode() not in bodies
     assert TOKEN[20:].encode() not in bodies
-    assert not found
+    assert not hits

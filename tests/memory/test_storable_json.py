@@ -168,7 +168,7 @@ def places(value: JSON, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def put(value: JSON, path: tuple[Any, ...]) -> JSON:
-    """Give a copy of a record with a mark at one place."""
+    """Return a copy of a record with a mark at one place."""
     if not path:
         return MARK
     at, *rest = path
@@ -180,7 +180,7 @@ def put(value: JSON, path: tuple[Any, ...]) -> JSON:
 
 
 def spoiled(home: Path, odd: str) -> list[tuple[Path, bytes]]:
-    """Give every file of a home with something odd in each place in turn."""
+    """Return every file of a home with something odd in each place in turn."""
     out = []
     for path in sorted(home.rglob("*.json*")):
         if path.suffix == ".zst":
@@ -198,17 +198,17 @@ def spoiled(home: Path, odd: str) -> list[tuple[Path, bytes]]:
     return [(path, text.encode()) for path, text in out]
 
 
-def check(store: Path, report: SweepReport, told: bytes) -> None:
+def check(store: Path, report: SweepReport, log: bytes) -> None:
     """Nothing failed, all was digested, and every row can be read."""
-    held = Sqlite(str(store / "s.db"))
-    undigested = [uid for uid, one in held.known().sessions.items() if one.analysed is None]
-    held.close()
+    sqlite = Sqlite(str(store / "s.db"))
+    undigested = [uid for uid, entry in sqlite.known().sessions.items() if entry.analysed is None]
+    sqlite.close()
 
     assert ([], 0, []) == (
-        [one for one in report.outcomes if one.what in ("failed", "undigested")],
+        [outcome for outcome in report.outcomes if outcome.what in ("failed", "undigested")],
         report.failed,
         undigested,
-    ), told
+    ), log
     assert {} != dump(store)["sessions"]
 
 

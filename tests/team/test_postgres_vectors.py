@@ -96,14 +96,14 @@ def test_both_stores_give_the_same_order(
     monkeypatch.delenv("THENCE_STORE")
     desk.sweep()
     path = str(desk.home / "memory" / "thence.db")
-    with closing(Sqlite(path)) as local, team(postgres, tmp_path, "a", encoder) as all_:
+    with closing(Sqlite(path)) as local, team(postgres, tmp_path, "a", encoder) as shared:
         local.use_encoder(encoder)
         answers = [
             [
                 [(hit.session_uid, hit.event_id, round(hit.score, 6)) for hit in answer.matches]
                 for answer in (store.search(parse(question), 20) for question in QUESTIONS)
             ]
-            for store in (local, all_)
+            for store in (local, shared)
         ]
 
     assert (3, 0) == (swept["embedded"], swept["unembedded"])
