@@ -27,7 +27,7 @@ from thence.format.facts import Fact
 from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
-ALL_TESTS = settings.get_current_profile_name() == "whole"
+ALL_TESTS = settings.get_current_profile_name() == "full"
 PARTS = 4
 """Into how many tests the sessions are divided, so that they run side by side."""
 
@@ -66,7 +66,7 @@ def size(source: Source) -> int:
 
 def sample(data: Path, part: int, *, each: int, full: int) -> list[Known]:
     """The sessions of one part: every so-many-th on an ordinary day and with all tests."""
-    return sessions(data)[part :: PARTS * by_pace(everyday=each, whole=full, prove=1)]
+    return sessions(data)[part :: PARTS * by_pace(everyday=each, full=full, prove=1)]
 
 
 def story(source: Source, facts: Iterable[Fact], *, torn: bool = False) -> tuple[Any, ...]:

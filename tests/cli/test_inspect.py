@@ -272,7 +272,7 @@ def test_public_files_are_counted_as_by_the_independent_counter(shared: Path) ->
 def test_every_session_of_the_real_clients_is_told(shared: Path) -> None:
     """No file makes it fail, and every event has a state."""
     logs = sorted((shared / "data").rglob("*.jsonl"))
-    for path in logs[:: by_pace(everyday=8, whole=4, prove=1)]:
+    for path in logs[:: by_pace(everyday=8, full=4, prove=1)]:
         report = inspect_file(path)
         if report["states"] is not None:
             on, off = len(report["live"]), len(report["dead"])

@@ -24,7 +24,7 @@ from thence.memory.redact import Redactor
 from thence.memory.sweep import Sweep, SweepReport
 from thence.serve.event_lines import EventLine
 
-SIZES = by_pace(everyday=(64, 608), whole=(64, 608), prove=(96, 992, 4000))
+SIZES = by_pace(everyday=(64, 608), full=(64, 608), prove=(96, 992, 4000))
 """Turns of the sessions that are compared: four events each, so that all end alike in a page."""
 assert all(4 * turns % PAGE_EVENTS == 0 for turns in SIZES)
 

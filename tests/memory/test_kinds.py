@@ -126,7 +126,7 @@ def test_a_search_by_kind_finds_what_is_shown_after_every_line(tmp_path: Path) -
     for number, (path, line) in enumerate(lines, start=1):
         grow(path, line)
         sweep(tmp_path / "grown", roots, digests=False)
-        if number == len(lines) or not number % by_pace(everyday=4, whole=4, prove=1):
+        if number == len(lines) or not number % by_pace(everyday=4, full=4, prove=1):
             grown = compare(tmp_path / "grown")
     sweep(tmp_path / "once", roots)
     counts = {kind: len(events) for kind, events in grown.items()}

@@ -38,7 +38,7 @@ CANARY = b"tides"
 
 
 _TOKEN = re.compile(rb"ghp[_-][a-z0-9]{36}")
-STEP = by_pace(everyday=12, whole=12, prove=1)
+STEP = by_pace(everyday=12, full=12, prove=1)
 """A token stands in every so-many-th field of a record."""
 
 pytestmark = pytest.mark.sampled

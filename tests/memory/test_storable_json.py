@@ -239,7 +239,7 @@ def test_no_content_of_a_log_costs_its_session(agent: str, tmp_path: Path, odd: 
 @pytest.mark.parametrize("odd", ODD)
 def test_hardly_any_place_of_a_log_is_left_out(agent: str, tmp_path: Path, odd: str) -> None:
     """The same in a fifth of all places there are; of some agents in fewer with all tests."""
-    spoil_each(tmp_path, agent, ODD[odd], by_pace(everyday=0.02, whole=0.03, prove=0.2))
+    spoil_each(tmp_path, agent, ODD[odd], by_pace(everyday=0.02, full=0.03, prove=0.2))
 
 
 def test_half_characters_grow_in_the_store_as_at_once(tmp_path: Path) -> None:
