@@ -40,7 +40,7 @@ def run_suite(
     if suite.examples:
         command += [f"--hypothesis-seed={part.seed}"]
     variables = {
-        "THENCE_TEST": "whole",
+        "THENCE_TEST": "full",
         "THENCE_EXAMPLES": str(part.size) if suite.examples else "",
     }
     variables["THENCE_PROVE"] = "1"

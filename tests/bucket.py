@@ -87,8 +87,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _done(
         self, key: str, query: dict[str, list[str]], body: bytes
     ) -> tuple[int, bytes, dict[str, str]]:
-        told = self.headers.get("x-amz-checksum-sha256")
-        if told and told != base64.b64encode(hashlib.sha256(body).digest()).decode():
+        checksum = self.headers.get("x-amz-checksum-sha256")
+        if checksum and checksum != base64.b64encode(hashlib.sha256(body).digest()).decode():
             return 400, b"<Error><Code>BadDigest</Code></Error>", {}
         work = {"PUT": self._put, "POST": self._post, "DELETE": self._delete}
         return work.get(self.command, self._get)(key, query, body)
@@ -110,17 +110,21 @@ class _Handler(BaseHTTPRequestHandler):
         if "uploads" in query:
             name = f"u{len(self.server.uploads)}"
             self.server.uploads[name] = {}
-            told = f"<UploadId>{name}</UploadId>"
-            return _xml("InitiateMultipartUploadResult", told)
+            content = f"<UploadId>{name}</UploadId>"
+            return _xml("InitiateMultipartUploadResult", content)
         if "uploadId" in query:
             parts = self.server.uploads[query["uploadId"][0]]
             self.server.objects[key] = b"".join(parts[at] for at in sorted(parts))
             return _xml("CompleteMultipartUploadResult", '<ETag>"x"</ETag>')
-        gone = [unescape(one) for one in re.findall("<Key>(.*?)</Key>", body.decode())]
-        for one in gone:
-            self.server.objects.pop(one, None)
-        told = "".join(f"<Deleted><Key>{escape(one)}</Key></Deleted>" for one in gone)
-        return _xml("DeleteResult", told)
+        gone = [
+            unescape(object_key) for object_key in re.findall("<Key>(.*?)</Key>", body.decode())
+        ]
+        for object_key in gone:
+            self.server.objects.pop(object_key, None)
+        content = "".join(
+            f"<Deleted><Key>{escape(object_key)}</Key></Deleted>" for object_key in gone
+        )
+        return _xml("DeleteResult", content)
 
     def _delete(self, key: str, *_: Any) -> tuple[int, bytes, dict[str, str]]:
         self.server.objects.pop(key, None)
@@ -143,17 +147,17 @@ class _Handler(BaseHTTPRequestHandler):
         return 206, body[start : end + 1], headers
 
     def _list(self, prefix: str) -> tuple[int, bytes, dict[str, str]]:
-        told = "".join(
+        entries = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(body)}</Size><ETag>x</ETag>"
             "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
             for key, body in sorted(self.server.objects.items())
             if key.startswith(prefix)
         )
-        return _xml("ListBucketResult", f"<IsTruncated>false</IsTruncated>{told}")
+        return _xml("ListBucketResult", f"<IsTruncated>false</IsTruncated>{entries}")
 
 
-def _xml(name: str, told: str) -> tuple[int, bytes, dict[str, str]]:
-    body = f'<?xml version="1.0" encoding="UTF-8"?><{name}>{told}</{name}>'
+def _xml(name: str, content: str) -> tuple[int, bytes, dict[str, str]]:
+    body = f'<?xml version="1.0" encoding="UTF-8"?><{name}>{content}</{name}>'
     return 200, body.encode(), {"Content-Type": "application/xml"}
 
 

@@ -61,7 +61,7 @@ def _plant(path: Path, clean: Path, folder: Path, name: str, pick: Pick) -> None
     target.parent.mkdir(parents=True, exist_ok=True)
     text = renamed(path.read_text())
     values = _values(text) if path.suffix == ".jsonl" else iter([json.loads(text)])
-    target.write_text("".join(json.dumps(poisoned(one, pick)) + "\n" for one in values))
+    target.write_text("".join(json.dumps(poisoned(value, pick)) + "\n" for value in values))
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -84,7 +84,7 @@ def poisoned(value: Any, pick: Pick, key: str = "") -> Any:
         out = {name: poisoned(inner, pick, name) for name, inner in value.items()}
         return {**out, pick("x"): pick("y")} if key in _INPUTS else out
     if isinstance(value, list):
-        if key == "output" and value and all(isinstance(one, int) for one in value):
+        if key == "output" and value and all(isinstance(number, int) for number in value):
             return list(pick(bytes(value).decode()).encode("utf-8", "replace"))
         return [poisoned(inner, pick, key) for inner in value]
     if not isinstance(value, str) or key in _STRUCTURE:

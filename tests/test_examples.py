@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "examples" / "tiny_harness.py"
 TEMPLATE = ROOT / "examples" / "agent-template"
 
-SAID = [
+EXPECTED = [
     "agent  It says goodbye now.",
     "agent  The reviewer agrees.",
     "agent  Yes, we are.",
@@ -54,7 +54,7 @@ def test_the_tiny_harness_runs_to_its_end(tmp_path: Path) -> None:
     listed = Journal(tmp_path).sessions()
     read = Transcript.read(listed[0].path.read_bytes())
 
-    assert (0, SAID) == (status, agent(printed))
+    assert (0, EXPECTED) == (status, agent(printed))
     assert "       (compacted)" in printed
     assert "goodbye\n" == (tmp_path / "workspace" / "greeting.txt").read_text()
     assert [True] == [session.closed for session in listed]
@@ -72,7 +72,7 @@ def test_the_tiny_harness_goes_on_where_it_was_killed(tmp_path: Path, kill_at: i
     first, second = (list(reversed(Journal(tmp_path).sessions()))[n] for n in (0, 1))
 
     assert (9, 0) == (status, resumed)
-    assert SAID == agent(before) + agent(after)
+    assert EXPECTED == agent(before) + agent(after)
     assert "       (resumed; interrupted tool calls: 1)" == after[0]
     assert after[1].endswith(" (retry)")
     assert "       (done; total cost $0.007)" == after[-1]
@@ -90,7 +90,7 @@ def test_the_tiny_harness_survives_being_killed_again_and_again(tmp_path: Path) 
     status, last = harness(tmp_path, "--resume")
 
     assert 0 == status
-    assert SAID == agent(printed + last)
+    assert EXPECTED == agent(printed + last)
 
 
 # -- an adapter by somebody else ------------------------------------------------------------
@@ -100,15 +100,15 @@ def unpacked(target: Path) -> None:
     """Put the template where an installer would: its modules, and what its project file says."""
     project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
     shutil.copytree(TEMPLATE / "src", target, ignore=shutil.ignore_patterns("__pycache__"))
-    told = target / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    told.mkdir()
+    metadata = target / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    metadata.mkdir()
     named = f"Name: {project['name']}\nVersion: {project['version']}\n"
-    (told / "METADATA").write_text(f"Metadata-Version: 2.4\n{named}")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.4\n{named}")
     points = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
         for group, entries in project["entry-points"].items()
     ]
-    (told / "entry_points.txt").write_text("\n".join(points))
+    (metadata / "entry_points.txt").write_text("\n".join(points))
 
 
 def installed(target: Path) -> None:

@@ -44,9 +44,9 @@ class WarmSuite(CrashSuite):
         return self._warm.start(write, *files, first, count, subject.largest, subject.durability)
 
 
-def write(path: str, acknowledged: str, *given: int | str) -> None:
+def write(path: str, acknowledged: str, *arguments: int | str) -> None:
     """Write numbers, and what was acknowledged of them."""
-    first, count, largest, durability = given
+    first, count, largest, durability = arguments
     subject = JournalSubject(largest=int(largest), durability=cast("Durability", durability))
     out = os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
     for number in subject.write(Path(path), int(first), int(count)):

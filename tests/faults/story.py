@@ -33,9 +33,9 @@ READY = b"\n"
 """Written before the story: a fault that strikes earlier would hit the telling, not the told."""
 
 
-def tell(root: str, told: str, go: str, durability: Durability) -> None:
+def tell(root: str, receipts: str, go: str, durability: Durability) -> None:
     """Say that the door is open, wait for the word, then do everything once."""
-    out = os.open(told, os.O_WRONLY | os.O_APPEND)
+    out = os.open(receipts, os.O_WRONLY | os.O_APPEND)
     work = Path(root, "work")
     os.writev(out, [READY])
     while not os.path.exists(go):  # noqa: PTH110 - polled
@@ -71,8 +71,8 @@ def _everything(journal: Journal, work: Path, sessions: list[Session], say: Say)
         say("spill", session.id, receipt.uuid, f"{call} {BIG}")
     checkpoint = session.checkpoint([work / "file.txt"])
     say("checkpoint", session.id, msgspec.json.encode(checkpoint).decode())
-    kept = _record(session, "kept", say)
-    session.compact(SUMMARY, keep_from=kept)
+    start = _record(session, "kept", say)
+    session.compact(SUMMARY, keep_from=start)
     say("compacted", session.id)
     _record(session, "after the boundary", say)
     session.close()
@@ -108,40 +108,40 @@ def _result(call: str, text: str) -> JSON:
 # -- afterwards -----------------------------------------------------------------------------
 
 
-def check(root: Path, told: list[list[str]]) -> list[str]:
+def check(root: Path, receipts: list[list[str]]) -> list[str]:
     """Say which promises were broken."""
     journal = Journal(root / "home")
     broken: list[str] = []
-    sessions = list(dict.fromkeys(line[1] for line in told if line[0] != "error"))
+    sessions = list(dict.fromkeys(line[1] for line in receipts if line[0] != "error"))
     for name in sessions:
         try:
-            broken += _check_session(journal, root, name, [t for t in told if t[1] == name])
+            broken += _check_session(journal, root, name, [t for t in receipts if t[1] == name])
         except ThenceError as error:
             broken.append(f"{name} cannot be opened: {error.message}")
     return broken
 
 
-def _check_session(journal: Journal, root: Path, name: str, told: list[list[str]]) -> list[str]:
+def _check_session(journal: Journal, root: Path, name: str, receipts: list[list[str]]) -> list[str]:
     broken = []
     with journal.resume(name, mode="continue") as session:
         last = session.record("user", {"role": "user", "content": "next"}).uuid
         seen = str(session.messages)
-        loaded = [(t[2], t[3]) for t in told if t[0] == "spill"]
+        loaded = [(t[2], t[3]) for t in receipts if t[0] == "spill"]
         broken += _spilled(journal, name, loaded)
-        for _, _, saved in (t for t in told if t[0] == "checkpoint"):
+        for _, _, saved in (t for t in receipts if t[0] == "checkpoint"):
             (root / "work" / "file.txt").write_text("spoiled")
             session.rewind_files(msgspec.json.decode(saved, type=Checkpoint))
             if (root / "work" / "file.txt").read_text() != "as it was":
                 broken.append("checkpoint does not come back")
     compacted = SUMMARY in seen
-    if ["compacted", name] in told and not compacted:
+    if ["compacted", name] in receipts and not compacted:
         broken.append("the compaction is not seen")
     if "next" not in seen:
         broken.append("the next event is not seen")
     texts = _texts(journal, name)
     if texts.get(last) != ["next"]:
         broken.append("the next event is not read")
-    for _, _, uuid, text in (t for t in told if t[0] == "event"):
+    for _, _, uuid, text in (t for t in receipts if t[0] == "event"):
         if texts.get(uuid) != [text]:
             broken.append(f"{text} is read as {texts.get(uuid)}")
         if not compacted and text.startswith("event ") and text not in seen:
@@ -160,13 +160,13 @@ def _texts(journal: Journal, name: str) -> dict[str, list[JSON]]:
     return out
 
 
-def _spilled(journal: Journal, name: str, told: list[tuple[str, str]]) -> list[str]:
+def _spilled(journal: Journal, name: str, spills: list[tuple[str, str]]) -> list[str]:
     """Load what was moved to side files."""
     broken = []
     spill = Spill(journal.root / layout.SPILL / name)
     texts = _texts(journal, name)
-    for uuid, whole in told:
-        found = [block.get("content") for said in texts.get(uuid, []) for block in said]
-        if len(found) != 1 or spill.restore(found[0]) != whole:
+    for uuid, content in spills:
+        contents = [block.get("content") for blocks in texts.get(uuid, []) for block in blocks]
+        if len(contents) != 1 or spill.restore(contents[0]) != content:
             broken.append(f"spill {uuid} does not come back")
     return broken

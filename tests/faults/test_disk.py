@@ -24,12 +24,12 @@ from thence.testing import SAMPLE_SESSION, JournalSubject
 LINE = 3000
 
 
-def fill(root: str, told: str, limit: int) -> None:
+def fill(root: str, receipts: str, limit: int) -> None:
     """Record until no more fits below the limit, make room, go on. Runs in a child."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     session = Journal(root).create(session=SAMPLE_SESSION)
     session.flush()
-    out = os.open(told, os.O_WRONLY | os.O_APPEND)
+    out = os.open(receipts, os.O_WRONLY | os.O_APPEND)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     for number in range(1000):
@@ -45,8 +45,8 @@ def fill(root: str, told: str, limit: int) -> None:
 
 
 def _record(session: Session, number: int) -> str:
-    said = {"role": "user", "content": f"{number} " + "x" * LINE}
-    return session.record("user", said).uuid
+    payload = {"role": "user", "content": f"{number} " + "x" * LINE}
+    return session.record("user", payload).uuid
 
 
 @pytest.mark.few(4)
@@ -55,10 +55,10 @@ def test_a_line_that_fits_half_is_an_error_and_costs_itself_only(
     limit: int, tmp_path: Path, warm: Warm
 ) -> None:
     """A real short write: the error is clear, and after room was made the same session goes on."""
-    told = tmp_path / "told"
-    told.touch()
-    ended = warm.start(fill, str(tmp_path), str(told), limit).wait()
-    lines = told.read_text().splitlines()
+    receipts = tmp_path / "told"
+    receipts.touch()
+    ended = warm.start(fill, str(tmp_path), str(receipts), limit).wait()
+    lines = receipts.read_text().splitlines()
     full = [line for line in lines if line.startswith("full")]
     promised = [line for line in lines if not line.startswith("full")]
     data = JournalSubject().file(tmp_path).read_bytes()

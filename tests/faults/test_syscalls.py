@@ -20,12 +20,12 @@ from tests.faults.warm import Warm
 from tests.pace import by_pace
 from thence.journal.log import Durability
 
-FAULTS = os.environ.get("THENCE_FAULTS") or by_pace(everyday="12", whole="20", prove="80")
+FAULTS = os.environ.get("THENCE_FAULTS") or by_pace(everyday="12", full="20", prove="80")
 
 pytestmark = pytest.mark.skipif(STRACE is None, reason="no strace: apt-get install strace")
 
 
-def told(theatre: Theatre, inject: str, durability: Durability) -> Ran:
+def run_story(theatre: Theatre, inject: str, durability: Durability) -> Ran:
     """Tell the story, or skip."""
     try:
         return theatre.run(inject, durability)
@@ -41,8 +41,8 @@ def theatre(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Theatre:
 
 def test_story_is_whole_when_nothing_fails(theatre: Theatre) -> None:
     """All steps are taken, so that the faults below have something to hit."""
-    ran = told(theatre, "inject=ftruncate:error=EIO:when=1", "turn")
-    steps = Counter(line[0] for line in ran.told)
+    ran = run_story(theatre, "inject=ftruncate:error=EIO:when=1", "turn")
+    steps = Counter(line[0] for line in ran.receipts)
 
     assert (0, []) == (ran.ended, ran.broken)
     assert {"event": 25, "spill": 2, "checkpoint": 1, "compacted": 1, "session": 1} == steps
@@ -62,7 +62,7 @@ def test_a_failing_call_costs_nothing_that_was_promised(
     tried = faults() if every else chance.choices(faults(), k=int(FAULTS) // 2)
     for fault in tried:
         for place in range(1, LAST) if every else [chance.randint(1, MADE[fault.call])]:
-            ran = told(theatre, fault.at(place), durability)
+            ran = run_story(theatre, fault.at(place), durability)
             runs += 1
             if problem := complaint(fault, ran):
                 wrong.append(f"{fault.at(place)}: {problem}")

@@ -11,7 +11,7 @@ from tests.faults.warm import Warm
 PATIENCE = 60.0
 
 
-def linger(_told: str) -> None:
+def linger(_argument: str) -> None:
     """Go on for ever. Runs in a child."""
     while True:
         time.sleep(0.05)

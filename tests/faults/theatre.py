@@ -66,7 +66,7 @@ class Ran(msgspec.Struct):
 
     injected: bool
     ended: int
-    told: list[list[str]]
+    receipts: list[list[str]]
     broken: list[str]
 
 
@@ -84,24 +84,24 @@ class Theatre:
         root = self._folder / str(self._runs)
         (root / "work").mkdir(parents=True)
         (root / "work" / "file.txt").write_text("as it was")
-        told, go, trace = root / "told", root / "go", root / "trace"
-        told.touch()
-        child = self._warm.start(tell, str(root), str(told), str(go), durability)
-        while not told.stat().st_size and child.poll() is None:
+        receipts, go, trace = root / "told", root / "go", root / "trace"
+        receipts.touch()
+        child = self._warm.start(tell, str(root), str(receipts), str(go), durability)
+        while not receipts.stat().st_size and child.poll() is None:
             time.sleep(0.001)
         only = "trace=" + inject.removeprefix("inject=").partition(":")[0]
         options = ["-o", str(trace), "-e", only, "-e", inject, "-p", str(child.pid)]
         tracer = subprocess.Popen([STRACE or "", *options], stderr=subprocess.PIPE, text=True)
-        if tracer.stderr is None or "attached" not in (said := tracer.stderr.readline()):
+        if tracer.stderr is None or "attached" not in (line := tracer.stderr.readline()):
             child.kill()
             child.wait()
             tracer.wait()
-            raise Untraceable(said.strip())
+            raise Untraceable(line.strip())
         go.touch()
         ended = child.wait()
         tracer.wait()
         tracer.stderr.close()
-        lines = [msgspec.json.decode(line) for line in told.read_bytes().splitlines() if line]
+        lines = [msgspec.json.decode(line) for line in receipts.read_bytes().splitlines() if line]
         text = trace.read_text()
         ran = Ran("INJECTED" in text or "SIGKILL" in text, ended, lines, check(root, lines))
         shutil.rmtree(root)
@@ -110,7 +110,7 @@ class Theatre:
 
 def complaint(fault: Fault, ran: Ran) -> str | None:
     """Say what was wrong about a run; None when nothing was."""
-    failed = any(line[0] == "error" for line in ran.told)
+    failed = any(line[0] == "error" for line in ran.receipts)
     if "KILL" in fault.how:
         clear = ran.ended in (KILLED, 0)
     else:

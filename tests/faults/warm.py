@@ -65,7 +65,7 @@ class Warm:
         )
 
     def ask(self, request: list[Any]) -> int | None:
-        """Give the parent a line and take its answer."""
+        """Send the parent a line and return its answer."""
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the warm parent has no pipes")
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -73,9 +73,9 @@ class Warm:
         answer = json.loads(self._process.stdout.readline())
         return answer if isinstance(answer, int) else None
 
-    def start(self, function: Callable[..., None], *given: str | int) -> Child:
+    def start(self, function: Callable[..., None], *arguments: str | int) -> Child:
         """Run a function of a module in a process of its own."""
-        pid = self.ask(["start", function.__module__, function.__qualname__, list(given)])
+        pid = self.ask(["start", function.__module__, function.__qualname__, list(arguments)])
         return Child(self, pid or 0)
 
     def __enter__(self) -> Self:
@@ -102,8 +102,8 @@ def serve() -> None:
         importlib.import_module(name)
     gc.freeze()  # no child has to look through what was imported
     for line in sys.stdin:
-        verb, *given = json.loads(line)
-        answer = _start(*given) if verb == "start" else _ended(given[0], verb == "wait")
+        verb, *arguments = json.loads(line)
+        answer = _start(*arguments) if verb == "start" else _ended(arguments[0], verb == "wait")
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
@@ -120,7 +120,7 @@ def end_with_parent(known: int | None = None) -> None:
         os._exit(1)
 
 
-def _start(module: str, function: str, given: list[Any]) -> int:
+def _start(module: str, function: str, arguments: list[Any]) -> int:
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -131,7 +131,7 @@ def _start(module: str, function: str, given: list[Any]) -> int:
         with contextlib.suppress(OSError):  # where tracing is for descendants only, let strace in
             ctypes.CDLL(None).prctl(_ANY_TRACER[0], ctypes.c_ulong(_ANY_TRACER[1]), 0, 0, 0)
         os.close(0)
-        getattr(importlib.import_module(module), function)(*given)
+        getattr(importlib.import_module(module), function)(*arguments)
         code = 0
     except SystemExit as end:
         code = int(end.code or 0)

@@ -76,7 +76,7 @@ class Story(NamedTuple):
     house: House
     sessions: list[str]
     """Three generations: the killed one, and two that go on with it."""
-    said: list[str]
+    texts: list[str]
     """What the last one holds, as its journal gave it."""
     cost: float
     everything: float
@@ -113,8 +113,13 @@ def words(messages: list[Any]) -> list[str]:
 def turn(session: Any, prompt: str, answer: str) -> None:
     """Record one turn that cost a quarter."""
     session.record("user", {"role": "user", "content": prompt})
-    told = {"role": "assistant", "content": answer, "model": "claude-sonnet-4-5", "cost_usd": 0.25}
-    session.record("assistant", {**told, "usage": {"input_tokens": 1000, "output_tokens": 100}})
+    payload = {
+        "role": "assistant",
+        "content": answer,
+        "model": "claude-sonnet-4-5",
+        "cost_usd": 0.25,
+    }
+    session.record("assistant", {**payload, "usage": {"input_tokens": 1000, "output_tokens": 100}})
     session.flush()
 
 
@@ -143,8 +148,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         turn(third, "Add a test for Reykjavik.", "Reykjavik has no change of the clock.")
         third.rewind(before)
         turn(third, "Then add one for Azores.", "Added.")
-        said, cost, everything = words(third.messages), third.cost, third.cumulative_cost
-    made = Story(house, [first, second.id, third.id], said, cost, everything)
+        spoken, cost, everything = words(third.messages), third.cost, third.cumulative_cost
+    made = Story(house, [first, second.id, third.id], spoken, cost, everything)
     swept = made.run("sweep")
     assert (0, "") == (swept.code, swept.err), swept
     handed = made.run("handoff", third.id, "--to", "claude", "--yes")
@@ -161,19 +166,19 @@ def test_every_reader_gives_the_same_messages(story: Story) -> None:
     shown = story.run("show", story.last, "--as", "messages").json
     asked = story.get(f"/api/sessions/{story.last}/messages")["messages"]
 
-    assert story.said == words(shown)
-    assert story.said == words(asked)
-    assert "Add a test for Reykjavik." not in story.said
-    assert "Then add one for Azores." in story.said
+    assert story.texts == words(shown)
+    assert story.texts == words(asked)
+    assert "Add a test for Reykjavik." not in story.texts
+    assert "Then add one for Azores." in story.texts
 
 
 def test_what_was_handed_over_is_the_same_conversation(story: Story) -> None:
     """The other agent's session holds what the first agent's does, under the same title."""
     listed = story.run("ls", "--agent", "claude", "--json").json
-    assert [TITLE] == [one["title"] for one in listed]
+    assert [TITLE] == [row["title"] for row in listed]
     handed = story.run("show", listed[0]["session_uid"], "--as", "messages").json
 
-    assert story.said == words(handed)
+    assert story.texts == words(handed)
 
 
 def test_chain_stream_and_pages_show_the_same_prompts(story: Story) -> None:
@@ -188,7 +193,7 @@ def test_chain_stream_and_pages_show_the_same_prompts(story: Story) -> None:
     listener.wait_for("ready")
     listener.close()
     streamed = [heard.data for heard in listener.of("event")]
-    told = [
+    texts = [
         story.run("show", story.last).out,
         story.run("tree", story.last).out,
         story.run("show", story.last, "--as", "markdown").out,
@@ -200,16 +205,16 @@ def test_chain_stream_and_pages_show_the_same_prompts(story: Story) -> None:
 
     for events in (chain, streamed):
         summaries = [event["summary"] for event in events if event["kind"] == "user_msg"]
-        assert prompts == [one for one in summaries if one in prompts]
+        assert prompts == [text for text in summaries if text in prompts]
         assert "Add a test for Reykjavik." not in summaries
-    for text in told:
+    for text in texts:
         assert all(prompt in text for prompt in prompts)
 
 
 def test_every_reader_gives_the_same_title(story: Story) -> None:
     """The name that the first session was given is that of the whole work."""
-    listed = {one["title"] for one in story.run("ls", "--json").json}
-    asked = {one["title"] for one in story.get("/api/sessions")["sessions"]}
+    listed = {row["title"] for row in story.run("ls", "--json").json}
+    asked = {session["title"] for session in story.get("/api/sessions")["sessions"]}
     page = story.house.ask(f"/sessions/thence:{story.last}").body.decode()
 
     assert ({TITLE}, {TITLE}) == (listed, asked)
@@ -221,9 +226,9 @@ def test_every_reader_gives_the_same_money(story: Story) -> None:
     """Each session's own, once; together what the journal says of all of them."""
     listed = story.run("ls", "--agent", "thence", "--json").json
     asked = story.get("/api/sessions?agent=thence")["sessions"]
-    cost = {one["native_session_id"]: sum(one["usd"].values()) for one in listed}
+    cost = {row["native_session_id"]: sum(row["usd"].values()) for row in listed}
 
-    assert cost == {one["native_session_id"]: sum(one["usd"].values()) for one in asked}
+    assert cost == {row["native_session_id"]: sum(row["usd"].values()) for row in asked}
     assert pytest.approx(story.cost) == cost[story.last]
     assert pytest.approx(story.everything) == sum(cost.values())
 
@@ -254,7 +259,7 @@ def test_a_browser_shows_the_same_story(story: Story) -> None:
         tab.opened()
         everything = page.locator("main").inner_text()
         to_dos = tab.go("/").locator("main").inner_text()
-        found = tab.go("/sessions?q=Azores").locator("main").inner_text()
+        text = tab.go("/sessions?q=Azores").locator("main").inner_text()
         page = tab.go(f"/sessions/thence:{story.sessions[0]}?q={SPILLED}")
         tab.opened()
         links = page.locator("a[href*='/spill/']")
@@ -263,18 +268,18 @@ def test_a_browser_shows_the_same_story(story: Story) -> None:
 
     assert TITLE == title
     assert f"${story.cost:.2f}" in facts
-    places = [shown.find(text) for text in story.said if text in shown]
+    places = [shown.find(text) for text in story.texts if text in shown]
     assert places == sorted(places)
-    assert [] == [text for text in story.said if text not in everything]
+    assert [] == [text for text in story.texts if text not in everything]
     assert (False, True) == tuple("Reykjavik has no" in text for text in (shown, everything))
     assert OPEN in to_dos
-    assert TITLE in found
+    assert TITLE in text
     assert [True] == [SPILLED in story.house.ask(str(path)).body.decode() for path in spilled]
     assert [] == errors
 
 
 def test_what_was_said_is_found(story: Story) -> None:
     """Words of any generation lead to the session that holds them."""
-    found = story.run("search", "Azores", "--json").json["hits"]
+    hits = story.run("search", "Azores", "--json").json["hits"]
 
-    assert f"thence:{story.last}" in {hit["session_uid"] for hit in found}
+    assert f"thence:{story.last}" in {hit["session_uid"] for hit in hits}
