@@ -316,3 +316,14 @@ def test_a_large_session_shows_its_head_at_once_and_its_rows_after(
     assert 'id="thread"' not in first
     assert b'id="thread"' in own_house.ask(f"{base}?whole=1&at={event}").body
     assert b'id="thread"' in own_house.ask(base).body
+
+
+def test_a_wrong_address_is_told_to_people_and_to_programs(house: House) -> None:
+    """A page says what a person can do next; the API names its schema."""
+    page = house.ask("/nowhere", headers={"Accept": "text/html"})
+    api = house.ask("/api/nowhere")
+
+    assert (404, 404) == (page.status, api.status)
+    assert b"check the address" in page.body.lower()
+    assert b"openapi" not in page.body
+    assert b"see /api/openapi.json" in api.body

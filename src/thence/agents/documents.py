@@ -61,9 +61,11 @@ class ListReader(LineReader):
         items = self.items(entry)
         carried = self._carried
         first, total = count(carried.get("items")), blake2b(digest_size=12)
+        # What was read is hashed again: a list that was changed there is another one.
         for item in items[:first]:
             _add(total, codec.dump(item))
         if "sum" not in carried or carried["sum"] == total.hexdigest():
+            # Each new version of a file counts as a generation; a list that only grew is the same.
             self.generation = max(self.generation - 1, 0)
         else:
             carried, first, total = {}, 0, blake2b(digest_size=12)
@@ -168,5 +170,6 @@ def list_items(value: JSON) -> list[Record]:
 
 
 def _add(total: Any, raw: bytes) -> None:
+    # With the length of each: two items could else be taken for one.
     total.update(b"%d," % len(raw))
     total.update(raw)

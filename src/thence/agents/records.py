@@ -123,6 +123,7 @@ def usage_with_cache(
 ) -> Usage:
     """Return a usage of a writer whose input count includes what the cache gave or took."""
     total = count(input_tokens)
+    # No part is larger than the sum, whatever a log says: nothing may become negative.
     cached = min(count(read), total)
     stored = min(count(written), total - cached)
     return Usage(total - cached - stored, output, stored, cached)
@@ -219,6 +220,7 @@ def is_running(pid: JSON, noted: JSON = None) -> bool:
     `noted` is when its client noted the number, as text or in seconds or milliseconds since 1970: a
     process that began later has it by chance.
     """
+    # To `kill`, 0 and numbers below it are groups of processes; larger ones raise.
     if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
         return False
     try:
@@ -244,6 +246,7 @@ def _process_start(pid: int) -> float | None:
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
         system = Path("/proc/stat").read_bytes()
+        # Field 22. The name before it may hold blanks and brackets: counted from the last bracket.
         ticks = int(status.rpartition(b")")[2].split()[19])
         boot_s = int(system.partition(b"\nbtime ")[2].split()[0])
         return boot_s + ticks / os.sysconf("SC_CLK_TCK")

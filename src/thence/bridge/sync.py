@@ -140,6 +140,7 @@ def rotate(sync_files: SyncFiles, open_place: Callable[[str], SyncPlace]) -> str
     """Change the key; returns the new phrase. Goes on where a kill has left it."""
     setup = sync_files.setup()
     secret = setup.pending or new_secret()
+    # Noted before anything is written at the place: after a kill the same key is taken.
     setup.pending = secret
     sync_files.save_setup(setup)
     place, key, old = open_place(setup.target), Key(secret), setup.secrets[-1]
@@ -151,6 +152,7 @@ def rotate(sync_files: SyncFiles, open_place: Callable[[str], SyncPlace]) -> str
     if ring is None:
         ring = bundles.Ring(list(setup.secrets), sorted(names))
         place.write(ring_name(secret), bundles.sealed_ring(ring, key))
+    # Closed when the new ring is there: a kill between the two leaves a key that works.
     place.write(closed_name(old), Key(old).encrypted(b"closed"))
     setup.secrets, setup.pending, setup.accepted = [*setup.secrets, secret], None, ring.names
     sync_files.save_setup(setup)
@@ -220,6 +222,7 @@ class Sync:
     def run(self) -> Synced:
         """Read what others wrote, then write what is new here."""
         self._check_key()
+        # In before out: what others have deleted is not sent once more.
         self.pull()
         self.push()
         if not self._is_dry:
@@ -276,6 +279,7 @@ class Sync:
                     self._take_others(bundle)
                     self._state.read.add(name)
                     self._checkpoint("read")
+            # Deletions first: what was deleted on one machine must not come back from another.
             self._bury()
             self._bring_in(touched)
             self._take_pins()
@@ -283,6 +287,7 @@ class Sync:
 
     def _unread(self, names: Collection[str]) -> set[str]:
         setup = self._setup
+        # Key rings and marks of closed keys lie among the bundles.
         control = {name(key) for key in setup.secrets for name in (ring_name, closed_name)}
         return set(names) - self._state.read - control
 
@@ -292,10 +297,12 @@ class Sync:
             self._open.move_to_end(name)
             return self._open[name]
         body = self._place.read(name)
+        # The newest key first: nearly all bundles were written with it.
         for key in reversed(self._keys) if body is not None else ():
             bundle = bundles.opened(name, body or b"", key)
             if bundle is None:
                 continue
+            # A lost machine still has the old key: only what was there when it was changed counts.
             if key is not self._keys[-1] and name not in self._setup.accepted:
                 self.report.refused += 1
                 return None

@@ -230,8 +230,10 @@ def uninstall(place: HookPlace, home: Path) -> Edit:
         return Edit(place.path, body, None if is_new else after)
     data = json_of(place.path, body)
     _without(place, data)
+    # Nobody else changed it since: the very bytes that were there come back.
     if before is not None and _same_json(data, before):
         return Edit(place.path, body, before)
+    # Nothing else in it and no copy beside it: the file was made by us.
     if before is None and data in ({}, place.file.more):
         return Edit(place.path, body, None)
     return Edit(place.path, body, _json_text(data, body))
@@ -312,6 +314,7 @@ def _without(place: HookPlace, data: dict[str, Any]) -> None:
         left = []
         for entry in entries:
             if _is_our_entry(entry, place.roles):
+                # Somebody may have put a command of theirs into our entry: it stays.
                 rest = [
                     hook
                     for hook in entry.get("hooks", ())

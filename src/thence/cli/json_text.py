@@ -78,6 +78,7 @@ def append(text: str, path: Path, item: str) -> str:
     items = _items(text, at)
     if items:
         last = items[-1]
+        # The white space before the last item stands before the new one, too: so it looks alike.
         bare = text[: last.start].rstrip()
         return f"{text[: last.end]},{text[len(bare) : last.start]}{item}{text[last.end :]}"
     inner = outer = ""
@@ -94,6 +95,7 @@ def remove(text: str, path: Path) -> str:
     at = _start_of(text, path[:-1])
     items = _items(text, at)
     (number,) = (n for n, item in enumerate(items) if item.name == path[-1])
+    # An item goes with the comma before it; the first one with the comma behind it.
     if number:
         return text[: items[number - 1].end] + text[items[number].end :]
     if len(items) > 1:

@@ -260,6 +260,7 @@ def _without(place: ServerPlace, body: bytes | None) -> bytes | None:
     """Return the text without our entry; None for a file in which nothing else ever was."""
     entry = _read_entry(place)
     if (ours := _wanted_of(place, entry)) is not None:
+        # Just what we would write into no file, or into an empty one: that is what was there.
         for was in (None, b""):
             if body == _with(place, was, ours)[0]:
                 return was

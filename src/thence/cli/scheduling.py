@@ -37,13 +37,10 @@ class SchedulePlan(NamedTuple):
         return any(edit.changes for edit in self.edits)
 
 
-class Means(Protocol):
-    """One way to have something run again and again."""
+class Way(Protocol):
+    """One way to have the machine start a program."""
 
     name: str
-
-    def install(self, every: Every) -> SchedulePlan:
-        """Plan how it comes."""
 
     def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
@@ -53,6 +50,13 @@ class Means(Protocol):
 
     def where(self) -> str | None:
         """Say where it stands; None when it does not."""
+
+
+class Means(Way, Protocol):
+    """One way to have something run again and again."""
+
+    def install(self, every: Every) -> SchedulePlan:
+        """Plan how it comes."""
 
 
 def means(name: str | None = None) -> Means:
@@ -135,11 +139,13 @@ class SystemdTimer:
         """Plan the two units."""
         env = unit_variables()
         run = " ".join(quote_word(word) for word in _program())
+        # 3 and 11: some lines were skipped, or another sweep runs. No failure of the unit.
         service = (
             "[Unit]\nDescription=Import the sessions of coding agents\n\n"
             f"[Service]\nType=oneshot\nWorkingDirectory=/\n{env}ExecStart={run}\n"
             "SuccessExitStatus=3 11\nNice=10\nIOSchedulingClass=idle\n"
         )
+        # Persistent: what was missed while the machine was off is made up for.
         timer = (
             "[Unit]\nDescription=Import the sessions of coding agents\n\n"
             f"[Timer]\nOnCalendar={every}\nPersistent=true\nRandomizedDelaySec=10min\n\n"
@@ -227,6 +233,7 @@ class Cron:
         body = (edit.after or b"").decode()
         if MARK in body:
             launcher.write(config.home())
+        # A table in which nothing is left is removed, as it was before ours came.
         done = _run(["crontab", "-"], body) if body else _run(["crontab", "-r"])
         if done.returncode:
             raise EditRefused(f"crontab: {done.stderr.strip()}", hint="nothing was changed")

@@ -20,22 +20,11 @@ NAME: Final = "thence-serve"
 LABEL: Final = "local.thence.serve"
 
 
-class Service(Protocol):
+class Service(scheduling.Way, Protocol):
     """One way to have a program run from login on."""
-
-    name: str
 
     def start(self) -> SchedulePlan:
         """Plan how it comes."""
-
-    def uninstall(self) -> SchedulePlan:
-        """Plan how it goes."""
-
-    def carry_out(self, plan: SchedulePlan) -> None:
-        """Do it."""
-
-    def where(self) -> str | None:
-        """Return where it stands; None when it does not."""
 
 
 def service() -> Service:
@@ -92,6 +81,7 @@ class Launchd:
                 "ProgramArguments": _program(),
                 "EnvironmentVariables": dict(scheduling.variables()),
                 "RunAtLoad": True,
+                # Started again after a crash, and left alone when it ended by itself.
                 "KeepAlive": {"SuccessfulExit": False},
                 "ProcessType": "Background",
                 "WorkingDirectory": "/",

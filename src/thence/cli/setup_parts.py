@@ -23,13 +23,12 @@ from thence.cli import (
     wiring,
 )
 from thence.cli.file_changes import Edit, EditRefused, body_of, carry_out, write_file
+from thence.cli.scheduling import Way
 from thence.errors import ThenceError
 
 FILE: Final = "setup.json"
 Name = Literal["hooks", "brief", "mcp", "sweep", "service", "completion"]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
-
-Way = scheduling.Means | services.Service
 
 
 class PartChange(NamedTuple):

@@ -206,6 +206,7 @@ def _read(text: str) -> Container:
         document = tomlkit.parse(bare)
     except TOMLKitError as error:
         raise NotEditable(f"not TOML: {error}") from error
+    # tomlkit does not write back every text as it was: such a one is not touched.
     if document.as_string() != bare:
         raise NotEditable("it would be written in another form")
     return document

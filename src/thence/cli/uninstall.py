@@ -33,7 +33,7 @@ def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     edits = [
         (agent, edit) for agent, edit in hook_install.removals(hook_install.names()) if edit.changes
     ]
-    ways: list[setup_parts.Way] = [*scheduling.active_means(), *services.active_services()]
+    ways: list[scheduling.Way] = [*scheduling.active_means(), *services.active_services()]
     timers = [(way, way.uninstall()) for way in ways]
     shell = setup_parts.without_completion(
         setup_parts.read_record(wiring.home()).get("completion", [])

@@ -127,6 +127,7 @@ def _children(text: str, parent: YamlItem | None) -> list[YamlItem]:
         raise NotUnderstood("a flow on several lines")
     items_here = [_item(text, node, entry) for entry in node.value]
     names = [item.key for item in items_here if item.key]
+    # Readers differ in which of two they take: no change would be sure to count.
     if len(names) != len(set(names)):
         raise NotUnderstood("a key occurs twice")
     return items_here
@@ -137,6 +138,7 @@ def _item(text: str, node: Node, entry: Any) -> YamlItem:
     key, value = entry if node.id == "mapping" else (None, entry)
     first = key or value
     start = first.start_mark.index
+    # PyYAML says where an element begins: behind its dash.
     if key is None and not node.flow_style:
         start = text.rindex("-", 0, start)
     column = start - text.rfind("\n", 0, start) - 1

@@ -187,6 +187,7 @@ class AuthMiddleware:
         """Use up the ticket that a query names; False when it is unknown or was used."""
         ticket = dict(_pairs(query)).get(TICKET, "")
         with self._mutex:
+            # Compared with each of them, to the end: the time it takes tells nothing.
             matches = [drawn for drawn in self._tickets if _is_equal(ticket, drawn)]
             for drawn in matches:
                 del self._tickets[drawn]
@@ -200,6 +201,7 @@ class AuthMiddleware:
         drawn, _, proof = ticket.rpartition(".")
         moment = drawn.partition(".")[0]
         now = self._clock()
+        # A ticket may be dated its whole age ahead: it could be tried again for twice as long.
         self._signed = {
             signed: at for signed, at in self._signed.items() if at > now - 2 * TICKET_MAX_AGE_S
         }
@@ -247,6 +249,7 @@ class AuthMiddleware:
 
     def _check_host(self, headers: dict[bytes, list[bytes]]) -> Refusal | None:
         hosts = headers.get(b"host", [])
+        # Exact, against DNS rebinding: another site may point its own name at this address.
         if len(hosts) == 1 and _text(hosts[0]) in self._authorities:
             return None
         return Refusal(421, "wrong host name", "use the link that thence serve prints")
@@ -257,6 +260,7 @@ class AuthMiddleware:
         The file that signs a browser in is a page of another origin: it brings a ticket.
         """
         hint = "open the page directly, not from another site"
+        # Browsers set it and no page can: it tells apart what an origin, often left out, does not.
         sites = headers.get(b"sec-fetch-site", [])
         is_sign_in = scope["path"] == ENTER and headers.get(b"sec-fetch-dest") == [b"document"]
         if not is_sign_in and any(site not in _OWN_SITES for site in sites):

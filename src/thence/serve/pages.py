@@ -222,6 +222,7 @@ def costs(
 
 
 def _is_day(text: str) -> bool:
+    # The pattern alone would take the 31st of February.
     try:
         return _DAY.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
     except ValueError:

@@ -216,6 +216,7 @@ class Postgres(SqlReads):
         for left in reversed(range(MAX_TRIES)):
             try:
                 with self._translate_errors(), self._stage_connection() as db, db.transaction():
+                    # What a crash of the server takes can be read again; digests cannot.
                     if not full:
                         db.execute("SET LOCAL synchronous_commit = off")
                     shared = isinstance(self.blobs, Objects) and self.blobs.tenant is not None

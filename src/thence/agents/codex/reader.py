@@ -138,6 +138,7 @@ def _identity(path: str) -> tuple[str, str]:
 
 
 def _rank(path: str) -> tuple[bool, bool, str]:
+    # Plain before packed, current before archived; the path, so that the choice stays.
     return path.endswith(_PACKED), LOGS[1] in Path(path).parts, path
 
 

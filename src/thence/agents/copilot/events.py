@@ -146,6 +146,7 @@ class CopilotEvents(LineReader):
     def _assistant(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         parts: list[Block] = []
         reasoning = word(data.get("reasoningText"))
+        # Some versions write the thought as an event of its own, too, just before.
         if reasoning and _digest(reasoning) != self._thought:
             parts.append(thought(reasoning))
         if content := text(data.get("content")):
@@ -182,6 +183,7 @@ class CopilotEvents(LineReader):
         code = fields(data.get("shellExecution")).get("exitCode")
         code = code if isinstance(code, int) and not isinstance(code, bool) else None
         done = data.get("success")
+        # "Success" is said of a command that ran, however it ended: its exit code decides then.
         failed = (
             (not done if isinstance(done, bool) else None) if code is None or not done else None
         )
@@ -260,6 +262,7 @@ class CopilotEvents(LineReader):
     def _shutdown(self, entry: RawRecord, event: Record, data: Record) -> list[Fact]:
         snapshot = fields(data.get("accountingSnapshot")) or data
         more: dict[str, Any] = {}
+        # Where requests are billed one by one, the total counts them once more.
         if not self._bills:
             total, model = _total(snapshot, data)
             if total.total:

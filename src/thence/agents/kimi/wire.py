@@ -320,6 +320,7 @@ class Wire(LineReader):
     def _usage(self, entry: RawRecord, event: Record) -> list[Fact]:
         usage = _usage_of(event.get("usage")) or Usage()
         alias = text(event.get("model"))
+        # Bills name a model by its alias in the settings; the request has its real name.
         model = self._model if self._model and alias in (None, self._alias) else alias
         self._billed = True
         return self._internal_event(

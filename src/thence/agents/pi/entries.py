@@ -177,6 +177,7 @@ class PiEntries(LineReader):
             response=text(message.get("responseId")),
         )
         usage = _usage(message.get("usage"))
+        # Zeros stand for a usage that was never told, as of an answer that was cut off.
         if usage is not None and not usage.total:
             usage = None
         when = message.get("timestamp")
