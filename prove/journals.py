@@ -49,15 +49,15 @@ def _memory_folder(folder: Path) -> Iterator[Path]:
         MEMORY_FOLDER
         / f"thence-prove-{hashlib.sha256(str(folder.parent).encode()).hexdigest()[:12]}"
     )
-    own = run / folder.name
+    part_folder = run / folder.name
     for leftover in run.iterdir() if run.is_dir() else ():
         if not Path("/proc", leftover.name.rpartition("-")[2]).exists():
             shutil.rmtree(leftover, ignore_errors=True)
-    own.mkdir(parents=True, exist_ok=True)
+    part_folder.mkdir(parents=True, exist_ok=True)
     try:
-        yield own
+        yield part_folder
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(part_folder, ignore_errors=True)
 
 
 def _outcome(report: CrashReport, part: Part, count: int) -> Outcome:
@@ -69,7 +69,7 @@ def _outcome(report: CrashReport, part: Part, count: int) -> Outcome:
 # -- system calls ---------------------------------------------------------------------------
 
 
-def _fault_names(how: str) -> dict[str, tuple[Fault, Durability]]:
+def _fault_names(kind: str) -> dict[str, tuple[Fault, Durability]]:
     """Return every fault and durability by a unique name."""
     return {
         f"{mode} {fault.call} {fault.injection}{' ever' if fault.is_permanent else ''}": (
@@ -78,17 +78,17 @@ def _fault_names(how: str) -> dict[str, tuple[Fault, Durability]]:
         )
         for mode in MODES
         for fault in faults()
-        if ("KILL" in fault.injection) is (how == KILLING)
+        if ("KILL" in fault.injection) is (kind == KILLING)
     }
 
 
-def _call_parts(how: str, scale: float) -> list[Part]:
-    return [Part(name) for name in sample_evenly(list(_fault_names(how)), scale)]
+def _call_parts(kind: str, scale: float) -> list[Part]:
+    return [Part(name) for name in sample_evenly(list(_fault_names(kind)), scale)]
 
 
-def _run_calls(how: str, part: Part, folder: Path) -> Outcome:
+def _run_calls(kind: str, part: Part, folder: Path) -> Outcome:
     """Inject a fault at the first call, the second, … until the story runs without it."""
-    fault, mode = _fault_names(how)[part.what]
+    fault, mode = _fault_names(kind)[part.what]
     runner = StoryRunner(_fork_server(), folder)
     outcome = Outcome()
     for place in range(1, MAX_PLACE):
