@@ -43,16 +43,18 @@ def test_model_sees_all_but_the_cut_event(tmp_path: Path) -> None:
     for number in range(6):
         draft.prompt(f"prompt {number}")
         draft.reply(f"reply {number}")
-    whole = draft.bytes()
+    data = draft.bytes()
     wrong = []
-    for cut in range(len(draft.lines()[0]), len(whole), by_pace(everyday=97, whole=41, prove=3)):
-        file.write_bytes(whole[:cut])
-        with Journal(tmp_path, durability="none").resume(SAMPLE_SESSION, mode="continue") as going:
-            going.record("user", {"role": "user", "content": "next"})
-            seen = str(going.messages)
-        left = [event for event in codec.decode(whole[:cut]).events if event.type != "header"]
-        said = [str(event.fields["content"]) for event in left]
-        texts = [f"{word} {n}" for n in range(6) for word in ("prompt", "reply")][: len(said)]
-        wrong += [cut] * any(text not in seen for text in [*texts, "next"])
+    for cut in range(len(draft.lines()[0]), len(data), by_pace(everyday=97, whole=41, prove=3)):
+        file.write_bytes(data[:cut])
+        with Journal(tmp_path, durability="none").resume(
+            SAMPLE_SESSION, mode="continue"
+        ) as session:
+            session.record("user", {"role": "user", "content": "next"})
+            messages = str(session.messages)
+        left = [event for event in codec.decode(data[:cut]).events if event.type != "header"]
+        contents = [str(event.fields["content"]) for event in left]
+        texts = [f"{word} {n}" for n in range(6) for word in ("prompt", "reply")][: len(contents)]
+        wrong += [cut] * any(text not in messages for text in [*texts, "next"])
 
     assert [] == wrong
