@@ -18,8 +18,8 @@ from tests.pace import by_pace
 from thence.journal.log import Durability
 from thence.testing import CrashSuite, JournalSubject
 
-KILL_COUNT = int(os.environ.get("THENCE_KILLS") or by_pace(everyday=12, whole=20, prove=200))
-MAX_LINE_BYTES = by_pace(everyday=1, whole=2, prove=8) << 20
+KILL_COUNT = int(os.environ.get("THENCE_KILLS") or by_pace(everyday=12, full=20, prove=200))
+MAX_LINE_BYTES = by_pace(everyday=1, full=2, prove=8) << 20
 
 
 @pytest.mark.sampled

@@ -29,7 +29,7 @@ from tests.faults.warm import Warm
 from tests.pace import by_pace
 from thence.journal.log import Durability
 
-FAULTS = os.environ.get("THENCE_FAULTS") or by_pace(everyday="12", whole="20", prove="80")
+FAULTS = os.environ.get("THENCE_FAULTS") or by_pace(everyday="12", full="20", prove="80")
 
 pytestmark = pytest.mark.skipif(STRACE is None, reason="no strace: apt-get install strace")
 

@@ -14,7 +14,7 @@ from thence.journal import Journal
 from thence.testing import SAMPLE_SESSION, CrashSuite, Draft, JournalSubject
 
 EVENT_COUNT = 24
-STEP_BYTES = by_pace(everyday=97, whole=29, prove=1)
+STEP_BYTES = by_pace(everyday=97, full=29, prove=1)
 
 pytestmark = pytest.mark.sampled
 
@@ -45,7 +45,7 @@ def test_model_sees_all_but_the_cut_event(tmp_path: Path) -> None:
         draft.reply(f"reply {number}")
     data = draft.bytes()
     wrong = []
-    for cut in range(len(draft.lines()[0]), len(data), by_pace(everyday=97, whole=41, prove=3)):
+    for cut in range(len(draft.lines()[0]), len(data), by_pace(everyday=97, full=41, prove=3)):
         file.write_bytes(data[:cut])
         with Journal(tmp_path, durability="none").resume(
             SAMPLE_SESSION, mode="continue"

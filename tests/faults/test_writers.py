@@ -12,7 +12,7 @@ from tests.pace import by_pace
 from thence.format import codec
 from thence.testing import JournalSubject
 
-EVENTS_PER_WRITER = by_pace(everyday=200, whole=300, prove=1500)
+EVENTS_PER_WRITER = by_pace(everyday=200, full=300, prove=1500)
 
 
 pytestmark = pytest.mark.sampled
@@ -48,6 +48,6 @@ def test_writers_of_long_lines_lose_nothing_either(tmp_path: Path, warm: Warm) -
     """Lines of up to 4 MiB: a kill leaves halves, which others end before they go on."""
     subject = JournalSubject(largest=4 << 20)
     suite = WarmSuite(warm, subject, tmp_path, seed=5)
-    reports = [suite.writers(4, 30, killed=2) for _ in range(by_pace(everyday=1, whole=1, prove=6))]
+    reports = [suite.writers(4, 30, killed=2) for _ in range(by_pace(everyday=1, full=1, prove=6))]
 
     assert [0] * len(reports) == [report.violations for report in reports]
