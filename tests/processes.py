@@ -19,15 +19,26 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+import thence.agents
 from tests.faults.warm import Warm
 
+_AGENTS = Path(thence.agents.__file__).parent
 PRELOADED = (
+    *(
+        f"thence.agents.{path.parent.name}.{path.stem}"
+        for part in ("profile", "reader")
+        for path in sorted(_AGENTS.glob(f"*/{part}.py"))
+    ),
     "tests.processes",
     "thence.cli.doctor",
+    "thence.cli.handoff",
+    "thence.cli.hook",
     "thence.cli.inspect",
     "thence.cli.ls",
+    "thence.cli.search",
     "thence.cli.show",
     "thence.cli.sweep",
+    "thence.journal.journal",
     "thence.memory.digest",
     "thence.memory.sqlite",
     "thence.memory.sweep",

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from tests import hostile
+from tests.cli.desk import in_process
 from tests.processes import run_thence
 from thence.cli.sample_machine import Homes, homes
 
@@ -93,14 +94,14 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Homes:
     shown(made, "sweep")
     for payload in PAYLOADS:
         words = payload.replace("\x00", "").encode("utf-8", "replace").decode()
-        shown(made, "decide", f"x {words} decided")
-        shown(made, "note", f"x {words} noted")
+        for command, text in (("decide", "decided"), ("note", "noted")):
+            in_process(command, f"x {words} {text}", env=environment(made))
     return made
 
 
-def shown(machine: Homes, *arguments: str) -> str:
-    """Run a command on a terminal and return all that reached it."""
-    env = {
+def environment(machine: Homes) -> dict[str, str]:
+    """Return what a terminal of this machine has set."""
+    return {
         **machine.env,
         "HOME": str(machine.work.parent),
         "PATH": os.environ["PATH"],
@@ -109,11 +110,15 @@ def shown(machine: Homes, *arguments: str) -> str:
         "COLUMNS": "120",
         "LANG": "C.UTF-8",
     }
+
+
+def shown(machine: Homes, *arguments: str) -> str:
+    """Run a command on a terminal and return all that reached it."""
     main, terminal = pty.openpty()
     parts: list[bytes] = []
     reader = threading.Thread(target=_read, args=(main, parts))
     reader.start()
-    run_thence(*arguments, env=env, terminal=os.ttyname(terminal))
+    run_thence(*arguments, env=environment(machine), terminal=os.ttyname(terminal))
     os.close(terminal)
     reader.join()
     os.close(main)
@@ -149,9 +154,9 @@ def test_no_session_lets_an_escape_through(machine: Homes, arguments: tuple[str,
     folders = (machine.claude, machine.codex, machine.grok)
     names = ("projects/*/*.jsonl", "**/rollout-*.jsonl", "**/updates.jsonl")
     for folder, name in zip(folders, names, strict=True):
-        path = max(folder.glob(name), key=lambda one: one.stat().st_size)
+        path = max(folder.glob(name), key=lambda path: path.stat().st_size)
         session = path.parent.name if path.stem == "updates" else path.stem[-36:]
-        text = shown(machine, *(one.format(session) for one in arguments))
+        text = shown(machine, *(argument.format(session) for argument in arguments))
 
         assert [] == harmful(text)
         assert "Traceback" not in text

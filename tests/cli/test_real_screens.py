@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.desk import Ran, in_process
+from tests.pace import by_pace
 from tests.serve.laid import copy_real
 from thence.cli import picker, sample_machine
 from thence.cli.picker import PickerChoice
@@ -41,7 +42,7 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     home = tmp_path_factory.mktemp("screens")
     env = environment(home)
     if request.param == "real":
-        copy_real(request.getfixturevalue("shared"), home, each=10)
+        copy_real(request.getfixturevalue("shared"), home, each=by_pace(40, 40, 10))
     else:
         env |= sample_machine.write(home, datetime.now(UTC)).env
 
@@ -73,7 +74,7 @@ def test_a_list_has_titles_and_ids_that_can_be_used(machine: Run, room: int) -> 
     """Thirty columns of every title, or all of it; ids of 8 to 13 columns that mean one session."""
     titles = sessions(machine)
     ran = machine("ls", "-n", "9999", room=room)
-    rows = [(found[1], line) for line in ran.lines if (found := ROW.match(line))]
+    rows = [(match[1], line) for line in ran.lines if (match := ROW.match(line))]
 
     assert len(titles) == len(rows)
     assert room >= max(map(columns, ran.lines))

@@ -30,10 +30,10 @@ def test_files_and_folders_are_made_durable(
     file, synced = tmp_path / "file", []
     file.write_bytes(b"x")
 
-    def told(handle: int) -> None:
+    def note(handle: int) -> None:
         synced.append(os.fstat(handle).st_ino)
 
-    monkeypatch.setattr("os.fsync", told)
+    monkeypatch.setattr("os.fsync", note)
     disk.sync(file)
     disk.sync(tmp_path)
 

@@ -14,20 +14,21 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
 import uvicorn
-from mcp import Client, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.serve.past import EVIL, KEY, SPELL, swept, written
 from thence.cli.sample_machine import Homes, fake_token
-from thence.serve import mcp
 from thence.serve.auth import AuthMiddleware
 from thence.serve.questions import TOOLS, Questions
 from thence.serve.stdio import INSTRUCTIONS, StdioServer
+
+# What is imported inside functions takes over a second, in each process that runs tests.
+if TYPE_CHECKING:
+    from mcp import Client
 
 LONG = 240.0
 """Seconds after which what should happen will not: a busy machine is slow."""
@@ -43,19 +44,21 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
 
 def over_stdio(homes: Homes, talk: Callable[[Client], Awaitable[Any]]) -> Any:
     """Start the server as an agent does, and talk to it."""
+    from mcp import Client, StdioServerParameters, stdio_client
+
     program = "from thence.cli import main; main()"
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
-    told = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
+    parameters = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
 
     async def run() -> Any:
-        async with Client(stdio_client(told)) as client:
+        async with Client(stdio_client(parameters)) as client:
             return await talk(client)
 
     return asyncio.run(run())
 
 
 def text_of(result: Any) -> str:
-    """Give the text of an answer."""
+    """Return the text of an answer."""
     (block,) = result.content
     return str(block.text)
 
@@ -66,19 +69,19 @@ def test_an_agent_finds_asks_and_writes_down(homes: Homes) -> None:
 
     async def talk(client: Client) -> tuple[Any, ...]:
         listed = await client.list_tools()
-        found = await client.call_tool("search", {"query": '"python -m tidal" kind:tool_call'})
-        event, session = text_of(found).split("\n")[1].split()[:2]
+        hits = await client.call_tool("search", {"query": '"python -m tidal" kind:tool_call'})
+        event, session = text_of(hits).split("\n")[1].split()[:2]
         around = await client.call_tool("around", {"session": session, "event": event})
         wrong = await client.call_tool("search", {"query": ""})
         done = await client.call_tool("decide", {"text": "Tides are told in UTC."})
-        return listed, found, around, wrong, done
+        return listed, hits, around, wrong, done
 
-    listed, found, around, wrong, done = over_stdio(homes, talk)
+    listed, hits, around, wrong, done = over_stdio(homes, talk)
     notes = (homes.thence / "notes" / "decisions.jsonl").read_text()
 
     assert list(TOOLS) == [tool.name for tool in listed.tools]
     assert ["decide"] == [t.name for t in listed.tools if not t.annotations.read_only_hint]
-    assert not found.is_error
+    assert not hits.is_error
     assert "| python -m tidal" in text_of(around)
     assert wrong.is_error
     assert not done.is_error
@@ -90,13 +93,13 @@ def test_a_hostile_past_comes_back_inert_over_the_wire(homes: Homes) -> None:
     """What the client gets has one frame, no hidden sign, no secret, and no line of the spell."""
 
     async def talk(client: Client) -> list[str]:
-        found = text_of(await client.call_tool("search", {"query": "lantern"}))
-        event = found.split("\n")[1].split()[0]
+        text = text_of(await client.call_tool("search", {"query": "lantern"}))
+        event = text.split("\n")[1].split()[0]
         asked = {"session": EVIL, "event": "x2", "before": 9, "after": 9}
         around = text_of(await client.call_tool("around", asked))
         outline = text_of(await client.call_tool("outline", {"session": EVIL}))
         assert event
-        return [found, around, outline]
+        return [text, around, outline]
 
     for answer in over_stdio(homes, talk):
         lines = answer.split("\n")
@@ -112,20 +115,24 @@ def test_a_hostile_past_comes_back_inert_over_the_wire(homes: Homes) -> None:
 
 def test_what_every_session_pays_for_is_small() -> None:
     """All tools together take less than 800 tokens by four characters each."""
-    told = [
+    from thence.serve import mcp
+
+    texts = [
         tool.model_dump_json(by_alias=True, exclude_none=True, exclude={"annotations"})
         for tool in mcp.tools()
     ]
 
-    assert sum(map(len, told)) + len(INSTRUCTIONS) < 3_200
+    assert sum(map(len, texts)) + len(INSTRUCTIONS) < 3_200
 
 
 def test_nothing_of_ours_commands() -> None:
     """Descriptions say what a tool gives; no text of ours tells a model what it must do."""
-    told = [tool.description or "" for tool in mcp.tools()] + [INSTRUCTIONS]
+    from thence.serve import mcp
+
+    texts = [tool.description or "" for tool in mcp.tools()] + [INSTRUCTIONS]
 
     assert [] == [
-        text for text in told if {"must", "always", "never", "should"} & {*text.lower().split()}
+        text for text in texts if {"must", "always", "never", "should"} & {*text.lower().split()}
     ]
 
 
@@ -135,6 +142,8 @@ def test_nothing_of_ours_commands() -> None:
 @contextmanager
 def listening(homes: Homes) -> Iterator[AuthMiddleware]:
     """Have the server listen on a free port."""
+    from thence.serve import mcp
+
     store = swept(homes)
     listener = socket.create_server(("127.0.0.1", 0))
     gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=KEY)
@@ -169,8 +178,13 @@ STRANGERS = (
 
 def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
     """The official client gets answers; without the token, by another name or site: nothing."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    from thence.serve.mcp import PATH
+
     with listening(homes) as gate:
-        url = f"http://127.0.0.1:{gate.port}{mcp.PATH}"
+        url = f"http://127.0.0.1:{gate.port}{PATH}"
         bearer = {"Authorization": f"Bearer {gate.token}"}
 
         async def run() -> tuple[Any, list[int]]:
@@ -179,7 +193,7 @@ def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
                     answer = await client.call_tool("todos", {})
                 asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
                 tries = [await link.post(url, json=asked, headers=headers) for headers in STRANGERS]
-            return answer, [one.status_code for one in tries]
+            return answer, [response.status_code for response in tries]
 
         answer, codes = asyncio.run(run())
 
@@ -209,6 +223,9 @@ def test_half_a_request_to_the_command_is_not_waited_for(homes: Homes) -> None:
 @pytest.mark.slow
 def test_the_command_listens_where_it_says(homes: Homes) -> None:
     """`thence mcp --http` prints a URL and a token; with both it answers, until it is stopped."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
     program = [sys.executable, "-c", "from thence.cli import main; main()"]
     with subprocess.Popen(
@@ -321,12 +338,12 @@ def test_the_home_is_as_it_was_before_the_questions(homes: Homes) -> None:
         return {p: p.read_bytes() for f in folders for p in f.rglob("*") if p.is_file()}
 
     async def talk(client: Client) -> None:
-        for tool, given in (
+        for tool, arguments in (
             ("search", {"query": "tide"}),
             ("outline", {"session": EVIL}),
             ("costs", {}),
         ):
-            await client.call_tool(tool, given)
+            await client.call_tool(tool, arguments)
 
     before = logs()
     over_stdio(homes, talk)

@@ -81,9 +81,12 @@ _STATUS: Final[tuple[tuple[type[ThenceError], int], ...]] = (
     (BadConfig, 400),
     (ThenceError, 400),
 )
+_API_HINT: Final = "see /api/openapi.json"
+_PAGE_HINT: Final = "check the address, search above, or choose from all sessions"
+"""What a page says in the place of `_API_HINT`: a person has no use for a schema."""
 _WORDS: Final = {
-    400: ("invalid request", "see /api/openapi.json"),
-    404: ("no such page", "see /api/openapi.json"),
+    400: ("invalid request", _API_HINT),
+    404: ("no such page", _API_HINT),
     405: ("method not allowed", "GET reads, POST writes"),
 }
 _TEXTS: Final = (b"text/", b"application/json", b"application/problem", b"image/svg")
@@ -324,7 +327,8 @@ def _problem_response(
     """Return a problem as a page if a browser asked for one, else as problem+json."""
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith(("/api", "/static")):
-        shown = pages.problem(request, problem.status, problem.title, problem.hint)
+        hint = _PAGE_HINT if problem.hint == _API_HINT else problem.hint
+        shown = pages.problem(request, problem.status, problem.title, hint)
         if shown is not None:
             return shown
     return Response(
