@@ -26,11 +26,6 @@ PROGRAMS = ("scripts/clients", "scripts/shots", "scripts/team-demo")
 BANNED = frozenset({"told", "said", "found", "given", "one", "kept", "held", "whole"})
 """Words that say how something came about instead of what it is."""
 
-UNCHECKED = {
-    "bench/bench_watch.py": "it was rewritten beside this check, in the old vocabulary",
-}
-"""Modules that are not checked, and why."""
-
 ALLOWED = {
     ("src/thence/format/facts.py", "told"): "a field of Fact: FROZEN, exports name it",
 }
@@ -55,7 +50,7 @@ def sources(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))]
     for path in (*paths, *(root / name for name in PROGRAMS)):
         name = path.relative_to(root).as_posix()
-        if path.is_file() and name not in UNCHECKED:
+        if path.is_file():
             yield name, path.read_text(encoding="utf-8")
 
 
@@ -147,10 +142,8 @@ def test_every_exception_is_needed() -> None:
         for _, word in defined(tree)
         if word.strip("_") in BANNED
     }
-    wrong = {name for name in UNCHECKED if banned_names(name, ast.parse((ROOT / name).read_text()))}
 
     assert set() == set(ALLOWED) - used
-    assert set(UNCHECKED) == wrong
 
 
 def test_every_folder_and_program_is_checked() -> None:
