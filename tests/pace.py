@@ -36,13 +36,13 @@ SUITE_BYTES = by_pace(300, 600, 4096)
 
 
 def one_quick(cases: Iterable[object]) -> list[object]:
-    """Return cases of which the first is tried every day, and the others with all tests."""
+    """Return cases of which the first runs every day, and the others with all tests."""
     first, *rest = cases
     return [first, *(pytest.param(case, marks=pytest.mark.slow) for case in rest)]
 
 
 def grows_linearly(work: Callable[[int], object], small: int) -> bool:
-    """Say whether eight times the input costs about eight times as much.
+    """Return whether eight times the input costs about eight times as much.
 
     Quadratic work costs 64 times as much, so a bound of 24 leaves room on both sides. Times too
     small to be told apart count as linear.

@@ -104,7 +104,7 @@ class Cluster:
 
     def _run(self, program: str, *args: str) -> None:
         command: Sequence[str] = (str(self._programs / program), *args)
-        ended = subprocess.run(
+        process = subprocess.run(
             command,
             **_as_somebody(),
             stdin=subprocess.DEVNULL,
@@ -112,9 +112,9 @@ class Cluster:
             stderr=subprocess.STDOUT,
             check=False,
         )
-        if ended.returncode:
-            output = (ended.stdout or b"").decode(errors="replace")
-            raise RuntimeError(f"{program} ended with {ended.returncode}: {output[-2000:]}")
+        if process.returncode:
+            output = (process.stdout or b"").decode(errors="replace")
+            raise RuntimeError(f"{program} ended with {process.returncode}: {output[-2000:]}")
 
 
 def _as_somebody() -> dict[str, Any]:
@@ -146,18 +146,18 @@ def cluster() -> Iterator[Cluster]:
     if binaries is None:
         pytest.skip("no Postgres server here: apt-get install postgresql")
     memory = Path("/dev/shm")
-    place = memory if os.access(memory, os.W_OK) else None
+    parent = memory if os.access(memory, os.W_OK) else None
     # A short path: sockets have names of 107 bytes at most.
-    with tempfile.TemporaryDirectory(prefix="pg-", dir=place, ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="pg-", dir=parent, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if os.getuid() == 0:
             user = _other_user()
             os.chown(folder, user, -1)
-        made = Cluster(folder, binaries)
-        made.make()
-        with made.watched():
-            made.start()
+        server = Cluster(folder, binaries)
+        server.make()
+        with server.watched():
+            server.start()
             try:
-                yield made
+                yield server
             finally:
-                made.stop("immediate")
+                server.stop("immediate")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_examples import ROOT, unpacked
+from tests.test_examples import ROOT, unpack_template
 
 SAMPLE = """
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ class Machine:
     """A home on which the package is installed."""
 
     def __init__(self, folder: Path) -> None:
-        unpacked(folder / "target")
+        unpack_template(folder / "target")
         self.home = folder / "home"
         (self.home / ".pebble").mkdir(parents=True)
         self._env = os.environ | {"PYTHONPATH": str(folder / "target"), "HOME": str(self.home)}

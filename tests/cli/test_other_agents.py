@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_examples import unpacked
+from tests.test_examples import unpack_template
 
 NOTES = (
     {"id": "n1", "parent": None, "speaker": "user", "text": "Mend the tide table."},
@@ -33,7 +33,7 @@ class Machine:
         self.home = folder / "home"
         self.packages = folder / "packages"
         self.pebble = self.home / ".pebble"
-        unpacked(self.packages)
+        unpack_template(self.packages)
         (self.home / ".claude").mkdir(parents=True)
         self.pebble.mkdir()
         (self.pebble / "settings.json").write_text('{"theme": "dark"}\n')

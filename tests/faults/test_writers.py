@@ -12,7 +12,7 @@ from tests.pace import by_pace
 from thence.format import codec
 from thence.testing import JournalSubject
 
-EACH = by_pace(everyday=200, full=300, prove=1500)
+EVENTS_PER_WRITER = by_pace(everyday=200, full=300, prove=1500)
 
 
 pytestmark = pytest.mark.sampled
@@ -33,12 +33,12 @@ class RememberingSubject(JournalSubject):
 def test_writers_lose_nothing_when_half_of_them_are_killed(tmp_path: Path, warm: Warm) -> None:
     """All that the survivors and the killed have acknowledged is read back, once."""
     subject = RememberingSubject()
-    report = WarmSuite(warm, subject, tmp_path, seed=8).writers(8, EACH, killed=4)
+    report = WarmSuite(warm, subject, tmp_path, seed=8).writers(8, EVENTS_PER_WRITER, killed=4)
     decoded = codec.decode(subject.data)
     ids = [event.uuid for event in decoded.events]
 
     assert 0 == report.violations
-    assert 4 * EACH < report.acknowledged
+    assert 4 * EVENTS_PER_WRITER < report.acknowledged
     assert len(ids) == len(set(ids))
     assert len(decoded.skipped) <= 4
 

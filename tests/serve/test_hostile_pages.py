@@ -280,7 +280,7 @@ def test_no_list_makes_a_browser_do_anything(browser: Browser, hostile: House) -
     paths = ["/", "/sessions", "/sessions?sort=cost", "/patterns", "/store"]
     paths += ["/sessions?q=kind:decision"]
     paths += [f"/costs?by={by}&days=90" for by in ("model", "project", "agent", "session")]
-    paths = paths[:: by_pace(everyday=2, whole=2, prove=1)]
+    paths = paths[:: by_pace(everyday=2, full=2, prove=1)]
     with browsers.tab(browser, hostile) as tab:
         for path in paths:
             page = tab.go(path)
